@@ -1,5 +1,5 @@
-"""Compiles digits.cvm, reads the held-back test images with it in one call, and reports how many it got right. Exit status 1
-below 96 %. Needs cvm and NumPy, nothing of train.py."""
+"""Compiles digits.cvm, reads the held-back test images with it in one call, and reports how many it got right. Exit
+status 1 below 96 %. Needs cvm and NumPy, nothing of train.py."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ def picture(path, images, labels, answers, columns=24):
         sheet[top : top + 8, left : left + 8] = image
         right = label == answer
         axes.text(
-            left + 3.5, top - 1.6, f"{answer}" if right else f"{answer}, not {label}",
+            left + 3.5, top - 2.2, f"{answer}" if right else f"{answer}, not {label}",
             ha="center", va="center", size=7, color="gray" if right else "red", weight="normal" if right else "bold",
         )  # fmt: skip
         if not right:
@@ -42,7 +42,7 @@ def picture(path, images, labels, answers, columns=24):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="cpu", help="cpu, cuda, cuda-sim or reference (default: %(default)s)")
-    parser.add_argument("--picture", type=Path, metavar="OUT.png", help="draw the images with the answers (needs matplotlib)")
+    parser.add_argument("--picture", type=Path, metavar="OUT.png", help="draw images and answers (needs matplotlib)")
     options = parser.parse_args()
 
     with np.load(HERE / "test.npz") as test:

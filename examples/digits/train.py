@@ -28,10 +28,10 @@ PROGRAM = """\
 // digits.cvm: a small convolutional network that reads hand-written digits, in whole numbers only
 // written by train.py; try it: python examples/digits/evaluate.py
 //
-// It was trained in float. Every weight v of the trained network then became the integer v * 2**bits, rounded and kept in
-// [-127, 127]; the number of bits differs from layer to layer. Products of such integers need more than 8 bits, so they are
-// summed in i32, and cvm.cvm_right_shift brings each sum back to 8 bits: it divides by 2**shift_bit, rounds to the nearest
-// integer and clips to [-127, 127].
+// It was trained in float. Every weight v of the trained network then became the integer v * 2**bits, rounded and kept
+// in [-127, 127]; the number of bits differs from layer to layer. Products of such integers need more than 8 bits, so
+// they are summed in i32, and cvm.cvm_right_shift brings each sum back to 8 bits: it divides by 2**shift_bit, rounds to
+// the nearest integer (halves upwards) and clips to [-127, 127].
 
 // images: any number N of them, one channel, 8 rows, 8 columns; a pixel is 0 (paper) to 16 (ink)
 // result: for every image ten scores; the digit with the largest score is the answer
@@ -240,16 +240,17 @@ def integer_scores(q, shifts, images):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parent
     parser.add_argument("--epochs", type=int, default=40, help="passes over the training images (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights, the order and the shifts (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="folder for the files (default: this script's)")
+    parser.add_argument("--seed", type=int, default=0, help="of everything drawn at random (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=here, help="folder for the files (default: this script's)")
     options = parser.parse_args()
 
     data = load_digits()
     images = data.images.astype(np.int8)[:, None]
     images, test_images, labels, test_labels = train_test_split(
         images, data.target, test_size=0.2, random_state=0, stratify=data.target
-    )
+    )  # the split does not follow --seed: the held-back images stay the same
     as_float = images.astype(np.float32) / 2**PIXEL_BITS
     p = train(as_float, labels, options.epochs, np.random.default_rng(options.seed))
     q, shifts = quantise(p, as_float)
@@ -258,7 +259,8 @@ def main():
     float_right = int((float_scores.argmax(axis=1) == test_labels).sum())
     integer_right = int((integer_scores(q, shifts, test_images).argmax(axis=1) == test_labels).sum())
     for name, right in (("float", float_right), ("int8", integer_right)):
-        print(f"{name:5}: {right} of {len(test_labels)} held-back images right ({100 * right / len(test_labels):.1f} %)")
+        share = 100 * right / len(test_labels)
+        print(f"{name:5}: {right} of {len(test_labels)} held-back images right ({share:.1f} %)")
 
     options.output.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(options.output / "weights.npz", **q)
