@@ -1,0 +1,5 @@
+"""CVM-Runtime's operators: deterministic integer neural networks. Elements are i32; arithmetic wraps modulo 2^32."""
+
+from . import elementwise, nn
+
+__all__ = ["elementwise", "nn"]

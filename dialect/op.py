@@ -1,0 +1,321 @@
+"""The form every operator has: fields, numbered constraints, result types, reference and index formula, in one class.
+
+What is done to every operator (parse, print, verify, lower, document) is generic over this form. An operator is a frozen
+dataclass over what stands for a tensor: a Value in a program, a type for the verifier, a Tensor of index notation for the
+lowering, an array for the reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types as pytypes
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+from .index import Element, Tensor
+from .types import ElementType, Type, Undecided
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class C:
+    """A constraint: its number, the specification's words, and the predicate over an operator of types.
+
+    The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names and the operator's
+    `symbols` that occur in it are reported with their actual values. `at` names the field the caret belongs under.
+    Later constraints may assume earlier ones.
+    """
+
+    number: int
+    text: str
+    holds: Callable[[Any], Any]
+    at: str | None = None
+
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default
+
+
+@dataclass(frozen=True)
+class Field:
+    """A declared field of an operator: an operand (one, optional or variadic) or an attribute."""
+
+    name: str
+    kind: typing.Literal["operand", "optional", "variadic", "attribute"]
+    annotation: Any = None
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED and self.kind in ("operand", "attribute")
+
+    @property
+    def is_operand(self) -> bool:
+        return self.kind != "attribute"
+
+
+class Operator(Generic[T]):
+    """What the specification says about one operator."""
+
+    name: ClassVar[str] = ""
+    dialect: ClassVar[str] = ""
+    fields: ClassVar[tuple[Field, ...]] = ()
+    constraints: ClassVar[tuple[C, ...]] = ()
+    symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
+    results: ClassVar[tuple[str, ...]] = ("y",)
+    example: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # part of the compile cache's key
+
+    def infer(self: Any) -> Type | tuple[Type, ...]:
+        """The result type or types, given operand types that satisfy the constraints."""
+        raise NotImplementedError(self.name)
+
+    def reference(self: Any) -> Any:
+        """The result, or results, by the formal definition, slowly and obviously, in NumPy."""
+        raise NotImplementedError(self.name)
+
+    def element(self: Any, y: Tensor) -> Element:
+        """The index formula; an irregular operator has `nest` in its place."""
+        raise NotImplementedError(self.name)
+
+    def nest(self: Any, *results: Tensor) -> Any:
+        """The statements of an irregular operator, in the loop language's builder (`dialect.nest`)."""
+        raise NotImplementedError(self.name)
+
+    @classmethod
+    def has_nest(cls) -> bool:
+        return cls.nest is not Operator.nest
+
+    def operands(self) -> Iterator[tuple[str, T]]:
+        """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional ones left out."""
+        for f in self.fields:
+            if f.is_operand:
+                value = getattr(self, f.name)
+                if f.kind == "variadic":
+                    yield from ((f"{f.name}[{n}]", v) for n, v in enumerate(value))
+                elif value is not None:
+                    yield f.name, value
+
+    def attributes(self) -> Iterator[tuple[Field, Any]]:
+        """Each attribute with its value."""
+        return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
+
+    def map(self, change: Callable[[T], U]) -> Operator[U]:
+        """The same operator over other operands."""
+        new = {}
+        for f in self.fields:
+            if f.is_operand:
+                value = getattr(self, f.name)
+                if f.kind == "variadic":
+                    new[f.name] = tuple(change(v) for v in value)
+                else:
+                    new[f.name] = None if value is None else change(value)
+        return dataclasses.replace(typing.cast(Any, self), **new)
+
+    def result_types(self: Any) -> tuple[Type, ...]:
+        found = self.infer()
+        return found if isinstance(found, tuple) else (found,)
+
+
+OPERATORS: dict[str, type[Operator[Any]]] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def operator(cls: type[U]) -> type[U]:
+    """Declares an operator: its annotations are its operands and attributes; its dialect is that of its module."""
+    made = typing.cast(Any, dataclass(frozen=True, eq=False)(cls))
+    made.dialect = made.dialect or _dialect(cls.__module__)
+    if "name" not in cls.__dict__:
+        made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
+    hints = typing.get_type_hints(cls)
+    made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
+    numbers = [c.number for c in made.constraints]
+    assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
+    assert made.name not in OPERATORS, f"{made.name} is declared twice"
+    OPERATORS[made.name] = made
+    return made
+
+
+def _dialect(module: str) -> str:
+    parts = module.split(".")
+    return parts[parts.index("dialect") + 1]
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+    default = REQUIRED if field.default is dataclasses.MISSING else field.default
+    if hint is T:
+        return Field(field.name, "operand")
+    arguments = typing.get_args(hint)
+    if T in arguments:
+        kind = "variadic" if typing.get_origin(hint) is tuple else "optional"
+        return Field(field.name, kind, default=default)
+    return Field(field.name, "attribute", hint, default)
+
+
+# Attribute values
+
+
+def conform(value: Any, annotation: Any) -> Any:
+    """The value as the annotation's type (an int for a float, a list for a tuple), or ValueError saying what was expected."""
+    if annotation is bool or annotation is str:
+        if isinstance(value, annotation):
+            return value
+    elif annotation is int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    elif annotation is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif annotation is type(None) or annotation is None:
+        if value is None:
+            return None
+    elif annotation is Any:
+        return value
+    elif isinstance(annotation, type) and isinstance(value, annotation):
+        return value
+    elif (origin := typing.get_origin(annotation)) is tuple:
+        parts = typing.get_args(annotation)
+        if isinstance(value, (list, tuple)):
+            wanted = [parts[0]] * len(value) if len(parts) == 2 and parts[1] is Ellipsis else list(parts)
+            if len(wanted) == len(value):
+                try:
+                    return tuple(conform(v, w) for v, w in zip(value, wanted, strict=True))
+                except ValueError:
+                    pass
+    elif origin is typing.Union or origin is pytypes.UnionType:
+        for choice in typing.get_args(annotation):
+            try:
+                return conform(value, choice)
+            except ValueError:
+                continue
+    elif origin is dict:
+        if isinstance(value, dict):
+            key, item = typing.get_args(annotation)
+            return {conform(k, key): conform(v, item) for k, v in value.items()}
+    elif origin is typing.Literal and value in typing.get_args(annotation):
+        return value
+    raise ValueError(f"expected {describe(annotation)}, got {attribute_text(value)}")
+
+
+_NAMES: dict[Any, str] = {
+    int: "an integer",
+    bool: "true or false",
+    float: "a number",
+    str: "a string",
+    type(None): "none",
+    ElementType: "an element type",
+}
+
+
+def describe(annotation: Any) -> str:
+    """What an attribute of this annotation is, in words."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is tuple:
+        plural = _NAMES.get(parts[0], describe(parts[0])).removeprefix("an ").removeprefix("a ")
+        count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
+        return f"an array of {count}{plural}{'' if plural.startswith('true') else 's'}"
+    if origin is typing.Union or origin is pytypes.UnionType:
+        return " or ".join(describe(p) for p in parts)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(attribute_text(p) for p in parts)
+    if origin is dict:
+        return "a dictionary"
+    return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute value as the language writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(attribute_text, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {attribute_text(v)}" for k, v in value.items()) + "}"
+    return str(value)
+
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def quoted(text: str) -> str:
+    """A string literal of the language."""
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
+
+
+# Constraint messages
+
+_TERM = re.compile(r"(rank|shape|element|dim|type)\((\w+)(\[\w+\])?(?:, (\w+))?\)|[A-Za-z_]\w*")
+
+
+def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
+    """The terms of a constraint's text with the values they have, in order of appearance."""
+    found: dict[str, str] = {}
+    attributes = {f.name: v for f, v in op.attributes()}
+    for match in _TERM.finditer(text):
+        term = match[0]
+        if term in found:
+            continue
+        value = _term_value(op, match, attributes)
+        if value is not None:
+            found[term] = value
+    return list(found.items())
+
+
+def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, Any]) -> str | None:
+    what, name, subscript, argument = match.groups()
+    try:
+        if what is None:
+            if match[0] in op.symbols:
+                return size_text(op.symbols[match[0]](op))
+            return attribute_text(attributes[match[0]]) if match[0] in attributes else None
+        operand = getattr(op, name, None)
+        if isinstance(operand, tuple):
+            return None if subscript is None or not subscript[1:-1].isdigit() else _about(operand[int(subscript[1:-1])], what, argument)
+        return None if operand is None else _about(operand, what, argument)
+    except (Undecided, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        return None
+
+
+def _about(operand: Type, what: str, argument: str | None) -> str | None:
+    if what == "rank":
+        return str(operand.rank)
+    if what == "shape":
+        return size_text(operand.shape)
+    if what == "element":
+        return str(operand.element)
+    if what == "type":
+        return str(operand)
+    return size_text(operand.shape[int(argument)]) if argument is not None and argument.isdigit() else None
+
+
+def size_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(size_text, value))}{',' if len(value) == 1 else ''})"
+    return attribute_text(value) if isinstance(value, (bool, float, str, list, dict)) or value is None else str(value)
+
+
+def violated(op: Operator[Any], constraints: Iterable[C]) -> tuple[C | None, bool]:
+    """The first constraint that does not hold, and whether some could not be decided before the sizes are known."""
+    deferred = False
+    for constraint in constraints:
+        try:
+            if not constraint.holds(op):
+                return constraint, deferred
+        except Undecided:
+            deferred = True
+    return None, deferred

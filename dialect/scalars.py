@@ -1,0 +1,120 @@
+"""The scalar functions: one row each, with its arity, the element types it takes, its result type and its NumPy meaning.
+
+A row is what index notation, the loop language and every back end mean by a name. Operands of a row have equal types (the
+exceptions say so); conversions are explicit, through `cast`. Integers wrap modulo 2^width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .types import I1, ElementType
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A function of scalars: `kinds` it accepts (of its last operand), `result` from the operand types, and `numpy`."""
+
+    name: str
+    arity: int
+    kinds: frozenset[str]
+    numpy: Callable[..., Any]
+    predicate: bool = False
+    symbol: str = ""
+    doc: str = ""
+    commutative: bool = False
+    identity: Callable[[ElementType], Any] | None = None
+
+    def result(self, *operands: ElementType) -> ElementType:
+        return I1 if self.predicate else operands[-1]
+
+
+SCALARS: dict[str, ScalarFunction] = {}
+
+BOOL = frozenset({"bool"})
+INTEGERS = frozenset({"int", "uint"})
+DISCRETE = INTEGERS | BOOL
+FLOATS = frozenset({"float"})
+REALS = INTEGERS | FLOATS
+NUMBERS = REALS | {"complex"}
+ANY = NUMBERS | BOOL
+
+
+def _row(name: str, arity: int, kinds: frozenset[str], numpy: Callable[..., Any], symbol: str = "", doc: str = "", **more: Any) -> None:
+    SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, doc=doc, **more)
+
+
+def _least(e: ElementType) -> Any:
+    return -np.inf if e.kind == "float" else e.limits[0]
+
+
+def _greatest(e: ElementType) -> Any:
+    return np.inf if e.kind == "float" else e.limits[1]
+
+
+def _truncated_div(a: Any, b: Any) -> Any:
+    """C's integer quotient; the divisor is not zero, and INT_MIN / -1 wraps."""
+    if np.asarray(a).dtype.kind == "u":
+        return a // b
+    quotient = np.floor_divide(a, b)
+    return np.where((np.remainder(a, b) != 0) & ((a < 0) != (b < 0)), quotient + 1, quotient).astype(quotient.dtype)
+
+
+def _truncated_rem(a: Any, b: Any) -> Any:
+    return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
+
+
+# arithmetic; `div` of integers truncates toward zero and wants a divisor that is not zero (formulas guard it)
+_row("add", 2, NUMBERS, np.add, "+", commutative=True, identity=lambda e: 0)
+_row("sub", 2, NUMBERS, np.subtract, "-")
+_row("mul", 2, NUMBERS, np.multiply, "*", commutative=True, identity=lambda e: 1)
+_row("div", 2, NUMBERS, lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b), "/")
+_row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else _truncated_rem(a, b), "%",
+     doc="C's remainder: the sign of the dividend")  # fmt: skip
+_row("floordiv", 2, INTEGERS, np.floor_divide, "//", doc="rounded toward minus infinity; the divisor is not zero")
+_row("floormod", 2, INTEGERS, np.remainder, "mod", doc="the sign of the divisor; the divisor is not zero")
+_row("neg", 1, NUMBERS, np.negative, "-")
+_row("abs", 1, REALS, np.abs, doc="INT_MIN stays; clears the sign of a float")
+_row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
+
+# order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
+_row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), commutative=True, identity=_least)
+_row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), commutative=True, identity=_greatest)
+_row("eq", 2, ANY, np.equal, "==", predicate=True, commutative=True)
+_row("ne", 2, ANY, np.not_equal, "!=", predicate=True, commutative=True)
+_row("lt", 2, ANY, np.less, "<", predicate=True)
+_row("le", 2, ANY, np.less_equal, "<=", predicate=True)
+_row("gt", 2, ANY, np.greater, ">", predicate=True)
+_row("ge", 2, ANY, np.greater_equal, ">=", predicate=True)
+
+# bits; a shift count is in [0, width)
+_row("and", 2, DISCRETE, np.bitwise_and, "&", commutative=True, identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1)
+_row("or", 2, DISCRETE, np.bitwise_or, "|", commutative=True, identity=lambda e: 0)
+_row("xor", 2, DISCRETE, np.bitwise_xor, "^", commutative=True, identity=lambda e: 0)
+_row("not", 1, DISCRETE, np.invert, "~")
+_row("shl", 2, INTEGERS, np.left_shift, "<<")
+_row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
+_row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
+
+# a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
+_row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
+
+# float functions that IEEE 754 rounds exactly
+_row("sqrt", 1, FLOATS, np.sqrt)
+_row("floor", 1, FLOATS, np.floor)
+_row("ceil", 1, FLOATS, np.ceil)
+_row("trunc", 1, FLOATS, np.trunc)
+_row("rint", 1, FLOATS, np.rint, doc="to the nearest integer, halves to even")
+
+
+def _leading_zeros(a: np.ndarray) -> np.ndarray:
+    width = a.dtype.itemsize * 8
+    bits = a.astype(np.uint64) & np.uint64((1 << width) - 1)
+    count = np.full(a.shape, width, np.int64)
+    for position in range(width):
+        count = np.where((bits >> np.uint64(position)) & np.uint64(1), width - 1 - position, count)
+    return count.astype(a.dtype)

@@ -1,0 +1,153 @@
+"""Where things stand in a program's text, and what is said about them: spans, diagnostics and the errors that carry them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A program's text and the name it is known by."""
+
+    filename: str
+    text: str
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        starts = [0]
+        position = self.text.find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = self.text.find("\n", position + 1)
+        return starts
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """The line and column, both from 1, of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        start = self.line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end].rstrip("\r")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Source, (self.filename, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a source, by offsets; every node carries one from the parser on."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.place(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.place(self.start)[1]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def __str__(self) -> str:
+        line, column = self.source.place(self.start)
+        return f"{self.source.filename}:{line}:{column}"
+
+    def snippet(self) -> str:
+        """The source line with a caret under the span, cut to a readable width."""
+        line, column = self.source.place(self.start)
+        text = self.source.line(line)
+        width = max(1, min(self.end - self.start, len(text) - column + 1))
+        if column > 100 or len(text) > 160:
+            cut = max(0, column - 61)
+            text, column = text[cut : cut + 140], column - cut
+            width = max(1, min(width, len(text) - column + 1))
+        shown = "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+        lead = "".join("\t" if c == "\t" else " " for c in shown[: column - 1])
+        return f"  {shown}\n  {lead}^{'~' * (width - 1)}"
+
+
+NOWHERE = Span(Source("<built>", ""), 0, 0)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something else that matters for a diagnostic: another place, and what is there."""
+
+    message: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One mistake: where it is, which rule it breaks, and the actual values."""
+
+    message: str
+    span: Span = NOWHERE
+    code: str = ""
+    notes: tuple[Note, ...] = field(default=())
+    severity: str = "error"
+
+    @property
+    def file(self) -> str:
+        return self.span.source.filename
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+    @property
+    def column(self) -> int:
+        return self.span.column
+
+    def __str__(self) -> str:
+        code = f"[{self.code}]" if self.code else ""
+        if self.span is NOWHERE:
+            lines = [f"{self.severity}{code}: {self.message}"]
+        else:
+            lines = [f"{self.span}: {self.severity}{code}: {self.message}", self.span.snippet()]
+        for note in self.notes:
+            if note.span is None or note.span is NOWHERE:
+                lines.append(f"  note: {note.message}")
+            else:
+                lines += [f"{note.span}: note: {note.message}", note.span.snippet()]
+        return "\n".join(lines)
+
+
+class Error(Exception):
+    """What every failure of the toolkit derives from; `diagnostics` says what is wrong and where."""
+
+    def __init__(self, diagnostics: str | Diagnostic | Iterable[Diagnostic]) -> None:
+        if isinstance(diagnostics, str):
+            diagnostics = Diagnostic(diagnostics)
+        found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        super().__init__(found)
+        self.diagnostics: tuple[Diagnostic, ...] = found
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.diagnostics))
+
+
+class ParseError(Error):
+    """The text is not a program."""
+
+
+class VerifyError(Error):
+    """The program breaks a rule of the language or of an operator."""
+
+
+class CallError(Error):
+    """A compiled function was called with arguments that it does not take, or failed while running."""
+
+
+class TargetError(Error):
+    """The target is unknown, cannot do this, or what it needs is missing."""

@@ -1,0 +1,254 @@
+"""Verification: result types are inferred and every constraint is checked, operation by operation.
+
+`verify` gives the same module with typed values, or raises with every mistake. `instantiate` does the same for one function
+and the types of actual arguments, which settles what could not be decided before the sizes were known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .builtin import Call
+from .op import Operator, actual_values, violated
+from .program import Function, Literal, Module, Operation, Value
+from .source import Diagnostic, Note, Span, VerifyError
+from .types import Dim, Size, Type, Undecided, evaluate, same_size
+
+Values = dict[Value, Type]
+
+
+@dataclass
+class Scope:
+    """One function being verified: the module it stands in, and the types and mistakes found so far."""
+
+    module: Module
+    types: Values
+    diagnostics: list[Diagnostic]
+    calls: tuple[str, ...] = ()
+
+    def report(self, code: str, message: str, span: Span, notes: Sequence[Note] = ()) -> None:
+        self.diagnostics.append(Diagnostic(message, span, code, tuple(notes)))
+
+
+def verify(module: Module) -> Module:
+    """The module with every value typed; raises VerifyError with every mistake found."""
+    verified, diagnostics = check(module)
+    if diagnostics:
+        raise VerifyError(diagnostics)
+    return verified
+
+
+def check(module: Module) -> tuple[Module, list[Diagnostic]]:
+    """The module with the types that could be inferred, and every mistake found, in the order of the text."""
+    diagnostics: list[Diagnostic] = []
+    functions = {}
+    for function in module.functions.values():
+        scope = Scope(module, {a: a.known_type for a in function.arguments}, [], (function.name,))
+        check_function(scope, function)
+        diagnostics += scope.diagnostics
+        functions[function.name] = _typed(function, scope.types)
+    diagnostics.sort(key=lambda d: d.span.start)
+    return module.with_functions(functions), diagnostics
+
+
+def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
+    """The type of every value of a function for these argument types; raises VerifyError where a constraint fails."""
+    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [], (function.name,))
+    check_function(scope, function)
+    if scope.diagnostics:
+        raise VerifyError(scope.diagnostics)
+    return scope.types
+
+
+def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
+    """Types every value of the function; its result types, or None where they could not be found."""
+    bound = bind(function.argument_types, [scope.types[a] for a in function.arguments])
+    for operation in function.operations:
+        found = _check_operation(scope, operation, bound)
+        if found is not None:
+            scope.types.update(zip(operation.results, found, strict=True))
+    results = [type_of(scope, v) for v in function.results]
+    if any(r is None for r in results):
+        return None
+    if function.declared is not None:
+        _check_declared(scope, function, results, bound)
+    return tuple(r for r in results if r is not None)
+
+
+def type_of(scope: Scope, value: Value) -> Type | None:
+    return value.type if isinstance(value, Literal) else scope.types.get(value)
+
+
+def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
+    operands = dict(operation.operator.operands())
+    if any(type_of(scope, v) is None for v in operands.values()):
+        return None  # what is wrong with them has been said
+    typed: Operator[Type] = operation.operator.map(lambda v: type_of(scope, v))
+    if isinstance(typed, Call):
+        found = _check_call(scope, operation, typed)
+    else:
+        broken, _ = violated(typed, typed.constraints)
+        if broken is not None:
+            scope.report(f"{typed.name}.C{broken.number}", _message(typed, broken.text), operation.at(broken.at), _notes(scope, operation))
+            return None
+        found = typed.result_types()
+    return None if found is None else _declared_types(scope, operation, found, bound)
+
+
+def _message(typed: Operator[Type], text: str) -> str:
+    actual = ", ".join(f"{term} = {value}" for term, value in actual_values(typed, text))
+    return f"{text}, but {actual}" if actual else text
+
+
+def _notes(scope: Scope, operation: Operation) -> list[Note]:
+    """Each operand with its type, pointing at where it was defined."""
+    return [
+        Note(f"{name} is {'the literal ' if isinstance(value, Literal) else '%'}{value.name} : {type_of(scope, value)}", value.span)
+        for name, value in operation.operator.operands()
+    ]
+
+
+def _declared_types(scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
+    """The inferred types, held against those the text states; a stated size that is known refines an unknown one."""
+    name = operation.operator.name
+    if len(found) != len(operation.results):
+        scope.report(f"{name}.results", f"expected {_count(len(found), 'result')}, got {len(operation.results)}", operation.at("results"))
+        return None
+    if operation.declared is None:
+        return found
+    if len(operation.declared) != len(found):
+        scope.report(f"{name}.results", f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}", operation.at("types"))
+        return None
+    kept = []
+    for stated, inferred in zip(operation.declared, found, strict=True):
+        stated = with_sizes(stated, bound)
+        if not agree(stated, inferred):
+            scope.report(f"{name}.type", f"the result is {inferred}, but the program states {stated}", operation.at("types"), _notes(scope, operation))
+            return None
+        kept.append(refine(inferred, stated))
+    return tuple(kept)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _check_declared(scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]) -> None:
+    assert function.declared is not None
+    spans = function.return_spans or (function.span,) * len(results)
+    if len(function.declared) != len(results):
+        scope.report("func.results", f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}", spans[0] if spans else function.span)
+        return
+    for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
+        stated = with_sizes(stated, bound)
+        if inferred is not None and not agree(stated, inferred):
+            notes = [Note(f"%{value.name} is {inferred}", value.span)]
+            scope.report("func.type", f"@{function.name} returns {inferred}, but its type says {stated}", span, notes)
+
+
+def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[Type, ...] | None:
+    callee = scope.module.functions.get(typed.callee)
+    if callee is None:
+        return None  # the parser has said so
+    if typed.callee in scope.calls:
+        path = " calls ".join(f"@{n}" for n in (*scope.calls[scope.calls.index(typed.callee) :], typed.callee))
+        scope.report("call.cycle", f"a function does not call itself, but {path}", operation.at("callee"))
+        return None
+    if len(typed.arguments) != len(callee.arguments):
+        scope.report("call.operands", f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(typed.arguments)}", operation.at("callee"), [Note("declared here", callee.span)])
+        return None
+    for n, (given, argument) in enumerate(zip(typed.arguments, callee.arguments, strict=True)):
+        if not agree(argument.known_type, given):
+            scope.report("call.type", f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}", operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
+            return None
+    conflict = size_conflict(callee.argument_types, typed.arguments)
+    if conflict is not None:
+        scope.report("call.size", conflict, operation.at("callee"), [Note("declared here", callee.span)])
+        return None
+    refined = [refine(g, with_sizes(a.known_type, {})) for g, a in zip(typed.arguments, callee.arguments, strict=True)]
+    inner = Scope(scope.module, dict(zip(callee.arguments, refined, strict=True)), [], (*scope.calls, callee.name))
+    found = check_function(inner, callee)
+    if inner.diagnostics:
+        concrete = all(t.is_static for t in typed.arguments) and not all(a.is_static for a in callee.argument_types)
+        if concrete:  # otherwise they are reported where the callee itself is verified
+            scope.diagnostics += [replace(d, notes=(*d.notes, Note("called here", operation.span))) for d in inner.diagnostics]
+        return None
+    return found
+
+
+# Types with unknown sizes
+
+
+def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
+    """What each named or anonymous size of the declared types is in the actual ones (the first place decides)."""
+    bound: dict[Any, Dim] = {}
+    for d, a in zip(declared, actual, strict=True):
+        for stated, given in zip(d.array_shape, a.array_shape, strict=False):
+            if isinstance(stated, Size) and stated.is_atom:
+                bound.setdefault(stated.terms[0][0], given)
+    return bound
+
+
+def size_conflict(declared: Sequence[Type], actual: Sequence[Type]) -> str | None:
+    """Where one named size stands for two different sizes, in words."""
+    bound = bind(declared, actual)
+    for d, a in zip(declared, actual, strict=True):
+        for stated, given in zip(d.array_shape, a.array_shape, strict=False):
+            if isinstance(stated, Size) and stated.is_atom:
+                first = bound[stated.terms[0][0]]
+                if _certainly(lambda first=first, given=given: first != given):
+                    return f"{stated} is one size, but it is {first} and {given}"
+    return None
+
+
+def _certainly(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except Undecided:
+        return False
+
+
+def with_sizes(type: Type, bound: Mapping[Any, Dim]) -> Type:
+    """The type with the sizes that are bound put in."""
+    if type.is_static or not bound:
+        return type
+    return type.with_array_shape(tuple(_put(d, bound) for d in type.array_shape))
+
+
+def _put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
+    if isinstance(dim, int):
+        return dim
+    if dim.is_atom:
+        return bound.get(dim.terms[0][0], dim)
+    known = {k: v for k, v in bound.items() if isinstance(v, int)}
+    return evaluate(dim, known) if dim.atoms() <= known.keys() else dim
+
+
+def agree(stated: Type, inferred: Type) -> bool:
+    """Whether a value of the inferred type may be one of the stated type (unknown sizes are settled when called)."""
+    if type(stated) is not type(inferred) or stated.element is not inferred.element or stated.rank != inferred.rank:
+        return False
+    a, b = stated.array_shape, inferred.array_shape
+    return len(a) == len(b) and not any(_certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True))
+
+
+def refine(inferred: Type, stated: Type) -> Type:
+    """The inferred type with the sizes that the stated one knows better."""
+    dims = []
+    for i, s in zip(inferred.array_shape, stated.array_shape, strict=True):
+        better = isinstance(i, Size) and (isinstance(s, int) or (s.name is not None and not same_size(s, i)))
+        dims.append(s if better else i)
+    return inferred.with_array_shape(tuple(dims))
+
+
+def _typed(function: Function, types: Values) -> Function:
+    """The function over values that carry their types."""
+    new = {v: Value(v.name, types.get(v), v.span, v.attributes) for v in function.values()}
+
+    def change(v: Value) -> Value:
+        return v if isinstance(v, Literal) else new.get(v, v)
+
+    operations = tuple(replace(o, operator=o.operator.map(change), results=tuple(map(change, o.results))) for o in function.operations)
+    return replace(function, arguments=tuple(map(change, function.arguments)), operations=operations, results=tuple(map(change, function.results)))
