@@ -1,0 +1,170 @@
+"""The loop language: what a kernel does, as nested loops over typed expressions of index notation.
+
+    kernel   Kernel(name, parameters, body)       reads and writes its parameters; results come last
+    loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled
+    branch   If(condition, then, otherwise)
+    name     Let(var, value)                       a value named for the rest of the block
+    memory   Alloc(tensor)                         a buffer that lives for the rest of the block
+    write    Store(tensor, indices, value)
+    report   Require(condition, message, span)     what must hold when the kernel runs
+
+An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A read is
+evaluated only where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the guard. Nodes
+are immutable. A pass is a function from Kernel to Kernel, in `lowering/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from .index import ZERO, Expr, Index, Tensor, Var, apply, as_index, constant, substitute
+from .scalars import SCALARS
+from .source import NOWHERE, Span
+from .types import ElementType
+
+
+@dataclass(frozen=True, eq=False)
+class For:
+    """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
+    and stop - start is a multiple of it; `unrolled` loops have constant bounds."""
+
+    index: Index
+    body: Block
+    start: Expr = ZERO
+    stop: Expr | None = None
+    kind: Literal["serial", "parallel", "vector", "unrolled"] = "serial"
+    width: int = 1
+
+    @property
+    def end(self) -> Expr:
+        return as_index(self.index.extent) if self.stop is None else self.stop
+
+
+@dataclass(frozen=True, eq=False)
+class If:
+    condition: Expr
+    then: Block
+    otherwise: Block = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Let:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Alloc:
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    value: Expr
+    streaming: bool = False  # a non-temporal store: the value is not read again soon
+
+
+@dataclass(frozen=True, eq=False)
+class Require:
+    condition: Expr
+    message: str
+    span: Span = NOWHERE
+
+
+Statement: TypeAlias = For | If | Let | Alloc | Store | Require
+Block: TypeAlias = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One loop nest over named arrays. `results` of them, the last ones, are written."""
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    body: Block
+    results: int = 1
+    span: Span = NOWHERE
+
+    def with_body(self, body: Block) -> Kernel:
+        return replace(self, body=body)
+
+
+def accumulator(name: str, element: ElementType) -> Tensor:
+    """A scalar that a nest updates."""
+    return Tensor(name, (), element, "register")
+
+
+def assign(accumulator: Tensor, value: Expr | int) -> Store:
+    return Store(accumulator, (), value if isinstance(value, Expr) else constant(value, accumulator.element))
+
+
+def update(function: str, accumulator: Tensor, value: Expr) -> Store:
+    """accumulator = function(accumulator, value)"""
+    return Store(accumulator, (), apply(function, accumulator[()], value))
+
+
+def identity(function: str, element: ElementType) -> Expr:
+    """What a fold by this function starts from."""
+    start = SCALARS[function].identity
+    assert start is not None, f"{function} has no identity"
+    return constant(start(element), element)
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions of a statement itself, not of its body."""
+    match statement:
+        case For(_, _, start, _):
+            return start, statement.end
+        case If(condition, _, _) | Require(condition, _, _):
+            return (condition,)
+        case Let(_, value):
+            return (value,)
+        case Store(_, at, value):
+            return (*at, value)
+    return ()
+
+
+def blocks(statement: Statement) -> tuple[Block, ...]:
+    match statement:
+        case For(_, body):
+            return (body,)
+        case If(_, then, otherwise):
+            return then, otherwise
+    return ()
+
+
+def statements(block: Block) -> Iterator[Statement]:
+    """Every statement of a block, nested ones included, outer ones first."""
+    for s in block:
+        yield s
+        for inner in blocks(s):
+            yield from statements(inner)
+
+
+def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
+    """The block with every expression changed."""
+
+    def one(s: Statement) -> Statement:
+        match s:
+            case For(_, body, start, stop):
+                return replace(s, body=map_expressions(body, change), start=change(start), stop=None if stop is None else change(stop))
+            case If(condition, then, otherwise):
+                return If(change(condition), map_expressions(then, change), map_expressions(otherwise, change))
+            case Let(var, value):
+                return Let(var, change(value))
+            case Store(tensor, at, value):
+                return replace(s, indices=tuple(map(change, at)), value=change(value))
+            case Require(condition, message, span):
+                return Require(change(condition), message, span)
+        return s
+
+    return tuple(map(one, block))
+
+
+def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
+    """Indices and variables replaced by expressions throughout a block."""
+    return map_expressions(block, lambda e: substitute(e, values))
