@@ -1,5 +1,77 @@
+"""cvm: a compiler toolkit for tensor programs. The public API, complete.
+
+    module = cvm.load("model.cvm")              a verified program
+    f = cvm.compile(module)                     a function of NumPy arrays, compiled for this machine
+    y = f(x)
+
+Errors derive from `cvm.Error`; each has `.diagnostics` with file, line, column, message and code.
+"""
+
+from __future__ import annotations
+
+import os as _os
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING
 
 _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
     __path__.append(str(_here.parent))
+
+from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, TargetError, VerifyError  # noqa: E402
+
+if TYPE_CHECKING:
+    from cvm.dialect.program import Module
+    from cvm.jit.function import CompiledFunction
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallError",
+    "Diagnostic",
+    "Error",
+    "Note",
+    "ParseError",
+    "TargetError",
+    "VerifyError",
+    "compile",
+    "load",
+    "parse",
+]
+
+
+def parse(text: str | bytes, filename: str = "<text>") -> Module:
+    """A program's text as a verified module.
+
+    `filename` is what diagnostics name. Raises ParseError or VerifyError with every mistake found. Constants from files
+    need a folder: use `load`.
+    """
+    from cvm.parser import parse as parse_text
+
+    return parse_text(text, filename)
+
+
+def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Module:
+    """The program in a file, as a verified module.
+
+    `file(...)` constants are looked for beside the file; `allow_outside` lets their paths leave its folder.
+    """
+    from cvm.parser import read
+
+    return read(path, allow_outside=allow_outside)
+
+
+def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> CompiledFunction:
+    """A function of a program, compiled: NumPy arrays in, NumPy arrays out.
+
+    `program` is a module, a program's text, or a path to one. `target` is "cpu" (native code) or "reference" (each
+    operator's definition, evaluated slowly and obviously).
+    """
+    from cvm.jit.function import compile_function
+
+    if isinstance(program, _os.PathLike):
+        module = load(program)
+    elif isinstance(program, str):
+        module = parse(program) if "\n" in program or "{" in program else load(program)
+    else:
+        module = program
+    return compile_function(module, entry, target)

@@ -1,0 +1,112 @@
+"""Arrays in and out: what a caller gives is checked against the declared types and made contiguous; outputs are made or checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dialect.program import Function, Value
+from ..dialect.source import CallError, Diagnostic, Note
+from ..dialect.types import BY_DTYPE, Size, Type
+
+
+def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarray]:
+    """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong."""
+    if len(given) != len(function.arguments):
+        expected = len(function.arguments)
+        plural = "" if expected == 1 else "s"
+        names = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
+        raise CallError(Diagnostic(f"@{function.name} takes {expected} argument{plural} ({names}), got {len(given)}", function.span, "call.arguments"))
+    arrays: list[np.ndarray] = []
+    mistakes: list[Diagnostic] = []
+    for argument, value in zip(function.arguments, given, strict=True):
+        try:
+            array = _as_array(value, argument.known_type)
+            _check(array, argument, arrays, function)
+            arrays.append(array)
+        except ValueError as e:
+            mistakes.append(Diagnostic(f"argument %{argument.name}: {e}", argument.span, "call.argument"))
+            arrays.append(np.empty(()))
+    if mistakes:
+        raise CallError(mistakes)
+    return arrays
+
+
+def _as_array(value: Any, wanted: Type) -> np.ndarray:
+    """The value as a contiguous array of the wanted element type. Arrays may widen; numbers and lists must fit."""
+    dtype = wanted.element.dtype
+    if isinstance(value, np.ndarray) and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
+        return value
+    is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    try:
+        array = np.asarray(value) if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+    except Exception as e:
+        raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
+    if array.dtype != dtype:
+        if is_array and not np.can_cast(array.dtype, dtype, "safe"):
+            raise ValueError(f"expected {wanted}, got {describe(array)}")
+        if not is_array:
+            array = _fitting(array, wanted)
+    return np.require(array, dtype, ["C", "A"]).reshape(array.shape)
+
+
+def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
+    """Python numbers as the wanted element type, where that loses nothing."""
+    element = wanted.element
+    if array.dtype == object or array.dtype.kind not in "biufc":
+        raise ValueError(f"expected {wanted}, got {describe(array)}")
+    with np.errstate(all="ignore"):
+        converted = array.astype(element.dtype)
+    same_kind = "biufc".index(array.dtype.kind) <= "biufc".index(element.dtype.kind) or (array.dtype.kind == "i" and element.kind == "uint")
+    lossless = element.kind in ("float", "complex") or np.array_equal(converted.astype(array.dtype), array)
+    if array.size and not (same_kind and lossless):
+        raise ValueError(f"expected {wanted}, got numbers that do not fit: {array.dtype} in [{array.min()}, {array.max()}]")
+    return converted
+
+
+def describe(array: np.ndarray) -> str:
+    """The array's type as the language writes it."""
+    element = BY_DTYPE.get(array.dtype)
+    return f"tensor<{'x'.join([*map(str, array.shape), element.name if element else str(array.dtype)])}>"
+
+
+def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], function: Function) -> None:
+    wanted = argument.known_type
+    shape = wanted.array_shape
+    if array.ndim != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"expected {wanted}, got {describe(array)}")
+    known: dict[object, tuple[int, Value]] = {}
+    for value, other in zip(function.arguments, [*earlier, array], strict=False):
+        for d, n in zip(value.known_type.array_shape, other.shape, strict=False):
+            if isinstance(d, Size) and d.name:
+                first, where = known.setdefault(d.key, (n, value))
+                if first != n:
+                    raise ValueError(f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}")
+    bounds = argument.attributes.get("range")
+    if bounds is not None and array.size and (array.min() < bounds[0] or array.max() > bounds[1]):
+        raise ValueError(f"expected values in [{bounds[0]}, {bounds[1]}], got [{array.min()}, {array.max()}]")
+
+
+def take_outputs(out: Any, types: list[Type], inputs: list[np.ndarray], function: Function) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+    """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or one that overlaps an input)."""
+    if out is None:
+        return [np.empty(t.array_shape, t.element.dtype) for t in types], []
+    given = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(given) != len(types):
+        raise CallError(Diagnostic(f"@{function.name} has {len(types)} results, got {len(given)} arrays in out", function.span, "call.out"))
+    arrays: list[np.ndarray] = []
+    copies: list[tuple[np.ndarray, np.ndarray]] = []
+    for n, (array, type) in enumerate(zip(given, types, strict=True)):
+        if not isinstance(array, np.ndarray) or array.dtype != type.element.dtype or array.shape != type.array_shape or not array.flags.writeable:
+            got = describe(array) + ("" if array.flags.writeable else ", read-only") if isinstance(array, np.ndarray) else repr(array)
+            note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
+            raise CallError(Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,)))
+        shared = any(np.may_share_memory(array, other) for other in (*inputs, *arrays))
+        if shared or not array.flags.c_contiguous or not array.flags.aligned:
+            fresh = np.empty(type.array_shape, type.element.dtype)
+            copies.append((fresh, array))
+            arrays.append(fresh)
+        else:
+            arrays.append(array)
+    return arrays, copies

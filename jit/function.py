@@ -1,0 +1,155 @@
+"""A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..dialect.program import Function, Module
+from ..dialect.source import CallError, Diagnostic, TargetError
+from ..dialect.types import Size, Type, evaluate
+from ..dialect.verify import instantiate
+from ..lowering.pipeline import lower
+from ..lowering.plan import Plan
+from ..lowering.stages import STAGES, show
+from .arguments import take_arguments, take_outputs
+from .llvm import Text, emit
+from .reference import evaluate as evaluate_reference
+
+TARGETS = ("cpu", "reference")
+
+
+def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
+    """Compiles one function of a verified module for a target: "cpu" or "reference"."""
+    function = module.functions.get(entry)
+    if function is None:
+        names = ", ".join(f"@{n}" for n in module.functions) or "none"
+        raise TargetError(f"the program has no function @{entry}; it has {names}")
+    if target not in TARGETS:
+        raise TargetError(f"unknown target {target!r}; the targets are {', '.join(TARGETS)}")
+    return (NativeFunction if target == "cpu" else ReferenceFunction)(module, function)
+
+
+class CompiledFunction:
+    """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
+
+    target = ""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        self.module = module
+        self.function = function
+        self._static = all(t.is_static for t in (*function.argument_types, *function.result_types))
+        self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
+
+    def __repr__(self) -> str:
+        types = ", ".join(map(str, self.function.argument_types))
+        return f"<cvm function @{self.function.name}({types}) on {self.target}>"
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """Runs the function. Arguments are checked; `out` is an array, or a tuple of them, to write the results into."""
+        arrays = take_arguments(self.function, arguments)
+        types = self._result_types(arrays)
+        outputs, copies = take_outputs(out, types, arrays, self.function)
+        self._run(arrays, outputs)
+        for fresh, array in copies:
+            array[...] = fresh
+        if out is not None:
+            return out
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        raise NotImplementedError
+
+    def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
+        """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
+        if self._static:
+            return list(self.function.result_types)
+        key = tuple(a.shape for a in arrays)
+        if key not in self._types:
+            given = [a.known_type.with_array_shape(array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)]
+            types = instantiate(self.module, self.function, given)
+            if len(self._types) > 1000:
+                self._types.clear()
+            self._types[key] = [types.get(r) or r.known_type for r in self.function.results]
+        return self._types[key]
+
+    def lower(self, stage: str = "loops") -> str:
+        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
+        if stage in STAGES:
+            return show(self.module, self.function, stage)
+        if stage == "llvm":
+            return self.native_text.module
+        if stage in ("llvm-opt", "asm"):
+            from . import native
+
+            text = self.native_text.module
+            return str(native.optimise(text)) if stage == "llvm-opt" else native.assembly(text)
+        raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join((*STAGES, 'llvm', 'llvm-opt', 'asm'))}")
+
+    @cached_property
+    def plan(self) -> Plan:
+        return lower(self.module, self.function)
+
+    @cached_property
+    def native_text(self) -> Text:
+        return emit(self.plan)
+
+
+class ReferenceFunction(CompiledFunction):
+    """Evaluates each operation's formal definition."""
+
+    target = "reference"
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        for output, result in zip(outputs, evaluate_reference(self.module, self.function, arrays), strict=True):
+            assert output.shape == result.shape and output.dtype == result.dtype, f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
+            output[...] = result
+
+
+class NativeFunction(CompiledFunction):
+    """Runs native code made by LLVM. Thread-safe; the GIL is released while it runs."""
+
+    target = "cpu"
+
+    def __init__(self, module: Module, function: Function) -> None:
+        super().__init__(module, function)
+        from .native import Library
+
+        self._library = Library(self.native_text.module)
+        plan = self.plan
+        self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
+        self._constant_pointers = [c.ctypes.data for c in self._constants]
+        self._pointers = ctypes.c_void_p * (len(plan.arguments) + len(plan.results) + len(self._constants))
+        self._scratch = threading.local()
+        self._size_places = [self._place(atom) for atom in self.native_text.sizes]
+
+    def _place(self, atom: tuple[object, ...]) -> tuple[int, int]:
+        """The argument and axis that tell an unknown size."""
+        for n, a in enumerate(self.function.arguments):
+            for axis, d in enumerate(a.known_type.array_shape):
+                if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
+                    return n, axis
+        raise TargetError(f"a size of @{self.function.name} is not that of an argument")
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)}
+        needed = evaluate(self.plan.workspace, sizes)
+        pointers = self._pointers(*(a.ctypes.data for a in (*arrays, *outputs)), *self._constant_pointers)
+        known = (ctypes.c_int64 * len(sizes))(*sizes.values())
+        status = self._library.entry(pointers, known, self._workspace(needed))
+        if status:
+            message, span = self.native_text.requirements[status - 1]
+            raise CallError(Diagnostic(message, span, "run"))
+
+    def _workspace(self, needed: int) -> int:
+        """Memory for intermediate arrays, kept for this thread's next call."""
+        if not needed:
+            return 0
+        held: np.ndarray | None = getattr(self._scratch, "memory", None)
+        if held is None or held.size < needed + 64:
+            held = self._scratch.memory = np.empty(needed + 64, np.uint8)
+        return (held.ctypes.data + 63) // 64 * 64

@@ -1,0 +1,60 @@
+"""LLVM IR to native code: optimised for this machine's processor, linked in memory, called through a pointer."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_count = 0
+
+
+@lru_cache(maxsize=1)
+def target_machine() -> Any:
+    """The code generator for this machine's processor and all its features."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="default", jit=True
+    )
+
+
+@lru_cache(maxsize=1)
+def _linker() -> Any:
+    target_machine()
+    return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
+
+
+def optimise(text: str, level: int = 3) -> Any:
+    """The parsed module after LLVM's passes."""
+    machine = target_machine()
+    module = llvm.parse_assembly(text)
+    options = llvm.create_pipeline_tuning_options(level)
+    options.loop_vectorization = True
+    options.loop_interleaving = True
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def assembly(text: str) -> str:
+    """The machine code, as text."""
+    return target_machine().emit_assembly(optimise(text))
+
+
+class Library:
+    """Native code in memory, and the address of its entry; freed with the object."""
+
+    def __init__(self, text: str) -> None:
+        global _count
+        _count += 1
+        image = target_machine().emit_object(optimise(text))
+        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("entry")
+        self._tracker = builder.link(_linker(), f"cvm{_count}")
+        self.address: int = self._tracker["entry"]
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self.entry = prototype(self.address)

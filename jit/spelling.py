@@ -1,0 +1,94 @@
+"""How LLVM IR spells each scalar function and conversion: one row for each function and kind of element.
+
+A row is one or more instructions. {t} is the type, {a} {b} {c} the operands, {0} {1} ... the results of the row's earlier
+instructions, {m} the type of a comparison's result, {s} the type as intrinsics write it ("v8i32"), {x} and {z} the type's
+splat of one and zero.
+"""
+
+from __future__ import annotations
+
+from ..dialect.types import ElementType
+
+Row = tuple[str, ...]
+
+
+def _intrinsic(name: str, operands: str = "abc"[:2]) -> Row:
+    return (f"call {{t}} @llvm.{name}.{{s}}({', '.join('{t} {' + o + '}' for o in operands)})",)
+
+
+def _extreme(comparison: str) -> Row:
+    return (f"fcmp {comparison} {{t}} {{a}}, {{b}}", "select {m} {0}, {t} {a}, {t} {b}")
+
+
+def _floor_fix(correction: Row) -> Row:
+    """What follows a truncated remainder {0} to see whether the signs of remainder and divisor differ: {4}."""
+    return ("srem {t} {a}, {b}", "icmp ne {t} {0}, {z}", "xor {t} {0}, {b}", "icmp slt {t} {2}, {z}", "and {m} {1}, {3}", *correction)
+
+
+_COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
+
+INSTRUCTIONS: dict[tuple[str, str], Row] = {
+    **{(f, k): (f"{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "and", "or", "xor") for k in ("int", "uint", "bool")},
+    **{(f, "float"): (f"f{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "div", "rem")},
+    ("div", "int"): ("sdiv {t} {a}, {b}",),
+    ("div", "uint"): ("udiv {t} {a}, {b}",),
+    ("rem", "int"): ("srem {t} {a}, {b}",),
+    ("rem", "uint"): ("urem {t} {a}, {b}",),
+    ("floordiv", "int"): _floor_fix(("sdiv {t} {a}, {b}", "sext {m} {4} to {t}", "add {t} {5}, {6}")),
+    ("floordiv", "uint"): ("udiv {t} {a}, {b}",),
+    ("floormod", "int"): _floor_fix(("select {m} {4}, {t} {b}, {t} {z}", "add {t} {0}, {5}")),
+    ("floormod", "uint"): ("urem {t} {a}, {b}",),
+    ("neg", "int"): ("sub {t} {z}, {a}",),
+    ("neg", "uint"): ("sub {t} {z}, {a}",),
+    ("neg", "float"): ("fneg {t} {a}",),
+    ("abs", "int"): ("call {t} @llvm.abs.{s}({t} {a}, i1 false)",),
+    ("abs", "uint"): ("or {t} {a}, {z}",),
+    ("abs", "float"): _intrinsic("fabs", "a"),
+    ("max", "int"): _intrinsic("smax", "ab"),
+    ("max", "uint"): _intrinsic("umax", "ab"),
+    ("max", "bool"): ("or {t} {a}, {b}",),
+    ("max", "float"): _extreme("ogt"),
+    ("min", "int"): _intrinsic("smin", "ab"),
+    ("min", "uint"): _intrinsic("umin", "ab"),
+    ("min", "bool"): ("and {t} {a}, {b}",),
+    ("min", "float"): _extreme("olt"),
+    **{(f, k): (f"icmp {c} {{t}} {{a}}, {{b}}",) for f, (s, u, _) in _COMPARISONS.items() for k, c in (("int", s), ("uint", u), ("bool", u))},
+    **{(f, "float"): (f"fcmp {c} {{t}} {{a}}, {{b}}",) for f, (_, _, c) in _COMPARISONS.items()},
+    **{("not", k): ("xor {t} {a}, {x}",) for k in ("int", "uint", "bool")},
+    ("shl", "int"): ("shl {t} {a}, {b}",),
+    ("shl", "uint"): ("shl {t} {a}, {b}",),
+    ("shr", "int"): ("ashr {t} {a}, {b}",),
+    ("shr", "uint"): ("lshr {t} {a}, {b}",),
+    ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
+    ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
+    **{("select", k): ("select {m} {a}, {t} {b}, {t} {c}",) for k in ("int", "uint", "bool", "float")},
+    **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
+    ("fma", "float"): _intrinsic("fma", "abc"),
+}  # fmt: skip
+
+
+def conversion(source: ElementType, target: ElementType) -> str:
+    """The instruction that converts {a} of type {f} to {t}, or "" where the bits stay."""
+    widen = target.bits > source.bits
+    match source.kind, target.kind:
+        case "bool", "float":
+            return "uitofp {f} {a} to {t}"
+        case "bool", _:
+            return "zext {f} {a} to {t}" if widen else ""
+        case _, "bool":
+            return "fcmp une {f} {a}, {zf}" if source.kind == "float" else "icmp ne {f} {a}, {zf}"
+        case ("int" | "uint"), ("int" | "uint"):
+            if target.bits == source.bits:
+                return ""
+            return ("sext" if source.kind == "int" else "zext") + " {f} {a} to {t}" if widen else "trunc {f} {a} to {t}"
+        case "int", "float":
+            return "sitofp {f} {a} to {t}"
+        case "uint", "float":
+            return "uitofp {f} {a} to {t}"
+        case "float", "int":
+            return "call {t} @llvm.fptosi.sat.{s}.{sf}({f} {a})"
+        case "float", "uint":
+            return "call {t} @llvm.fptoui.sat.{s}.{sf}({f} {a})"
+        case "float", "float":
+            return ("fpext" if widen else "fptrunc") + " {f} {a} to {t}"
+    raise TypeError(f"no conversion from {source} to {target}")

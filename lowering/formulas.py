@@ -1,0 +1,143 @@
+"""A verified function to formulas: each operation says of its result, in index notation, what every element is.
+
+Operations with a hand-written nest stay statements; constants become data; an operator that keeps its operand's elements in
+row-major order becomes a view, which shares its operand's storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ..dialect.builtin import Const
+from ..dialect.index import Const as Number
+from ..dialect.index import Expr, Index, Read, Tensor, children, constant, rewrite, walk
+from ..dialect.loops import Block
+from ..dialect.program import Function, Literal, Value
+from ..dialect.source import NOWHERE, Span
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """tensor[indices] = value"""
+
+    tensor: Tensor
+    indices: tuple[Index, ...]
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """Several tensors, and the statements that fill them from others."""
+
+    tensors: tuple[Tensor, ...]
+    operands: tuple[Tensor, ...]
+    body: Block
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """tensor is `of`, the same elements in the same order, under another shape."""
+
+    tensor: Tensor
+    of: Tensor
+    formula: Formula
+
+
+Step: TypeAlias = Formula | Nest | View
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """A function as formulas, in the order of its operations."""
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    constants: dict[Tensor, np.ndarray]
+    steps: tuple[Step, ...]
+
+
+def formulas(function: Function) -> Formulas:
+    """The formulas of a function without calls."""
+    tensors: dict[Value, Tensor] = {}
+    constants: dict[Tensor, np.ndarray] = {}
+    used: set[str] = set()
+
+    def tensor(value: Value, space: str) -> Tensor:
+        type = value.known_type
+        made = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
+        tensors[value] = made
+        return made
+
+    def operand(value: Value) -> Tensor:
+        if value not in tensors:
+            assert isinstance(value, Literal)
+            constants[tensor(value, "constant")] = value.array
+        return tensors[value]
+
+    arguments = tuple(tensor(a, "argument") for a in function.arguments)
+    steps: list[Step] = []
+    for operation in function.operations:
+        if isinstance(operation.operator, Const):
+            constants[tensor(operation.results[0], "constant")] = operation.operator.data.array
+            continue
+        typed = operation.operator.map(operand)
+        results = tuple(tensor(r, "heap") for r in operation.results)
+        if typed.has_nest():
+            operands = tuple(t for _, t in typed.operands())
+            steps.append(Nest(results, operands, typed.nest(*results), operation.span))
+            continue
+        element = typed.element(results[0])
+        formula = Formula(results[0], element.indices, put_numbers(element.value, constants), operation.span)
+        if typed.view:
+            steps.append(View(results[0], next(t for _, t in typed.operands()), formula))
+        else:
+            steps.append(formula)
+    return Formulas(function.name, arguments, tuple(operand(r) for r in function.results), constants, tuple(steps))
+
+
+def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray]) -> Expr:
+    """Reads of constants that are one number replaced by that number."""
+
+    def number(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in constants and constants[e.tensor].size == 1 and e.type.kind != "complex":
+            return constant(constants[e.tensor].reshape(-1)[0], e.type)
+        return None
+
+    return rewrite(value, number)
+
+
+def _unique(name: str, used: set[str]) -> str:
+    found, n = name, 0
+    while found in used:
+        n += 1
+        found = f"{name}.{n}"
+    used.add(found)
+    return found
+
+
+def reads(value: Expr) -> set[Tensor]:
+    return {e.tensor for e in walk(value) if isinstance(e, Read)}
+
+
+def cost(value: Expr) -> int:
+    """How many operations a formula does at an element, index arithmetic left out: 0 for a mere rearrangement."""
+    count = 0
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, Read):
+            continue
+        if not isinstance(e, (Number, Index)):
+            count += 1
+        stack.extend(children(e))
+    return count

@@ -1,0 +1,194 @@
+"""Formulas into their readers:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i])).
+
+A formula is put in place where that computes no element twice, or where computing it again costs next to nothing; a fold is
+put only into a pointwise reader at the same indices, as its epilogue. What remains is materialised, one kernel each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Reduce, Tensor, children, rewrite, substitute, walk
+from .formulas import Formula, Formulas, Nest, Step, View, cost
+
+LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
+CHEAP = 2  # operations worth repeating rather than storing
+
+
+def fuse(program: Formulas) -> Formulas:
+    """The same results from fewer, larger formulas."""
+    uses = _uses(program)
+    kept: list[Step] = []
+    inlined: dict[Tensor, Formula] = {}
+    results = set(program.results)
+    for step in program.steps:
+        if isinstance(step, View) and cost(step.formula.value) == 0 and step.tensor not in results:
+            step = step.formula  # a mere renaming of indices is best put into its readers
+        if isinstance(step, View) and step.of in inlined:
+            kept.append(inlined.pop(step.of))
+        if isinstance(step, Nest):
+            kept += [inlined.pop(t) for t in step.operands if t in inlined]
+        if isinstance(step, Formula):
+            step = replace(step, value=_put(step.value, inlined))
+            if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, [])):
+                inlined[step.tensor] = step
+                continue
+        kept.append(step)
+    return replace(program, steps=tuple(_live(program, kept)))
+
+
+Use = tuple[Step, Read | None, tuple[Index, ...]]
+
+
+def _uses(program: Formulas) -> dict[Tensor, list[Use]]:
+    """Where each tensor is read: by which step, by which node, under which indices."""
+    found: dict[Tensor, list[Use]] = {}
+    for step in program.steps:
+        match step:
+            case Formula():
+                formula = step
+            case View(_, _, formula):
+                if cost(formula.value):
+                    found.setdefault(step.of, []).append((step, None, ()))
+                    continue
+            case Nest(_, operands, _):
+                for t in operands:
+                    found.setdefault(t, []).append((step, None, ()))
+                continue
+        distinct: set[object] = set()
+        for read, scope in _reads(formula.value, formula.indices):
+            place = (read.tensor, *(structure(i) for i in read.indices))
+            if place not in distinct:
+                distinct.add(place)
+                found.setdefault(read.tensor, []).append((step, read, scope))
+    return found
+
+
+def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[Index, ...]]]:
+    seen: set[int] = set()
+    stack = [(value, scope)]
+    while stack:
+        e, around = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, Read):
+            yield e, around
+        elif isinstance(e, Reduce):
+            around = (*around, *e.indices)
+        stack.extend((c, around) for c in children(e))
+
+
+def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
+    sites = [(read, scope, step) for step, read, scope in uses if read is not None]
+    if not sites or len(sites) < len(uses):
+        return False
+    size = sum(1 for _ in walk(formula.value))
+    if size > LARGEST:
+        return False
+    folds = any(isinstance(e, Reduce) for e in walk(formula.value))
+    if folds:
+        read, scope, step = sites[0]
+        return len(sites) == 1 and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
+    work = cost(formula.value)
+    if work == 0:
+        return True
+    once = all(_injective(read, scope) for read, scope, _ in sites)
+    return (once and len(sites) == 1) or (work <= CHEAP and (once or len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
+
+
+def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
+    """Whether the read is at exactly the reader's indices, in their order."""
+    return len(read.indices) == len(scope) and all(i is s for i, s in zip(read.indices, scope, strict=True))
+
+
+def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
+    """Whether no element is read at two values of the indices around the read."""
+    plain = {p for p in map(_plain, read.indices) if p is not None}
+    return all(i in plain or i.extent == 1 for i in scope)
+
+
+def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
+    """Whether the indices that are missing from the read enclose no fold: a broadcast, whose value is hoisted."""
+    plain = {p for p in map(_plain, read.indices) if p is not None}
+    return bool(scope) and scope[-1] in plain
+
+
+def _plain(index: Expr) -> Index | None:
+    """The index i in i, i * c and i * c + d."""
+    match index:
+        case Index():
+            return index
+        case Apply("add" | "sub", (a, Const() | Extent()), _) | Apply("mul", (a, Const()), _):
+            return _plain(a)
+        case Apply("sub", (Const() | Extent(), a), _):
+            return _plain(a)
+    return None
+
+
+def structure(e: Expr) -> object:
+    """What an index expression looks like: equal for expressions that are written alike."""
+    match e:
+        case Index():
+            return id(e)
+        case Const(value, type):
+            return value, type.name
+        case Extent(size):
+            return size.key
+        case Apply(function, operands, _):
+            return (function, *map(structure, operands))
+        case Read(tensor, at):
+            return (id(tensor), *map(structure, at))
+    return id(e)
+
+
+def _put(value: Expr, inlined: dict[Tensor, Formula]) -> Expr:
+    """The value with reads of inlined tensors replaced; equal reads give one shared expression."""
+    made: dict[object, Expr] = {}
+
+    def put(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor not in inlined:
+            return None
+        at = tuple(rewrite(i, put) for i in e.indices)
+        place = (e.tensor, *map(structure, at))
+        if place not in made:
+            formula = inlined[e.tensor]
+            fresh = _fresh_folds(substitute(formula.value, dict(zip(formula.indices, at, strict=True))))
+            made[place] = fresh
+        return made[place]
+
+    return rewrite(value, put)
+
+
+def _fresh_folds(value: Expr) -> Expr:
+    """Folds over indices of their own, so that a formula put in place twice does not share loop indices."""
+
+    def fresh(e: Expr) -> Expr | None:
+        if not isinstance(e, Reduce):
+            return None
+        new = tuple(Index(i.name, i.extent) for i in e.indices)
+        body = substitute(e.body, dict(zip(e.indices, new, strict=True)))
+        return Reduce(e.function, new, _fresh_folds(body))
+
+    return rewrite(value, fresh)
+
+
+def _live(program: Formulas, steps: list[Step]) -> list[Step]:
+    """The steps whose tensors some result depends on."""
+    needed: Counter[Tensor] = Counter(program.results)
+    live: list[Step] = []
+    for step in reversed(steps):
+        tensors = step.tensors if isinstance(step, Nest) else (step.tensor,)
+        if not any(t in needed for t in tensors):
+            continue
+        live.append(step)
+        match step:
+            case Formula(_, _, value):
+                needed.update(e.tensor for e in walk(value) if isinstance(e, Read))
+            case View(_, of, _):
+                needed[of] += 1
+            case Nest(_, operands, _):
+                needed.update(operands)
+    return live[::-1]

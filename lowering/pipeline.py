@@ -1,0 +1,54 @@
+"""The passes in their order: a verified module's function to kernels, each stage available by name."""
+
+from __future__ import annotations
+
+from ..dialect.index import Tensor, axes
+from ..dialect.loops import Kernel
+from ..dialect.program import Function, Module
+from .formulas import Formula, Formulas, Nest, View, formulas
+from .fuse import fuse
+from .inline import inline_calls
+from .nests import nest, sorted_tensors
+from .plan import Plan, make_plan
+
+
+def to_formulas(module: Module, function: Function) -> Formulas:
+    """The function's formulas, fused."""
+    return fuse(formulas(inline_calls(module, function)))
+
+
+def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:
+    """The kernels of the formulas, which tensors are views of which, and the results (copied where they are not computed)."""
+    kernels: list[Kernel] = []
+    views: dict[Tensor, Tensor] = {}
+    for step in program.steps:
+        name = f"{program.name}.{len(kernels)}"
+        match step:
+            case Formula():
+                kernels.append(nest(step, name))
+            case View(tensor, of, _):
+                views[tensor] = of
+            case Nest(tensors, operands, body, span):
+                kernels.append(Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span))
+    results: list[Tensor] = []
+    owned = {*program.arguments, *program.constants}
+    for result in program.results:
+        root = result
+        while root in views:
+            root = views[root]
+        if root in owned or result in results:  # an argument, a constant, or given back already: a copy
+            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
+            at = axes(result.shape)
+            kernels.append(nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
+            result = copy
+        else:
+            owned.add(root)
+        results.append(result)
+    return kernels, views, tuple(results)
+
+
+def lower(module: Module, function: Function) -> Plan:
+    """Everything a back end needs to run the function."""
+    program = to_formulas(module, function)
+    kernels, views, results = to_kernels(program)
+    return make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views)

@@ -1,0 +1,22 @@
+"""The printed stages of a program: graph (the program itself), formulas (index notation, for people) and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dialect.printer import print_module
+from ..dialect.program import Function, Module
+from .pipeline import lower, to_formulas
+from .text import formulas_text, kernels_text
+
+STAGES = ("graph", "formulas", "loops")
+
+
+def show(module: Module, function: Function, stage: str) -> str:
+    """The text of one stage of STAGES."""
+    shows: dict[str, Callable[[], str]] = {
+        "graph": lambda: print_module(module),
+        "formulas": lambda: formulas_text(to_formulas(module, function)),
+        "loops": lambda: kernels_text(lower(module, function).kernels),
+    }
+    return shows[stage]()
