@@ -2,29 +2,245 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..index import Element, Tensor, axes, maximum
-from ..op import T, operator
-from ..types import TensorType
-from .form import CvmOperator, i32
+from ..index import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..op import C, T, operator
+from ..types import I32, I64, TensorType
+from .form import CvmOperator, Elementwise, equal_shapes, i32, modulo_2_32, within
 
 
 @operator
-class Relu(CvmOperator[T]):
-    """Y[d...] = max(0, X[d...])   (NN Operators, relu)"""
+class Abs(Elementwise[T]):
+    """Y[d...] = x if x >= 0, -x if x < 0, where x = X[d...]   (Elemwise Operators, abs)
 
-    x: T
-    constraints = (i32("x"),)
+    Modulo 2^32: -2^31 stays.
+    """
 
-    def infer(self: Relu[TensorType]) -> TensorType:
-        return self.x
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.abs %x
+          return %y
+        }
+    """
 
-    def reference(self: Relu[np.ndarray]) -> np.ndarray:
-        return np.maximum(self.x, 0)
+    def reference(self: Abs[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(np.abs(self.x.astype(np.int64)))
 
-    def element(self: Relu[Tensor], y: Tensor) -> Element:
+    def formula(self: Any, x: Expr) -> Expr:
+        return apply("abs", x)
+
+
+@operator
+class CvmPrecision(Elementwise[T]):
+    """Y[d...] = ⌈log2(abs(x) + 1)⌉ if x != 0, 1 if x = 0, where x = X[d...]   (Elemwise Operators, cvm_precision)
+
+    How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32.
+    """
+
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.cvm_precision %x
+          return %y
+        }
+    """
+
+    def reference(self: CvmPrecision[np.ndarray]) -> np.ndarray:
+        bits = [max(abs(int(x)).bit_length(), 1) for x in self.x.flat]
+        return np.array(bits, np.int32).reshape(self.x.shape)
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return maximum(32 - apply("clz", apply("abs", x)), 1)
+
+
+@operator
+class Negative(Elementwise[T]):
+    """Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)"""
+
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.negative %x
+          return %y
+        }
+    """
+
+    def reference(self: Negative[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(-self.x.astype(np.int64))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return -x
+
+
+@operator
+class Clip(Elementwise[T]):
+    """Y[d...] = a_max if x >= a_max, x if a_min < x < a_max, a_min if x <= a_min   (Elemwise Operators, clip)"""
+
+    a_min: int
+    a_max: int
+
+    constraints = (
+        i32("x"),
+        within(1, "a_min", -(2**31) + 1, 2**31, at="a_min"),
+        within(2, "a_max", -(2**31) + 1, 2**31, at="a_max"),
+        C(3, "a_min < a_max", lambda o: o.a_min < o.a_max, at="a_min"),
+    )
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.clip %x {a_min = 0, a_max = 255}
+          return %y
+        }
+    """
+
+    def reference(self: Clip[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(np.clip(self.x.astype(np.int64), self.a_min, self.a_max))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return clipped(x, self.a_min, self.a_max)
+
+
+def clipped(x: Expr, a_min: int, a_max: int) -> Expr:
+    return minimum(maximum(x, a_min), a_max)
+
+
+def alpha(precision: int) -> int:
+    """The largest magnitude of this many bits, one of them the sign: α = 2^(precision-1) - 1."""
+    return 2 ** (precision - 1) - 1
+
+
+PRECISION = within(1, "precision", 1, 33, at="precision")
+SHIFT_BIT = within(2, "shift_bit", 1, 33, at="shift_bit")
+
+
+@operator
+class CvmClip(Elementwise[T]):
+    """Y = clip(X, a_min=-α, a_max=α), where α = 2^(precision-1) - 1   (Elemwise Operators, cvm_clip)"""
+
+    precision: int
+
+    constraints = (i32("x"), PRECISION)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.cvm_clip %x {precision = 8}
+          return %y
+        }
+    """
+
+    def reference(self: CvmClip[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(np.clip(self.x.astype(np.int64), -alpha(self.precision), alpha(self.precision)))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return clipped(x, -alpha(self.precision), alpha(self.precision))
+
+
+@operator
+class CvmRightShift(Elementwise[T]):
+    """Y = clip(T, a_min=-α, a_max=α), where T = ⌊(⌊X / 2^(shift_bit-1)⌋ + 1) / 2⌋ and α = 2^(precision-1) - 1
+
+    X / 2^shift_bit, rounded to the nearest integer, halves up, exactly.   (Elemwise Operators, cvm_right_shift)
+    """
+
+    precision: int
+    shift_bit: int
+
+    constraints = (i32("x"), PRECISION, SHIFT_BIT)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.cvm_right_shift %x {precision = 8, shift_bit = 4}
+          return %y
+        }
+    """
+
+    def reference(self: CvmRightShift[np.ndarray]) -> np.ndarray:
+        t = (self.x.astype(np.int64) // 2 ** (self.shift_bit - 1) + 1) // 2
+        return modulo_2_32(np.clip(t, -alpha(self.precision), alpha(self.precision)))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        # ⌊(h + 1) / 2⌋ = ⌊h / 2⌋ + (h mod 2), which stays within i32; shifts beyond 31 leave the sign, as 31 does
+        half = x >> (self.shift_bit - 1)
+        t = (x >> min(self.shift_bit, 31)) + (half & 1)
+        return clipped(t, -alpha(self.precision), alpha(self.precision))
+
+
+@operator
+class CvmLeftShift(Elementwise[T]):
+    """Y = clip(T, a_min=-α, a_max=α), where T = X * 2^shift_bit and α = 2^(precision-1) - 1
+
+    The product is exact.   (Elemwise Operators, cvm_left_shift)
+    """
+
+    precision: int
+    shift_bit: int
+
+    constraints = (i32("x"), PRECISION, SHIFT_BIT)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.cvm_left_shift %x {precision = 16, shift_bit = 4}
+          return %y
+        }
+    """
+
+    def reference(self: CvmLeftShift[np.ndarray]) -> np.ndarray:
+        t = self.x.astype(np.int64) * 2**self.shift_bit
+        return modulo_2_32(np.clip(t, -alpha(self.precision), alpha(self.precision)))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        t = cast(x, I64) << self.shift_bit
+        return cast(clipped(t, -alpha(self.precision), alpha(self.precision)), I32)
+
+
+@dataclass(frozen=True, eq=False)
+class ElementwisePair(CvmOperator[T]):
+    """The family of Y = A OP B over tensors of one shape, modulo 2^32."""
+
+    a: T
+    b: T
+
+    scalar: ClassVar[str]  # OP as a scalar function
+    exact: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]  # OP of i64 arrays that hold i32 values
+
+    constraints = (
+        i32("a", "b"),
+        C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
+    )
+
+    def infer(self: ElementwisePair[TensorType]) -> TensorType:
+        return self.a
+
+    def reference(self: ElementwisePair[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(self.exact(self.a.astype(np.int64), self.b.astype(np.int64)))
+
+    def element(self: ElementwisePair[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
-        return Element(at, maximum(self.x[at], 0))
+        return Element(at, apply(self.scalar, self.a[at], self.b[at]))
+
+
+@operator
+class ElemwiseAdd(ElementwisePair[T]):
+    """Y = A + B, modulo 2^32.   (Elemwise Operators, elemwise_add)"""
+
+    scalar = "add"
+    exact = staticmethod(np.add)
+    example = """
+        func @main(%a: tensor<2x3xi32>, %b: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.elemwise_add %a, %b
+          return %y
+        }
+    """
+
+
+@operator
+class ElemwiseSub(ElementwisePair[T]):
+    """Y = A - B, modulo 2^32.   (Elemwise Operators, elemwise_sub)"""
+
+    scalar = "sub"
+    exact = staticmethod(np.subtract)
+    example = """
+        func @main(%a: tensor<2x3xi32>, %b: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.elemwise_sub %a, %b
+          return %y
+        }
+    """

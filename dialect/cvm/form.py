@@ -1,14 +1,20 @@
-"""What every operator of the dialect shares: i32 elements, and the bounds the specification puts on attributes."""
+"""What operators of the dialect share: i32 elements, the bounds put on attributes, and answers about unknown sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from ..op import C, Operator, T, Type
-from ..types import I32
+import numpy as np
+
+from ..index import Element, Expr, Tensor, axes
+from ..op import C, Operator, T
+from ..types import I32, Dim, Shape, TensorType, Undecided, same_size
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
+INT32_MIN = -(2**31)
 
 
 class CvmOperator(Operator[T]):
@@ -19,8 +25,81 @@ class CvmOperator(Operator[T]):
 
 def i32(*names: str) -> C:
     """Constraint 0 of every operator: the elements are i32."""
-    return C(0, " = ".join(f"element({n})" for n in names) + " = i32", lambda o: all(t.element is I32 for _, t in o.operands()))
+    text = " = ".join(f"element({n})" for n in names) + " = i32"
+    return C(0, text, lambda o: all(t.element is I32 for _, t in o.operands()))
 
 
-def same_as_x(o: Any) -> Type:
-    return o.x
+@dataclass(frozen=True, eq=False)
+class Elementwise(CvmOperator[T]):
+    """The family of Y[d...] = f(X[d...]), with a formula for f."""
+
+    x: T
+
+    constraints = (i32("x"),)
+
+    def infer(self: Elementwise[TensorType]) -> TensorType:
+        return self.x
+
+    def formula(self: Any, x: Expr) -> Expr:
+        """f(x), of an element x."""
+        raise NotImplementedError(self.name)
+
+    def element(self: Elementwise[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.formula(self.x[at]))
+
+
+# Constraints
+
+
+def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
+    """That the attribute `at`, an integer or several, which the text calls `symbols`, is in [low, high)."""
+
+    def holds(o: Any) -> bool:
+        value = getattr(o, at)
+        return all(low <= v < high for v in (value if isinstance(value, tuple) else (value,)))
+
+    return C(number, f"{symbols} in [{low}, {high})", holds, at)
+
+
+def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
+    """Whether all hold: false as soon as one certainly fails, Undecided only if none does and one is open."""
+    undecided = False
+    for condition in conditions:
+        try:
+            if not condition():
+                return False
+        except Undecided:
+            undecided = True
+    if undecided:
+        raise Undecided
+    return True
+
+
+def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
+    """Whether one holds: true as soon as one certainly does, Undecided only if none does and one is open."""
+    return not all_of((lambda c=c: not c()) for c in conditions)
+
+
+def equal_shapes(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
+
+
+def is_one(dim: Dim) -> bool:
+    """Whether a size is certainly 1."""
+    return same_size(dim, 1)
+
+
+def certainly(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except Undecided:
+        return False
+
+
+# References
+
+
+def modulo_2_32(exact: Any) -> np.ndarray:
+    """The i32 array of exact integers reduced modulo 2^32."""
+    return np.asarray(exact, np.int64).astype(np.int32)

@@ -2,31 +2,138 @@
 
 from __future__ import annotations
 
+from operator import gt
 from typing import Any
 
 import numpy as np
 
-from ..index import Element, Tensor, indices, total
+from ..index import Element, Expr, Tensor, both, constant, indices, inside, largest, maximum, total, when
 from ..op import C, T, operator
-from ..types import TensorType
-from .form import CvmOperator, i32
+from ..types import I32, Dim, TensorType
+from .form import INT32_MIN, MAX_ATTR, MIN_ATTR, CvmOperator, Elementwise, i32, modulo_2_32, within
+
+
+def dims(operand: str, names: str) -> dict[str, Any]:
+    """The names of an operand's sizes as symbols of constraints."""
+    return {n: lambda o, k=k: getattr(o, operand).shape[k] for k, n in enumerate(names.split())}
+
+
+def entries(attribute: str, names: str) -> dict[str, Any]:
+    """The names of an attribute's entries as symbols of constraints."""
+    return {n: lambda o, k=k: getattr(o, attribute)[k] for k, n in enumerate(names.split())}
+
+
+@operator
+class Conv2d(CvmOperator[T]):
+    """A two-dimensional convolution in groups of channels.   (NN Operators, conv2d)
+
+    Y[n, oc, p, q] = Σ_ic kernel(n, (oc ÷ OPG) * IC + ic, p, q, oc, ic) + B[oc],  OPG = OC / groups
+    kernel(n, j, p, q, o, i) = Σ_ki Σ_kj pad(p * SH - PH + ki * DH, q * SW - PW + kj * DW) * W[o, i, ki, kj]
+    pad(p, q) = X[n, j, p, q] if p in [0, H) and q in [0, W) else 0
+
+    with ki in [0, KH), kj in [0, KW). There are ⌊(H + 2 * PH - DH * (KH - 1) - 1) / SH⌋ + 1 rows, columns likewise.
+    """
+
+    x: T  # (N, C, H, W)
+    w: T  # (OC, IC, KH, KW)
+    b: T | None = None  # (OC,)
+    padding: tuple[int, int] = (0, 0)  # PH, PW
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    dilation: tuple[int, int] = (1, 1)  # DH, DW
+    groups: int = 1
+
+    symbols = {
+        **dims("x", "N C H W"),
+        **dims("w", "OC IC KH KW"),
+        **entries("padding", "PH PW"),
+        **entries("stride", "SH SW"),
+        **entries("dilation", "DH DW"),
+    }
+    constraints = (
+        i32("x", "w", "b"),
+        C(1, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+        C(2, "shape(b) = (OC,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
+        C(3, "groups in [1, C]", lambda o: 1 <= o.groups <= o.x.shape[1], at="groups"),
+        C(4, "C = IC * groups", lambda o: o.x.shape[1] == o.w.shape[1] * o.groups),
+        C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
+        within(6, "PH, PW", MIN_ATTR, MAX_ATTR, at="padding"),
+        within(7, "SH, SW", 1, MAX_ATTR, at="stride"),
+        within(8, "DH, DW", 1, MAX_ATTR, at="dilation"),
+        C(9, "DH * (KH - 1) + 1 <= H + 2 * PH", lambda o: o.slack(0) >= 0),
+        C(10, "DW * (KW - 1) + 1 <= W + 2 * PW", lambda o: o.slack(1) >= 0),
+    )
+    example = """
+        func @main(%x: tensor<1x3x8x8xi32>, %w: tensor<4x3x3x3xi32>, %b: tensor<4xi32>) -> tensor<1x4x4x4xi32> {
+          %y = cvm.conv2d %x, %w, %b {padding = [1, 1], stride = [2, 2]}
+          return %y
+        }
+    """
+
+    def slack(self: Any, axis: int) -> Dim:
+        """How far the dilated kernel can be moved over the padded input."""
+        extent = self.dilation[axis] * (self.w.shape[2 + axis] - 1) + 1
+        return self.x.shape[2 + axis] + 2 * self.padding[axis] - extent
+
+    def infer(self: Conv2d[TensorType]) -> TensorType:
+        rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
+        return self.x.with_shape(self.x.shape[0], self.w.shape[0], rows, columns)
+
+    def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
+        (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
+        batch, (oc, ic, kh, kw), groups = self.x.shape[0], self.w.shape, self.groups
+        rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
+        padded = np.pad(self.x.astype(np.int64), ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+        kernels = self.w.astype(np.int64).reshape(groups, oc // groups, ic * kh * kw)
+        y = np.zeros((batch, oc, rows, columns), np.int64)
+        for p, q in np.ndindex(rows, columns):
+            window = padded[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, ic * kh * kw)
+            y[:, :, p, q] = np.einsum("ngk,gok->ngo", window, kernels).reshape(batch, oc)
+        return modulo_2_32(y if self.b is None else y + self.b[:, None, None])
+
+    def element(self: Conv2d[Tensor], y: Tensor) -> Element:
+        n, oc, p, q = indices("n oc p q", y.shape)
+        ic, ki, kj = indices("ic ki kj", self.w.shape[1:])
+        c = ic if self.groups == 1 else oc // (self.w.shape[0] // self.groups) * self.w.shape[1] + ic
+        (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
+        row, rows = along(p, ki, self.x.shape[2], sh, ph, dh)
+        column, columns = along(q, kj, self.x.shape[3], sw, pw, dw)
+        padded = when(both(rows, columns), self.x[n, c, row, column], constant(0, I32))
+        dot = total((ic, ki, kj), padded * self.w[oc, ic, ki, kj])
+        return Element((n, oc, p, q), dot if self.b is None else dot + self.b[oc])
+
+
+def along(
+    p: Expr, k: Expr, size: Dim, stride: int, padding: int, dilation: int = 1, beyond: bool = False
+) -> tuple[Expr, Expr | bool]:
+    """Where window p reads at k along an axis of the input, and the condition that this is inside.
+
+    `beyond` says that a window may reach beyond the padded input.
+    """
+    position = p * stride - padding + k * dilation
+    return position, inside(position, size) if padding or beyond else True
 
 
 @operator
 class Dense(CvmOperator[T]):
-    """A fully connected layer:  Y = X Wᵀ + B.   (CVM-Runtime formalization, NN Operators, dense)"""
+    """A fully connected layer:  Y = X Wᵀ + B.   (NN Operators, dense)"""
 
     x: T  # (M, K)
     w: T  # (N, K)
     b: T | None = None  # (N,)
 
+    symbols = {"N": lambda o: o.w.shape[0]}
     constraints = (
         i32("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
         C(2, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
-        C(3, "rank(b) = 1", lambda o: o.b is None or o.b.rank == 1),
-        C(4, "dim(b, 0) = dim(w, 0)", lambda o: o.b is None or o.b.shape[0] == o.w.shape[0]),
+        C(3, "shape(b) = (N,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
     )
+    example = """
+        func @main(%x: tensor<2x3xi32>, %w: tensor<4x3xi32>, %b: tensor<4xi32>) -> tensor<2x4xi32> {
+          %y = cvm.dense %x, %w, %b
+          return %y
+        }
+    """
 
     def infer(self: Dense[TensorType]) -> TensorType:
         return self.x.with_shape(self.x.shape[0], self.w.shape[0])
@@ -38,3 +145,126 @@ class Dense(CvmOperator[T]):
         i, j, k = indices("i j k", (*y.shape, self.x.shape[1]))
         dot = total(k, self.x[i, k] * self.w[j, k])
         return Element((i, j), dot if self.b is None else dot + self.b[j])
+
+
+@operator
+class Relu(Elementwise[T]):
+    """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1])   (NN Operators, relu)"""
+
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.relu %x
+          return %y
+        }
+    """
+
+    def reference(self: Relu[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(np.maximum(self.x, 0))
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return maximum(x, 0)
+
+
+@operator
+class MaxPool2d(CvmOperator[T]):
+    """The largest element of every window, in each batch and channel.   (NN Operators, max_pool2d)
+
+    Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in [0, PSW)}
+    pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN
+
+    There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise.
+    """
+
+    x: T  # (N, C, H, W)
+    pool_size: tuple[int, int]  # PSH, PSW
+    padding: int | tuple[int, int] = 0  # PH, PW; or PH = PW
+    strides: tuple[int, int] = (1, 1)  # SH, SW
+    ceil_mode: bool = False
+
+    symbols = {
+        **dims("x", "N C H W"),
+        **entries("pool_size", "PSH PSW"),
+        **entries("pads", "PH PW"),
+        **entries("strides", "SH SW"),
+    }
+    constraints = (
+        i32("x"),
+        C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
+        within(2, "PH, PW", MIN_ATTR, MAX_ATTR, at="padding"),
+        within(3, "SH, SW", 1, MAX_ATTR, at="strides"),
+        C(4, "PSH in [0, H + 2 * PH + 1)", lambda o: o.pool_size[0] >= 0 and o.slack(0) >= 0, at="pool_size"),
+        C(5, "PSW in [0, W + 2 * PW + 1)", lambda o: o.pool_size[1] >= 0 and o.slack(1) >= 0, at="pool_size"),
+        C(6, "PSH > PH and PSW > PW", lambda o: all(map(gt, o.pool_size, o.pads)), at="pool_size"),
+    )
+    example = """
+        func @main(%x: tensor<1x3x8x8xi32>) -> tensor<1x3x4x4xi32> {
+          %y = cvm.max_pool2d %x {pool_size = [2, 2], strides = [2, 2]}
+          return %y
+        }
+    """
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        """PH and PW."""
+        return (self.padding, self.padding) if isinstance(self.padding, int) else self.padding
+
+    def slack(self: Any, axis: int) -> Dim:
+        """How far the window can be moved over the padded input."""
+        return self.x.shape[2 + axis] + 2 * self.pads[axis] - self.pool_size[axis]
+
+    def count(self: Any, axis: int) -> Dim:
+        """How many windows there are along an axis."""
+        stride = self.strides[axis]
+        return (self.slack(axis) + (stride - 1 if self.ceil_mode else 0)) // stride + 1
+
+    def infer(self: MaxPool2d[TensorType]) -> TensorType:
+        return self.x.with_shape(*self.x.shape[:2], self.count(0), self.count(1))
+
+    def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
+        (ph, pw), (sh, sw), (psh, psw) = self.pads, self.strides, self.pool_size
+        padded = np.pad(self.x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=INT32_MIN)
+        y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), np.int32)
+        for p, q in np.ndindex(y.shape[2:]):  # the last windows may reach beyond the padding: slices end there
+            window = padded[:, :, p * sh : p * sh + psh, q * sw : q * sw + psw]
+            y[:, :, p, q] = np.max(window, axis=(2, 3), initial=INT32_MIN)
+        return y
+
+    def element(self: MaxPool2d[Tensor], y: Tensor) -> Element:
+        n, i, p, q = indices("n i p q", y.shape)
+        k, m = indices("k m", self.pool_size)
+        (ph, pw), (sh, sw) = self.pads, self.strides
+        row, rows = along(p, k, self.x.shape[2], sh, ph, beyond=self.ceil_mode)
+        column, columns = along(q, m, self.x.shape[3], sw, pw, beyond=self.ceil_mode)
+        padded = when(both(rows, columns), self.x[n, i, row, column], constant(INT32_MIN, I32))
+        return Element((n, i, p, q), largest((k, m), padded))
+
+
+@operator
+class Upsampling(CvmOperator[T]):
+    """Y[n, i, h, w] = X[n, i, ⌊h / scale⌋, ⌊w / scale⌋], h in [0, H * scale), w in [0, W * scale)   (NN Operators)"""
+
+    x: T  # (N, C, H, W)
+    scale: int
+
+    constraints = (
+        i32("x"),
+        C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
+        within(2, "scale", 1, MAX_ATTR, at="scale"),
+    )
+    example = """
+        func @main(%x: tensor<1x3x4x4xi32>) -> tensor<1x3x8x8xi32> {
+          %y = cvm.upsampling %x {scale = 2}
+          return %y
+        }
+    """
+
+    def infer(self: Upsampling[TensorType]) -> TensorType:
+        n, c, h, w = self.x.shape
+        return self.x.with_shape(n, c, h * self.scale, w * self.scale)
+
+    def reference(self: Upsampling[np.ndarray]) -> np.ndarray:
+        return np.repeat(np.repeat(self.x, self.scale, axis=2), self.scale, axis=3)
+
+    def element(self: Upsampling[Tensor], y: Tensor) -> Element:
+        n, i, h, w = indices("n i h w", y.shape)
+        return Element((n, i, h, w), self.x[n, i, h // self.scale, w // self.scale])

@@ -1,0 +1,191 @@
+"""The formalization's broadcast operators: one process for all of them, over the scalar operation of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..index import ZERO, Element, Expr, Index, Tensor, apply, axes, cast, select
+from ..op import C, T, operator
+from ..types import I32, Dim, Shape, TensorType, same_size, smaller
+from .form import CvmOperator, all_of, any_of, certainly, i32, is_one, modulo_2_32
+
+
+def pairs(a: Shape, b: Shape) -> list[tuple[Dim, Dim]]:
+    """The sizes (em_i, en_i) that meet: the shapes aligned on the right, the shorter one filled with 1."""
+    return list(zip_longest(reversed(a), reversed(b), fillvalue=1))[::-1]
+
+
+def fits(m: Dim, n: Dim) -> bool:
+    return any_of((lambda: m == n, lambda: m == 1, lambda: n == 1))
+
+
+def joined(m: Dim, n: Dim) -> Dim:
+    """The size of the result: max(m, n), but 0 where one is 0, since there is nothing to repeat."""
+    if is_one(n) or same_size(m, n) or certainly(lambda: m != 1):
+        return m
+    if is_one(m) or certainly(lambda: n != 1):
+        return n
+    return m * n // smaller(m, n)
+
+
+def misfit(o: Any) -> int:
+    """The first i at which the shapes of a and b do not fit."""
+    return next(i for i, (m, n) in enumerate(pairs(o.a.shape, o.b.shape)) if not fits(m, n))
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast(CvmOperator[T]):
+    """The family of Y[d_0, ..., d_Q-1] = A[a_0, ..., a_M-1] OP B[b_0, ..., b_N-1], Q = max(M, N), where
+
+    a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
+
+    The shapes are aligned on the right; sizes that meet are equal, or one of them is 1 and repeated.
+    """
+
+    a: T  # (m_0, ..., m_M-1)
+    b: T  # (n_0, ..., n_N-1)
+
+    scalar: ClassVar[str]  # OP as a scalar function
+    exact: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]  # OP of i64 arrays that hold i32 values
+
+    symbols = {
+        "i": misfit,
+        "em_i": lambda o: pairs(o.a.shape, o.b.shape)[misfit(o)][0],
+        "en_i": lambda o: pairs(o.a.shape, o.b.shape)[misfit(o)][1],
+    }
+    constraints = (
+        i32("a", "b"),
+        C(
+            1,
+            "em_i = en_i or em_i = 1 or en_i = 1, em and en being shape(a) and shape(b) aligned on the right",
+            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in pairs(o.a.shape, o.b.shape)),
+        ),
+    )
+
+    def infer(self: Broadcast[TensorType]) -> TensorType:
+        return self.a.with_shape(*(joined(m, n) for m, n in pairs(self.a.shape, self.b.shape)))
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        """a OP b, of elements a and b."""
+        return apply(self.scalar, a, b)
+
+    def reference(self: Broadcast[np.ndarray]) -> np.ndarray:
+        return modulo_2_32(self.exact(self.a.astype(np.int64), self.b.astype(np.int64)))
+
+    def element(self: Broadcast[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
+
+
+def source(d: tuple[Index, ...], operand: Tensor) -> tuple[Expr, ...]:
+    """The indices a_j, or b_j, at which an operand is read for Y[d]."""
+    at = d[len(d) - operand.rank :]
+    return tuple(_source(i, n) for i, n in zip(at, operand.shape, strict=True))
+
+
+def _source(d: Index, n: Dim) -> Expr:
+    if is_one(n):
+        return ZERO
+    return d if same_size(n, d.extent) else select(d < n, d, 0)
+
+
+@operator
+class BroadcastAdd(Broadcast[T]):
+    """Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)"""
+
+    scalar = "add"
+    exact = staticmethod(np.add)
+    example = """
+        func @main(%x: tensor<2x3xi32>, %y: tensor<2x1xi32>) -> tensor<2x3xi32> {
+          %z = cvm.broadcast_add %x, %y
+          return %z
+        }
+    """
+
+
+@operator
+class BroadcastSub(Broadcast[T]):
+    """Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)"""
+
+    scalar = "sub"
+    exact = staticmethod(np.subtract)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.broadcast_sub %x, 128
+          return %y
+        }
+    """
+
+
+@operator
+class BroadcastMul(Broadcast[T]):
+    """Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)"""
+
+    scalar = "mul"
+    exact = staticmethod(np.multiply)
+    example = """
+        func @main(%x: tensor<4x1xi32>, %y: tensor<1x5xi32>) -> tensor<4x5xi32> {
+          %z = cvm.broadcast_mul %x, %y
+          return %z
+        }
+    """
+
+
+@operator
+class BroadcastDiv(Broadcast[T]):
+    """Division truncated toward zero:  OP is divide.   (Broadcast Operators, broadcast_div)
+
+    A quotient by zero is 0, and -2^31 / -1, which is 2^31, becomes -2^31 modulo 2^32.
+    """
+
+    example = """
+        func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
+          %z = cvm.broadcast_div %x, %y
+          return %z
+        }
+    """
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> Any:
+        magnitude = np.abs(a) // np.maximum(np.abs(b), 1)
+        return np.sign(a) * np.sign(b) * magnitude  # the sign of b is 0 where b is
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        quotient = a / select(b.eq(0) | b.eq(-1), 1, b)  # neither by zero nor beyond the type
+        return select(b.eq(0), 0, select(b.eq(-1), -a, quotient))
+
+
+@operator
+class BroadcastMax(Broadcast[T]):
+    """The larger one:  OP is max.   (Broadcast Operators, broadcast_max)"""
+
+    scalar = "max"
+    exact = staticmethod(np.maximum)
+    example = """
+        func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
+          %z = cvm.broadcast_max %x, %y
+          return %z
+        }
+    """
+
+
+@operator
+class BroadcastGreater(Broadcast[T]):
+    """1 where a > b, else 0:  OP is greater.   (in CVM-Runtime; the formalization leaves it out)"""
+
+    scalar = "gt"
+    exact = staticmethod(np.greater)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
+          %y = cvm.broadcast_greater %x, 0
+          return %y
+        }
+    """
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return cast(apply(self.scalar, a, b), I32)

@@ -1,0 +1,119 @@
+"""The formalization's reduce operators: one process for all of them, over the reduce function of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..index import Element, Index, Tensor, axes, reduce
+from ..op import C, T, operator
+from ..types import TensorType
+from .form import CvmOperator, all_of, i32, modulo_2_32
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(CvmOperator[T]):
+    """The family of reductions over given axes; the other axes remain as they are.
+
+    T = {i if i >= 0 else i + N | i in axes},  U = {0, ..., N-1},  R = U - T if exclude, else T
+
+    1. exclude and M = N:      Y = X
+    2. not exclude and M = 0:  Y[0, ..., 0] = f(X), of rank 1, or N if keepdims
+    3. not keepdims:           Y[d_I(0), ..., d_I(N-r-1)] = f({X[d_0, ..., d_N-1] | d_j in [0, n_j), j in R})
+    4. otherwise the same, at Y[d_0, ..., d_N-1] with d_j = 0 for j in R
+
+    Where every axis is reduced the result is one number, of shape (1,) or, if keepdims, (1, ..., 1).
+    """
+
+    x: T  # (n_0, ..., n_N-1)
+    axes: tuple[int, ...] = ()  # M of them
+    keepdims: bool = False
+    exclude: bool = False
+
+    scalar: ClassVar[str]  # f as a fold by a scalar function
+    exact: ClassVar[Callable[..., Any]]  # f of an array, over a tuple of its axes
+
+    symbols = {
+        "N": lambda o: len(o.x.shape),
+        "M": lambda o: len(o.axes),
+        "T": lambda o: tuple(sorted(o.listed())),
+        "R": lambda o: o.reduced(),
+        "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.reduced()) if isinstance(n, int) and n < 1),
+    }
+    constraints = (
+        i32("x"),
+        C(1, "axes in [-N, N)", lambda o: all(-o.x.rank <= i < o.x.rank for i in o.axes), at="axes"),
+        C(2, "card{T} = M, T being axes modulo N", lambda o: len(o.listed()) == len(o.axes), at="axes"),
+    )
+
+    def listed(self: Any) -> set[int]:
+        """T."""
+        return {i % len(self.x.shape) for i in self.axes}
+
+    def reduced(self: Any) -> tuple[int, ...]:
+        """R in order; without axes it is all of U, excluded or not."""
+        every = range(len(self.x.shape))
+        return tuple(j for j in every if (j in self.listed()) != self.exclude) if self.axes else tuple(every)
+
+    def is_identity(self: Any) -> bool:
+        return self.exclude and len(self.axes) == len(self.x.shape)
+
+    def infer(self: Reduction[TensorType]) -> TensorType:
+        if self.is_identity():
+            return self.x
+        over = self.reduced()
+        if self.keepdims:
+            return self.x.with_shape(*(1 if j in over else n for j, n in enumerate(self.x.shape)))
+        return self.x.with_shape(*([n for j, n in enumerate(self.x.shape) if j not in over] or [1]))
+
+    def reference(self: Reduction[np.ndarray]) -> np.ndarray:
+        if self.is_identity():
+            return self.x
+        found = modulo_2_32(self.exact(self.x.astype(np.int64), axis=self.reduced(), keepdims=self.keepdims))
+        return found if found.ndim or self.keepdims else found.reshape(1)
+
+    def element(self: Reduction[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        over = {} if self.is_identity() else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
+        kept = (i for j, i in enumerate(d) if not (self.keepdims and j in over))
+        at = tuple(over[j] if j in over else next(kept) for j in range(self.x.rank))
+        return Element(d, reduce(self.scalar, tuple(over.values()), self.x[at]))
+
+
+@operator
+class Sum(Reduction[T]):
+    """The sum over the given axes, modulo 2^32:  f(Z) = Σ Z.   (Reduce Operators, sum)"""
+
+    scalar = "add"
+    exact = staticmethod(np.sum)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2xi32> {
+          %y = cvm.sum %x {axes = [1]}
+          return %y
+        }
+    """
+
+
+@operator
+class Max(Reduction[T]):
+    """The largest element over the given axes:  f(Z) = max Z.   (Reduce Operators, max)"""
+
+    scalar = "max"
+    exact = staticmethod(np.max)
+    constraints = (
+        *Reduction.constraints,
+        C(
+            3,
+            "n_j > 0 for j in R, n being shape(x)",
+            lambda o: o.is_identity() or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.reduced()),
+        ),
+    )
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x1xi32> {
+          %y = cvm.max %x {axes = [-1], keepdims = true}
+          return %y
+        }
+    """

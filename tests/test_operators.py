@@ -1,0 +1,53 @@
+"""What holds of every operator with samples: its reference, its index formula and its inferred types agree."""
+
+from __future__ import annotations
+
+import warnings
+
+import cvm.dialect.cvm  # noqa: F401  (declares the operators)
+import numpy as np
+import pytest
+from cvm.dialect.op import OPERATORS, Operator, violated
+from cvm.dialect.types import BY_DTYPE, TensorType
+from evaluate import by_formula
+from samples import SAMPLES
+
+SEEDS = range(40)
+
+
+def declared(dialect: str) -> list[str]:
+    return sorted(name for name, op in OPERATORS.items() if op.dialect == dialect)
+
+
+def references(op: Operator[np.ndarray]) -> tuple[np.ndarray, ...]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = op.reference()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def types(op: Operator[np.ndarray]) -> Operator[TensorType]:
+    return op.map(lambda a: TensorType(a.shape, BY_DTYPE[a.dtype]))
+
+
+@pytest.mark.parametrize("name", declared("cvm"))
+def test_every_operator_has_samples(name: str) -> None:
+    assert name in SAMPLES
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_formula_agrees_with_reference(name: str) -> None:
+    for seed in SEEDS:
+        op = SAMPLES[name](np.random.default_rng(seed))
+        typed = types(op)
+        broken, _ = violated(typed, typed.constraints)
+        assert broken is None, f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        wanted = references(op)
+        assert len(wanted) == len(op.results), f"seed {seed}"
+        for array, type in zip(wanted, typed.result_types(), strict=True):
+            assert isinstance(array, np.ndarray), f"seed {seed}: the reference gives {array!r}"
+            assert array.dtype == type.element.dtype, f"seed {seed}: {array.dtype} is not {type}"
+            assert array.shape == type.array_shape, f"seed {seed}: {array.shape} is not {type}"
+        for unknown_sizes in (False, True):
+            for found, array in zip(by_formula(op, unknown_sizes), wanted, strict=True):
+                np.testing.assert_array_equal(found, array, f"seed {seed}: {op}", strict=True)
