@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .types import I1, ElementType
+from .types import C64, C128, F32, F64, I1, ElementType
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,15 @@ class ScalarFunction:
     kinds: frozenset[str]
     numpy: Callable[..., Any]
     predicate: bool = False
+    element: Callable[[ElementType], ElementType] | None = None  # the result's type, where it is not the last operand's
     symbol: str = ""
     doc: str = ""
     commutative: bool = False
     identity: Callable[[ElementType], Any] | None = None
 
     def result(self, *operands: ElementType) -> ElementType:
+        if self.element is not None:
+            return self.element(operands[-1])
         return I1 if self.predicate else operands[-1]
 
 
@@ -40,7 +43,8 @@ INTEGERS = frozenset({"int", "uint"})
 DISCRETE = INTEGERS | BOOL
 FLOATS = frozenset({"float"})
 REALS = INTEGERS | FLOATS
-NUMBERS = REALS | {"complex"}
+COMPLEX = frozenset({"complex"})
+NUMBERS = REALS | COMPLEX
 ANY = NUMBERS | BOOL
 
 
@@ -109,6 +113,12 @@ _row("floor", 1, FLOATS, np.floor)
 _row("ceil", 1, FLOATS, np.ceil)
 _row("trunc", 1, FLOATS, np.trunc)
 _row("rint", 1, FLOATS, np.rint, doc="to the nearest integer, halves to even")
+
+
+# parts of complex numbers
+_row("complex", 2, FLOATS, lambda re, im: re + 1j * im, element=lambda e: C64 if e is F32 else C128)
+_row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
+_row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:

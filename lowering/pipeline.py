@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
+from .complexes import split_complex
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
 from .inline import inline_calls
@@ -51,4 +52,4 @@ def lower(module: Module, function: Function) -> Plan:
     """Everything a back end needs to run the function."""
     program = to_formulas(module, function)
     kernels, views, results = to_kernels(program)
-    return make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views)
+    return split_complex(make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views))
