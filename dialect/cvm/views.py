@@ -1,0 +1,199 @@
+"""The formalization's transform operators whose result is their operand's elements in the same row-major order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from ..op import C, T, operator
+from ..types import Dim, Shape, TensorType, product, same_size
+from .form import MAX_ATTR, MIN_ATTR, CvmOperator, all_of, i32, is_one, within
+from .transform import axes_exist, from_start
+
+
+@operator
+class Flatten(CvmOperator[T]):
+    """Y[flatten_index(d_0, ..., d_{N-1}, n_0, ..., n_{N-1})] = X[d_0, ..., d_{N-1}]   (Transform Operators, flatten)
+
+    flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension.
+    """
+
+    x: T
+
+    constraints = (i32("x"),)
+    view = True
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<6xi32> {
+          %y = cvm.flatten %x
+          return %y
+        }
+    """
+
+    def infer(self: Flatten[TensorType]) -> TensorType:
+        return self.x.with_shape(self.x.size)
+
+    def reference(self: Flatten[np.ndarray]) -> np.ndarray:
+        return self.x.flatten()
+
+    def element(self: Flatten[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.x[regrouped(at, y.shape, self.x.shape)])
+
+
+@operator
+class ExpandDims(CvmOperator[T]):
+    """Y[d_0, ..., d_{real_axis-1}, 0, ..., 0, d_real_axis, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], with num_newaxis zeros
+
+    real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)
+    """
+
+    x: T
+    axis: int
+    num_newaxis: int = 1
+
+    constraints = (
+        i32("x"),
+        C(1, "axis in [-N - 1, N + 1)", lambda o: -o.x.rank - 1 <= o.axis < o.x.rank + 1, at="axis"),
+        within(2, "num_newaxis", MIN_ATTR, MAX_ATTR, at="num_newaxis"),
+    )
+    symbols = {"N": lambda o: o.x.rank}
+    view = True
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2x1x1x3xi32> {
+          %y = cvm.expand_dims %x {axis = 1, num_newaxis = 2}
+          return %y
+        }
+    """
+
+    def infer(self: ExpandDims[TensorType]) -> TensorType:
+        n = self.x.shape
+        at = self.real_axis(len(n))
+        return self.x.with_shape(*n[:at], *(1,) * self.num_newaxis, *n[at:])
+
+    def reference(self: ExpandDims[np.ndarray]) -> np.ndarray:
+        y = self.x.copy()
+        for _ in range(self.num_newaxis):
+            y = np.expand_dims(y, self.real_axis(self.x.ndim))
+        return y
+
+    def element(self: ExpandDims[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        at = self.real_axis(self.x.rank)
+        return Element(d, self.x[d[:at] + d[at + self.num_newaxis :]])
+
+    def real_axis(self, rank: int) -> int:
+        return self.axis if self.axis >= 0 else self.axis + rank + 1
+
+
+@operator
+class Reshape(CvmOperator[T]):
+    """Y[d_0, ..., d_{M-1}] = T[flatten_index(d_0, ..., d_{M-1}, m_0, ..., m_{M-1})], where T = flatten(X)
+
+    m is target_shape, of which one entry may be -1: the size that makes the products equal. (Transform Operators)
+    """
+
+    x: T
+    target_shape: tuple[int, ...]
+
+    constraints = (
+        i32("x"),
+        C(1, "target_shape[i] >= -1 for all i", lambda o: min(o.target_shape, default=0) >= -1, at="target_shape"),
+        C(2, "target_shape has at most one -1", lambda o: o.target_shape.count(-1) <= 1, at="target_shape"),
+        C(3, "product(m) = product(n)", lambda o: product(o.m(o.x.size)) == o.x.size, at="target_shape"),
+    )
+    symbols = {"m": lambda o: o.m(o.x.size), "n": lambda o: o.x.shape}
+    view = True
+    example = """
+        func @main(%x: tensor<2x3x4xi32>) -> tensor<8x3xi32> {
+          %y = cvm.reshape %x {target_shape = [-1, 3]}
+          return %y
+        }
+    """
+
+    def infer(self: Reshape[TensorType]) -> TensorType:
+        return self.x.with_shape(*self.m(self.x.size))
+
+    def reference(self: Reshape[np.ndarray]) -> np.ndarray:
+        return self.x.reshape(self.m(self.x.size)).copy()
+
+    def element(self: Reshape[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.x[regrouped(at, y.shape, self.x.shape)])
+
+    def m(self, size: Dim) -> Shape:
+        """The target shape of so many elements: -1 is what the other entries leave (0 where they are 0 themselves)."""
+        others = product(tuple(m for m in self.target_shape if m != -1))
+        return tuple(m if m != -1 else size // others if others else 0 for m in self.target_shape)
+
+
+@operator
+class Squeeze(CvmOperator[T]):
+    """Y[d_{I(0)}, ..., d_{I(N-K-1)}] = X[d_0, ..., d_{N-1}]   (Transform Operators, squeeze)
+
+    I enumerates the axes outside real_axes, which are `axes`, N being added to negative ones, or every axis of length 1
+    where `axes` is empty.
+    """
+
+    x: T
+    axes: tuple[int, ...] = ()
+
+    constraints = (
+        i32("x"),
+        C(1, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
+        C(2, "n[a] = 1 for all a in axes", lambda o: all_of((lambda a=a: o.x.shape[a] == 1) for a in o.axes), "axes"),
+        C(3, "shape(x) has no unknown size if axes is empty", lambda o: bool(o.axes) or o.x.is_static),
+    )
+    symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.x.shape}
+    view = True
+    example = """
+        func @main(%x: tensor<1x3x1x2xi32>) -> tensor<3x1x2xi32> {
+          %y = cvm.squeeze %x {axes = [0]}
+          return %y
+        }
+    """
+
+    def infer(self: Squeeze[TensorType]) -> TensorType:
+        return self.x.with_shape(*(self.x.shape[j] for j in self.kept(self.x.shape)))
+
+    def reference(self: Squeeze[np.ndarray]) -> np.ndarray:
+        named = tuple({axis % self.x.ndim for axis in self.axes})
+        return np.squeeze(self.x, named or None).copy()
+
+    def element(self: Squeeze[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        d = dict(zip(self.kept(self.x.shape), at, strict=True))
+        return Element(at, self.x[*(d.get(j, ZERO) for j in range(self.x.rank))])
+
+    def kept(self, shape: Shape) -> list[int]:
+        """The axes outside real_axes, in order."""
+        real_axes = from_start(self.axes, len(shape)) or tuple(j for j, n in enumerate(shape) if is_one(n))
+        return [j for j in range(len(shape)) if j not in real_axes]
+
+
+def regrouped(at: tuple[Expr, ...], shape: Shape, other: Shape) -> tuple[Expr, ...]:
+    """The indices into another shape of as many elements that reach the same row-major position.
+
+    Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
+    """
+    mine = [j for j, n in enumerate(shape) if not is_one(n)]
+    theirs = [j for j, n in enumerate(other) if not is_one(n)]
+    found: list[Expr] = [ZERO] * len(other)
+    for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
+        here, there = mine[group], theirs[into]
+        position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
+        for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
+            found[j] = index
+    return tuple(found)
+
+
+def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
+    """The shortest runs of two shapes that certainly have equal products, in order, and what is left in the end."""
+    i = j = 0
+    while i < len(a) or j < len(b):
+        runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))
+        equal = (r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]]))))
+        stop = min(equal, key=sum, default=(len(a), len(b)))
+        yield slice(i, stop[0]), slice(j, stop[1])
+        i, j = stop
