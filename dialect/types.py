@@ -104,7 +104,8 @@ class Size:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        return self.terms, self.constant
+        """How the size is written, which can be compared without deciding anything about its value."""
+        return tuple((_atom_key(a), f) for a, f in self.terms), self.constant
 
     @property
     def name(self) -> str | None:
@@ -231,6 +232,10 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "max": max,
     "min": min,
 }
+
+
+def _atom_key(atom: _Atom) -> tuple[object, ...]:
+    return tuple(p.key if isinstance(p, Size) else p for p in atom)
 
 
 def _atom_text(atom: _Atom) -> str:
