@@ -17,11 +17,22 @@ _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
     __path__.append(str(_here.parent))
 
-from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, TargetError, VerifyError  # noqa: E402
+from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, TargetError, TraceError, VerifyError  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Callable as _Callable
+    from typing import Any as _Any
+    from typing import overload as _overload
+
     from cvm.dialect.program import Module
     from cvm.jit.function import CompiledFunction
+
+    from .traced import TracedFunction
+else:
+
+    def _overload(function):
+        return function
+
 
 __version__ = "0.1.0"
 
@@ -32,6 +43,7 @@ __all__ = [
     "Note",
     "ParseError",
     "TargetError",
+    "TraceError",
     "VerifyError",
     "compile",
     "load",
@@ -60,14 +72,27 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     return read(path, allow_outside=allow_outside)
 
 
-def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> CompiledFunction:
+@_overload
+def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> CompiledFunction: ...
+@_overload
+def compile(program: _Callable[..., _Any], *, target: str = "cpu") -> TracedFunction: ...
+@_overload
+def compile(*, target: str = "cpu") -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
+def compile(
+    program: Module | str | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main", target: str = "cpu"
+) -> CompiledFunction | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out.
 
-    `program` is a module, a program's text, or a path to one. `target` is "cpu" (native code) or "reference" (each
-    operator's definition, evaluated slowly and obviously).
+    `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it is
+    called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code) or "reference" (each operator's
+    definition, evaluated slowly and obviously).
     """
     from cvm.jit.function import compile_function
 
+    if callable(program) or program is None:
+        from .traced import TracedFunction
+
+        return (lambda function: TracedFunction(function, target)) if program is None else TracedFunction(program, target)
     if isinstance(program, _os.PathLike):
         module = load(program)
     elif isinstance(program, str):
@@ -75,3 +100,13 @@ def compile(program: Module | str | _os.PathLike[str], entry: str = "main", targ
     else:
         module = program
     return compile_function(module, entry, target)
+
+
+def __getattr__(name: str) -> _Any:
+    """The operators as functions for traced Python: `cvm.sqrt`, `cvm.clamp`, `cvm.where`, `cvm.conv2d`, ..."""
+    if not name.startswith("_"):
+        from .functions import function
+
+        if (found := function(name)) is not None:
+            return found
+    raise AttributeError(f"module 'cvm' has no attribute {name!r}")

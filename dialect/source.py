@@ -149,5 +149,9 @@ class CallError(Error):
     """A compiled function was called with arguments that it does not take, or failed while running."""
 
 
+class TraceError(Error):
+    """A Python function cannot be traced: it does something with an array that only its elements could answer."""
+
+
 class TargetError(Error):
     """The target is unknown, cannot do this, or what it needs is missing."""

@@ -62,6 +62,16 @@ def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -
     return scope.types
 
 
+def type_operation(operation: Operation) -> tuple[Type, ...]:
+    """The result types of one operation over typed values; raises VerifyError where a constraint fails."""
+    scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
+    typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
+    found = _satisfied(scope, operation, typed)
+    if found is None:
+        raise VerifyError(scope.diagnostics)
+    return found
+
+
 def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     """Types every value of the function; its result types, or None where they could not be found."""
     bound = bind(function.argument_types, [scope.types[a] for a in function.arguments])
@@ -89,12 +99,18 @@ def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim
     if isinstance(typed, Call):
         found = _check_call(scope, operation, typed)
     else:
-        broken, _ = violated(typed, typed.constraints)
-        if broken is not None:
-            scope.report(f"{typed.name}.C{broken.number}", _message(typed, broken.text), operation.at(broken.at), _notes(scope, operation))
-            return None
-        found = typed.result_types()
+        found = _satisfied(scope, operation, typed)
     return None if found is None else _declared_types(scope, operation, found, bound)
+
+
+def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
+    """The result types, if every constraint holds or has to wait for the sizes; else the first that fails is reported."""
+    broken, _ = violated(typed, typed.constraints)
+    if broken is None:
+        return typed.result_types()
+    code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
+    scope.report(code, _message(typed, broken.text), at, _notes(scope, operation))
+    return None
 
 
 def _message(typed: Operator[Type], text: str) -> str:

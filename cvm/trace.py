@@ -1,0 +1,261 @@
+"""Python functions to programs: called with `TracedArray`s, a function leaves behind the operations it would do.
+
+Operators and functions follow the dali dialect's rules; `apply` reaches every operator. Each operation is verified as it is
+made, so a mistake is a diagnostic at the line of Python that made it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+import cvm.dialect.dialects  # noqa: F401  (declares the operators)
+from cvm.dialect.builtin import Const, Data
+from cvm.dialect.literals import literal_type
+from cvm.dialect.op import OPERATORS, Field, Operator, conform
+from cvm.dialect.program import Function, Literal, Module, Operation, Value
+from cvm.dialect.source import NOWHERE, Diagnostic, Source, Span, TraceError
+from cvm.dialect.types import BY_DTYPE, ElementType, Size, TensorType, Type
+from cvm.dialect.verify import type_operation, verify
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class Tracer:
+    """The program being recorded: its arguments and operations so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.arguments: list[Value] = []
+        self.operations: list[Operation] = []
+        self.span = NOWHERE
+
+    def argument(self, name: str, type: TensorType) -> TracedArray:
+        value = Value(name, type, self.span)
+        self.arguments.append(value)
+        return TracedArray(self, value)
+
+    def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
+        """Records an operation; raises VerifyError at the caller's line where it breaks a rule."""
+        draft = Operation(operator, (), span, spans={"op": span})
+        types = type_operation(draft)
+        first = len(self.operations)
+        names = [f"{first}"] if len(types) == 1 else [f"{first}_{n}" for n in range(len(types))]
+        results = tuple(Value(n, t, span) for n, t in zip(names, types, strict=True))
+        self.operations.append(Operation(operator, results, span, spans={"op": span}))
+        return tuple(TracedArray(self, r) for r in results)
+
+    def constant(self, array: np.ndarray, span: Span) -> Value:
+        element = BY_DTYPE.get(array.dtype)
+        if element is None:
+            fail(f"no element type holds NumPy's {array.dtype}", span)
+        return self.add(Const(data=Data(np.ascontiguousarray(array).reshape(array.shape)), type=TensorType(array.shape, element)), span)[0].value
+
+    def operand(self, given: Any, dialect: str, span: Span) -> Value:
+        """What was given as an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
+        if isinstance(given, TracedArray):
+            if given.tracer is not self:
+                fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
+            return given.value
+        if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
+            try:
+                return Literal(given, literal_type(dialect, given), span)  # type: ignore[arg-type]
+            except ValueError as e:
+                fail(str(e), span)
+        if isinstance(given, (np.generic, np.ndarray, list, tuple)):
+            return self.constant(np.asarray(given), span)
+        fail(f"expected an array or a number, got {type(given).__name__}", span)
+
+    def finish(self, results: list[Any]) -> Module:
+        """The recorded program, with one function."""
+        values = tuple(self.operand(r, "dali", self.span) for r in results)
+        function = Function(self.name, tuple(self.arguments), tuple(self.operations), values, span=self.span)
+        return verify(Module({self.name: function}, self.span.source.filename))
+
+
+def fail(message: str, span: Span | None = None) -> NoReturn:
+    raise TraceError(Diagnostic(message, span or caller(), "trace"))
+
+
+_sources: dict[str, Source] = {}
+
+
+def caller() -> Span:
+    """The place in the user's Python that is running: the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    filename = frame.f_code.co_filename
+    text = "".join(linecache.getlines(filename, frame.f_globals))
+    source = _sources.get(filename)
+    if source is None or source.text != text:
+        source = _sources[filename] = Source(filename, text)
+    positions = list(frame.f_code.co_positions())
+    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    if line is None or line > len(source.line_starts):
+        return Span(source, 0, 0)
+    start = source.line_starts[line - 1] + (column or 0)
+    return Span(source, start, start + (end_column - (column or 0) if end_column is not None and end_line == line else 1))
+
+
+def apply(name: str, *operands: Any, **attributes: Any) -> Any:
+    """An operator applied to traced arrays, numbers and NumPy data; a tuple where it has several results."""
+    span = caller()
+    operator = OPERATORS.get(name)
+    if operator is None:
+        fail(f"there is no operator {name}", span)
+    tracer = next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
+    if tracer is None:
+        raise TraceError(Diagnostic(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span, "trace"))
+    values = _bind(tracer, operator, list(operands), attributes, span)
+    made = tracer.add(operator(**values), span)
+    return made[0] if len(made) == 1 else made
+
+
+def _flat(operands: Any) -> list[Any]:
+    return [x for o in operands for x in (_flat(o) if isinstance(o, (list, tuple)) else [o])]
+
+
+def _bind(tracer: Tracer, operator: type[Operator[Any]], given: list[Any], attributes: dict[str, Any], span: Span) -> dict[str, Any]:
+    """The operator's fields from positional operands and keyword attributes (an operand may be given by name too)."""
+    values: dict[str, Any] = {}
+    fields = {f.name: f for f in operator.fields}
+    for f in operator.fields:
+        if f.kind == "variadic":
+            several = given if len(given) != 1 or not isinstance(given[0], (list, tuple)) else list(given[0])
+            values[f.name] = tuple(tracer.operand(g, operator.dialect, span) for g in several)
+            given = []
+        elif f.is_operand and (given or attributes.get(f.name) is not None):
+            value = given.pop(0) if given else attributes.pop(f.name)
+            if value is not None:
+                values[f.name] = tracer.operand(value, operator.dialect, span)
+        elif f.is_operand and f.required:
+            fail(f"{operator.name} wants the operand {f.name}", span)
+    if given:
+        fail(f"{operator.name} takes {sum(f.is_operand for f in operator.fields)} operands, got {len(given)} more", span)
+    for name, value in attributes.items():
+        if name not in fields:
+            fail(f"{operator.name} has no attribute {name}; it has {', '.join(f.name for f in fields.values() if not f.is_operand) or 'none'}", span)
+        values[name] = _attribute(operator, fields[name], value, span)
+    for f in fields.values():
+        if f.required and f.name not in values:
+            fail(f"{operator.name} wants the attribute {f.name}", span)
+    return values
+
+
+def _attribute(operator: type[Operator[Any]], field: Field, value: Any, span: Span) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if field.annotation is ElementType and not isinstance(value, ElementType):
+        value = BY_DTYPE.get(np.dtype(value), value)
+    try:
+        return conform(value, field.annotation)
+    except ValueError as e:
+        fail(f"{operator.name}: attribute {field.name}: {e}", span)
+
+
+class TracedArray:
+    """Stands for an array while a Python function is traced. Its operators follow the dali dialect's rules."""
+
+    __slots__ = ("tracer", "value")
+    __array_priority__ = 1000
+
+    def __init__(self, tracer: Tracer, value: Value) -> None:
+        self.tracer = tracer
+        self.value = value
+
+    @property
+    def type(self) -> Type:
+        return self.value.known_type
+
+    @property
+    def shape(self) -> tuple[int | Size, ...]:
+        """The sizes; one that is not known while compiling cannot be used as a number."""
+        return self.type.array_shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.type.element.dtype
+
+    def __repr__(self) -> str:
+        return f"<traced {self.type}>"
+
+    def __len__(self) -> int:
+        if not self.shape or not isinstance(self.shape[0], int):
+            fail("the length of this array is not known while compiling")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        fail("the elements of an array are not known while compiling, so Python cannot branch on them: use cvm.where(condition, a, b)")
+
+    def __iter__(self) -> Any:
+        fail("Python cannot iterate over an array while compiling: write the operation for the whole array")
+
+    def __getitem__(self, key: Any) -> Any:
+        fail("subscripts of traced arrays are not part of the dali dialect")
+
+    def _number(self) -> NoReturn:
+        fail("the elements of an array are not known while compiling, so they cannot become Python numbers")
+
+    __int__ = __float__ = __index__ = __complex__ = _number
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        fail("NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on it")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        name = UFUNCS.get(ufunc.__name__)
+        if method != "__call__" or name is None or any(v is not None for v in options.values()):
+            fail(f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method} has no counterpart in the dali dialect here")
+        return apply(f"dali.{name}", *inputs)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        name = {"where": "where", "clip": "clamp"}.get(function.__name__)
+        if name is None or kwargs:
+            fail(f"np.{function.__name__} has no counterpart in the dali dialect here")
+        return apply(f"dali.{name}", *args)
+
+    def astype(self, *_: Any) -> NoReturn:
+        fail("the dali dialect has no cast; types follow from promotion (x * 1.0 is a float)")
+
+    __hash__ = object.__hash__
+
+
+def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
+    return lambda self, other: apply(f"dali.{name}", self, other)
+
+
+def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
+    return lambda self, other: apply(f"dali.{name}", other, self)
+
+
+def _unary(name: str) -> Callable[[TracedArray], Any]:
+    return lambda self: apply(f"dali.{name}", self)
+
+
+_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv", "mod": "mod", "pow": "pow", "and": "and", "or": "or", "xor": "xor", "lshift": "shl", "rshift": "shr"}  # fmt: skip
+for _python, _dali in _BINARY.items():
+    setattr(TracedArray, f"__{_python}__", _binary(_dali))
+    setattr(TracedArray, f"__r{_python}__", _reflected(_dali))
+for _dali in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(TracedArray, f"__{_dali}__", _binary(_dali))
+for _python, _dali in {"neg": "neg", "pos": "pos", "abs": "abs", "invert": "not"}.items():
+    setattr(TracedArray, f"__{_python}__", _unary(_dali))
+
+UFUNCS = {  # NumPy's names of what the dali dialect has
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "floor_divide": "floordiv",
+    "fmod": "mod", "remainder": "mod", "power": "pow", "float_power": "fpow", "negative": "neg", "positive": "pos",
+    "absolute": "abs", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp",
+    "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
+    "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "minimum": "min", "maximum": "max", "clip": "clamp",
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
+}  # fmt: skip

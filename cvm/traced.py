@@ -1,0 +1,241 @@
+"""`cvm.compile` of a Python function: traced for each signature it is called with, compiled once for each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from cvm.dialect.program import Module
+from cvm.dialect.source import CallError, Diagnostic, TraceError
+from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
+from cvm.jit.function import CompiledFunction, compile_function
+
+from .trace import TracedArray, Tracer, caller
+
+Signature = tuple[Any, ...]
+MANY = 8  # signatures of one structure after which sizes are left unknown
+
+
+class TracedFunction:
+    """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and go out in them.
+
+    A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
+    batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None and other hashable
+    values are part of the signature. Python numbers are i32, f32 and i1 scalars.
+    """
+
+    def __init__(self, function: Callable[..., Any], target: str = "cpu") -> None:
+        self.function = function
+        self.target = target
+        self._parameters = inspect.signature(function)
+        self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
+        self._shapes: dict[Signature, int] = {}
+        self._last: CompiledFunction | None = None
+        self._bound: WeakKeyDictionary[Any, TracedFunction] = WeakKeyDictionary()
+        update_wrapper(self, function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
+        """A method: one compiled function for each instance."""
+        if instance is None:
+            return self
+        if instance not in self._bound:
+            self._bound[instance] = TracedFunction(self.function.__get__(instance, owner), self.target)
+        return self._bound[instance]
+
+    def __repr__(self) -> str:
+        return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"  # type: ignore[attr-defined]
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
+        structure, arrays = self._flatten(args, kwargs)
+        compiled, form = self._compiled(structure, arrays)
+        return _result(compiled, form, arrays, out)
+
+    def batch(self, *samples: Sequence[Any]) -> list[Any]:
+        """The function on each sample: one list per argument, arrays of one rank and differing shapes.
+
+        An argument that is not a list is the same for every sample. One kernel serves all shapes that are alike in which
+        sizes are equal and which are 1. The results equal those of sample-by-sample calls.
+        """
+        lengths = {len(s) for s in samples if isinstance(s, (list, tuple))}
+        if len(lengths) != 1:
+            raise CallError(f"the batch's arguments have one length, got {sorted(lengths)}")
+        results = []
+        for n in range(lengths.pop()):
+            structure, arrays = self._flatten(tuple(s[n] if isinstance(s, (list, tuple)) else s for s in samples), {})
+            compiled, form = self._compiled(structure, arrays, unknown=True)
+            results.append(_result(compiled, form, arrays, None))
+        return results
+
+    def lower(self, stage: str = "loops") -> str:
+        """The latest traced program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
+        return self._latest().lower(stage)
+
+    def program(self) -> Module:
+        """The latest traced program, to print, save or compile for another target."""
+        return self._latest().module
+
+    def trace(self, *args: Any, **kwargs: Any) -> Module:
+        """The program for these arguments, without running it."""
+        structure, arrays = self._flatten(args, kwargs)
+        return self._compiled(structure, arrays)[0].module
+
+    def _latest(self) -> CompiledFunction:
+        if self._last is None:
+            raise TraceError(f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first")  # type: ignore[attr-defined]
+        return self._last
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+        try:
+            bound = self._parameters.bind(*args, **kwargs)
+        except TypeError as e:
+            raise CallError(f"{self.__name__}: {e}") from None  # type: ignore[attr-defined]
+        bound.apply_defaults()
+        arrays: list[np.ndarray] = []
+        structure = tuple((name, flatten(value, arrays, name)) for name, value in bound.arguments.items())
+        return structure, arrays
+
+    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool = False) -> tuple[CompiledFunction, Any]:
+        """The compiled function for a signature, and the structure of its results."""
+        exact = structure, tuple((a.dtype.str, a.shape) for a in arrays)
+        found = self._traces.get(exact) if not unknown else None
+        if found is None:
+            kind = structure, tuple((a.dtype.str, a.ndim) for a in arrays)
+            signature: Signature = exact
+            shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
+            if unknown or self._shapes.get(kind, 0) >= MANY:
+                shapes = pattern(shapes)
+                signature = structure, tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True))
+            found = self._traces.get(signature)
+            if found is None:
+                self._shapes[kind] = self._shapes.get(kind, 0) + 1
+                found = self._traces[signature] = self._trace(structure, arrays, shapes)
+        self._last = found[0]
+        return found
+
+    def _trace(self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]) -> tuple[CompiledFunction, Any]:
+        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.function.__name__).strip("_") or "main"
+        tracer = Tracer(name)
+        tracer.span = caller()
+        names = leaf_names(structure)
+        leaves = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype])) for n, a, s in zip(names, arrays, shapes, strict=True)])
+        call = self._parameters.bind_partial()
+        for parameter, part in structure:
+            call.arguments[parameter] = unflatten(part, leaves)
+        returned = self.function(*call.args, **call.kwargs)
+        results: list[Any] = []
+        form = flatten_results(returned, results)
+        if not results:
+            raise TraceError(f"{self.function.__name__} returns no array")
+        return compile_function(tracer.finish(results), name, self.target), form
+
+
+def _result(compiled: CompiledFunction, form: Any, arrays: list[np.ndarray], out: Any) -> Any:
+    found = compiled(*arrays, out=out)
+    if out is not None:
+        return out
+    return unflatten(form, iter(found if isinstance(found, tuple) else (found,)))
+
+
+def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
+    """The shapes with sizes left unknown: equal ones share a name, and 1 stays 1."""
+    names: dict[Dim, Size] = {}
+    return [tuple(d if d == 1 else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
+
+
+# Structures: ("array",), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
+
+
+def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
+    """The structure of an argument; its arrays are appended to `arrays`."""
+    match value:
+        case tuple() | list():
+            parts = tuple(flatten(v, arrays, f"{name}[{n}]") for n, v in enumerate(value))
+            return ("tuple" if isinstance(value, tuple) else "list"), parts
+        case dict():
+            return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]") for k, v in value.items())
+    array = leaf(value)
+    if array is None:
+        try:
+            hash(value)
+        except TypeError:
+            raise CallError(Diagnostic(f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__}")) from None
+        return "static", value
+    if array.dtype not in BY_DTYPE:
+        raise CallError(Diagnostic(f"argument {name}: no element type holds {array.dtype}"))
+    arrays.append(array)
+    return ("array",)
+
+
+def leaf(value: Any) -> np.ndarray | None:
+    """The value as an array, without a copy where it is one already; None if it is no array."""
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+        dtype = np.bool_ if isinstance(value, bool) else np.int32 if isinstance(value, int) else np.float32
+        try:
+            return np.array(value, dtype)
+        except OverflowError:
+            raise CallError(Diagnostic(f"a Python integer is an i32 here, got {value}")) from None
+    if hasattr(value, "__array_interface__") or isinstance(value, (np.generic, memoryview)):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    return None
+
+
+def flatten_results(value: Any, results: list[Any]) -> Any:
+    match value:
+        case tuple() | list():
+            return ("tuple" if isinstance(value, tuple) else "list"), tuple(flatten_results(v, results) for v in value)
+        case dict():
+            return "dict", tuple(value), tuple(flatten_results(v, results) for v in value.values())
+    if value is None:
+        return "static", None
+    if not isinstance(value, (TracedArray, bool, int, float, np.ndarray, np.generic)):
+        raise TraceError(f"a compiled function returns arrays, got {type(value).__name__}")
+    results.append(value)
+    return ("array",)
+
+
+def unflatten(structure: Any, leaves: Any) -> Any:
+    match structure:
+        case ("array",):
+            return next(leaves)
+        case ("static", value):
+            return value
+        case ("dict", keys, parts):
+            return {k: unflatten(p, leaves) for k, p in zip(keys, parts, strict=True)}
+        case (kind, parts):
+            made = [unflatten(p, leaves) for p in parts]
+            return tuple(made) if kind == "tuple" else made
+    raise TypeError(structure)
+
+
+def leaf_names(structure: Any) -> list[str]:
+    """A name for each array: the parameter's, with its place inside it."""
+
+    def names(part: Any, name: str) -> list[str]:
+        match part:
+            case ("array",):
+                return [name]
+            case ("static", _):
+                return []
+            case ("dict", keys, parts):
+                return [n for k, p in zip(keys, parts, strict=True) for n in names(p, f"{name}_{''.join(c if c.isalnum() and c.isascii() else '_' for c in str(k))}")]
+            case (_, parts):
+                return [n for i, p in enumerate(parts) for n in names(p, f"{name}_{i}")]
+        raise TypeError(part)
+
+    found: list[str] = []
+    for parameter, part in structure:
+        for name in names(part, parameter):
+            while name in found:
+                name += "_"
+            found.append(name)
+    return found
