@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .index import Element, Tensor
-from .op import Operator, T, operator
+from .op import Operator, Symbol, T, operator
 from .types import TensorType, Type
 
 
@@ -22,6 +23,14 @@ class Data:
 
     def __repr__(self) -> str:
         return f"Data({self.array.dtype}{list(self.array.shape)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """A constant as the value of an attribute: `{value = dense<[1, 2]> : tensor<2xi32>}`."""
+
+    data: Data
+    type: Type
 
 
 @operator
@@ -50,7 +59,7 @@ class Call(Operator[T]):
     dialect = "builtin"
     name = "call"
     arguments: tuple[T, ...]
-    callee: str
+    callee: Symbol
 
 
 class FileConstantError(ValueError):

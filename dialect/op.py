@@ -164,6 +164,12 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
 # Attribute values
 
 
+class Symbol(str):
+    """The name of a function or graph as an attribute's value, written `@name`."""
+
+    __slots__ = ()
+
+
 def conform(value: Any, annotation: Any) -> Any:
     """The value as the annotation's type (an int for a float, a list for a tuple), or ValueError saying what was expected."""
     if annotation is bool or annotation is str:
@@ -240,6 +246,8 @@ def attribute_text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Symbol):
+        return f"@{value}"
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, (list, tuple)):

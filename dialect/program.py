@@ -53,7 +53,8 @@ class Literal(Value):
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An operator applied to values. `declared` are the result types the text states; `spans` places its parts.
+    """An operator applied to values. `declared` are the result types the text states, `declared_operands` the types it
+    states of the operands; `spans` places its parts.
 
     `spans` maps "op", attribute names and operand names (as `Operator.operands` gives them) to where they stand.
     """
@@ -63,6 +64,7 @@ class Operation:
     span: Span = NOWHERE
     declared: tuple[Type, ...] | None = None
     spans: dict[str, Span] = field(default_factory=dict)
+    declared_operands: tuple[Type, ...] | None = None
 
     def at(self, name: str | None) -> Span:
         """Where a part of the operation stands: the operator itself unless that part was written."""

@@ -1,0 +1,5 @@
+"""Every dialect: once this has been imported, OPERATORS holds all operators."""
+
+from . import builtin, cvm
+
+__all__ = ["builtin", "cvm"]

@@ -1,0 +1,142 @@
+"""Syntax nodes to a module: functions, their arguments and what is wrong with either. Types are checked by `dialect.verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..dialect.program import Function, Module, Operation, Value
+from ..dialect.source import Diagnostic, Note, Source
+from ..dialect.types import Type
+from .nodes import (
+    ArgumentNode,
+    BrokenNode,
+    FunctionNode,
+    GraphNode,
+    Mistake,
+    ProgramNode,
+    ReturnNode,
+    StatementNode,
+    Token,
+)
+from .operations import build_operation
+from .scope import Report, Scope
+from .suggest import did_you_mean
+
+ARGUMENT_ATTRIBUTES = ("range", "inplace")
+
+
+def build(program: ProgramNode, source: Source, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
+    """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
+    report = Report(source)
+    names: dict[str, Token] = {}
+    for item in program.items:
+        if not isinstance(item, BrokenNode) and item.name is not None:
+            if item.name.name in names:
+                report.at(item.name, "func.redefined", f"a name stands for one function, but {item.name.text} is defined twice",
+                          [Note("first defined here", report.span(names[item.name.name]))])  # fmt: skip
+            else:
+                names[item.name.name] = item.name
+    functions: dict[str, Function] = {}
+    broken = any(isinstance(i, BrokenNode) or i.name is None for i in program.items)
+    for n, item in enumerate(program.items):
+        match item:
+            case FunctionNode():
+                scope = Scope(report, names, folder, outside, lenient=broken)
+                function = build_function(scope, item)
+                functions[function.name if function.name not in functions else f"{function.name}#{n}"] = function
+            case GraphNode():
+                report.at(item.word, "graph.unsupported", "graphs are not supported yet")
+    return Module(functions, source.filename), report.diagnostics
+
+
+def build_function(scope: Scope, node: FunctionNode) -> Function:
+    report = scope.report
+    arguments = [build_argument(scope, a) for a in node.arguments if isinstance(a, ArgumentNode)]
+    for broken in node.arguments:
+        if isinstance(broken, BrokenNode):
+            scope.forgive(broken.token)
+            scope.headless = scope.headless or node.name is None
+    scope.body = node.body
+    operations: list[Operation] = []
+    returned: ReturnNode | None = None
+    for statement in node.body:
+        if returned is not None and not isinstance(statement, BrokenNode):
+            report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
+                      [Note("the return", report.span(returned.word))])  # fmt: skip
+            break
+        match statement:
+            case BrokenNode(token):
+                scope.forgive(token)
+            case ReturnNode():
+                returned = statement
+            case _:
+                operation = build_operation(scope, statement)
+                if operation is not None:
+                    operations.append(operation)
+    name = node.name or node.word
+    if returned is None and not any(isinstance(s, BrokenNode) and "return" in s.token.text for s in node.body):
+        report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
+    results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
+    return Function(
+        node.name.name if node.name is not None else "",
+        tuple(arguments),
+        tuple(operations),
+        tuple(v for v, _ in results),
+        None if returned is None else declared_types(scope, node.declared),
+        report.span(name),
+        tuple(s for _, s in results),
+    )
+
+
+def first_token(statement: StatementNode) -> Token:
+    match statement:
+        case BrokenNode(token):
+            return token
+        case ReturnNode(word):
+            return word
+    return statement.results[0] if statement.results else getattr(statement, "name", None) or statement.word
+
+
+def declared_types(scope: Scope, tokens: Sequence[Token | BrokenNode] | None) -> tuple[Type, ...] | None:
+    """The stated types, or None where one of them is not a type."""
+    if tokens is None:
+        return None
+    found = [None if isinstance(t, BrokenNode) else scope.type(t) for t in tokens]
+    return None if None in found else tuple(t for t in found if t is not None)
+
+
+def build_argument(scope: Scope, node: ArgumentNode) -> Value:
+    found = scope.type(node.type)
+    attributes: dict[str, Any] = {}
+    for name, item in node.attributes:
+        value = scope.attribute_value(item)
+        if isinstance(value, Mistake):
+            continue
+        wrong = wrong_attribute(name, value, found)
+        if wrong is not None:
+            scope.report.at(name, "func.attributes", wrong)
+        elif name.text in attributes:
+            scope.report.at(name, "func.attributes", f"an attribute stands once, but {name.text} is repeated")
+        else:
+            attributes[name.text] = value
+    return scope.define(node.name, found, attributes)
+
+
+def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
+    """What is wrong with an attribute of an argument, if anything."""
+    if name.text == "inplace":
+        return None if value is True else "inplace is written without a value"
+    if name.text != "range":
+        return f"an argument has the attributes range and inplace, got {name.text}{did_you_mean(name.text, ARGUMENT_ATTRIBUTES)}"
+    if type is None:
+        return None
+    if type.element.kind not in ("int", "uint", "float"):
+        return f"a range is stated of integers and floats, but the elements are {type.element}"
+    kinds = (int, float) if type.element.kind == "float" else (int,)
+    if not isinstance(value, tuple) or len(value) != 2 or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in value):
+        return f"range is [lowest, highest], two {'numbers' if float in kinds else 'integers'}"
+    if not value[0] <= value[1]:
+        return f"range is [lowest, highest], but {value[0]} > {value[1]}"
+    return None

@@ -1,0 +1,147 @@
+"""What the text says, before anything is looked up: tokens and syntax nodes, placed by offsets into the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Token:
+    """A word or mark of the text. `type` is the grammar's name for it; a BROKEN_* token covers what could not be read."""
+
+    __slots__ = ("end", "start", "text", "type")
+
+    def __init__(self, type: str, text: str, start: int, end: int) -> None:
+        self.type = type
+        self.text = text
+        self.start = start
+        self.end = end
+
+    @property
+    def name(self) -> str:
+        """The name of a value or symbol, without its sigil."""
+        return self.text[1:]
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.text!r} at {self.start})"
+
+
+class Mistake(NamedTuple):
+    """Something wrong with what stands at an offset; becomes a diagnostic when the program is built."""
+
+    code: str
+    message: str
+    start: int
+    end: int
+
+
+class Item(NamedTuple):
+    """A literal or an attribute's value: the value, or the Mistake in it, and where it stands.
+
+    `element` is the element type a literal operand states, as in `3 : i64`.
+    """
+
+    value: Any
+    start: int
+    end: int
+    element: Token | None = None
+    depth: int = 0
+
+
+class AttributeNode(NamedTuple):
+    name: Token
+    value: Item
+
+
+class Signature(NamedTuple):
+    """`(operands) -> results`, each the token of a type."""
+
+    operands: list[Token]
+    results: list[Token]
+
+
+class DenseNode(NamedTuple):
+    """A dense constant among the attributes: the token of its elements and that of its type."""
+
+    body: Token
+    type: Token
+
+
+OperandNode: TypeAlias = Token | Item
+
+
+@dataclass(slots=True)
+class OperationNode:
+    """An operation in any of its forms. `name` is the token with the operator's name, quoted in the generic form."""
+
+    name: Token
+    operands: list[OperandNode] = field(default_factory=list)
+    attributes: list[AttributeNode] = field(default_factory=list)
+    signature: Signature | None = None
+    callee: Token | None = None
+    label: Token | None = None
+    initial: Token | None = None
+    type: Token | None = None
+    results: list[Token] = field(default_factory=list)
+
+    @property
+    def operator(self) -> str:
+        return self.name.text[1:-1] if self.name.type == "STRING" else self.name.text
+
+
+@dataclass(slots=True)
+class ConstantNode:
+    """`const dense<...> : type` or `const file("path", "name") : type`."""
+
+    word: Token
+    type: Token
+    body: Token | None = None
+    path: Token | None = None
+    entry: Token | None = None
+    results: list[Token] = field(default_factory=list)
+
+
+class ReturnNode(NamedTuple):
+    word: Token
+    operands: list[OperandNode]
+
+
+class BrokenNode(NamedTuple):
+    """Text that could not be read; what is wrong with it has been said."""
+
+    token: Token
+
+
+StatementNode: TypeAlias = OperationNode | ConstantNode | ReturnNode | BrokenNode
+
+
+@dataclass(slots=True)
+class ArgumentNode:
+    name: Token
+    type: Token
+    attributes: list[AttributeNode]
+
+
+@dataclass(slots=True)
+class FunctionNode:
+    """A function; `name` is None and `arguments` holds a BrokenNode where its head could not be read."""
+
+    word: Token
+    name: Token | None
+    arguments: list[ArgumentNode | BrokenNode]
+    declared: list[Token | BrokenNode] | None
+    body: list[StatementNode]
+
+
+@dataclass(slots=True)
+class GraphNode:
+    word: Token
+    name: Token
+    body: list[StatementNode]
+
+
+ItemNode: TypeAlias = FunctionNode | GraphNode | BrokenNode
+
+
+class ProgramNode(NamedTuple):
+    items: list[ItemNode]

@@ -1,0 +1,128 @@
+"""Tokens to syntax nodes, through Lark's LALR tables, going on after every mistake.
+
+A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to where
+the next one can begin, and shifts a BROKEN_* token in place of what lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from lark import Lark
+from lark.exceptions import UnexpectedToken
+from lark.parsers.lalr_analysis import Shift
+
+from .. import grammar
+from ..dialect.source import Diagnostic, Note, Source, Span
+from .lex import END, Scanner
+from .mistakes import explain
+from .nodes import ProgramNode, Token
+from .skip import SKIPS, Ahead, first_offset
+from .tree import Tree
+
+
+@cache
+def language() -> Lark:
+    """The parser of the grammar; made once, when the first program is read."""
+    return Lark(grammar.read(), parser="lalr", lexer=Scanner, transformer=Tree(), maybe_placeholders=True)  # type: ignore[arg-type]
+
+
+def scanner() -> Scanner:
+    lexer: Any = language().parser.lexer
+    return lexer
+
+
+class Stream:
+    """Tokens one after the other, of which some can be put back."""
+
+    def __init__(self, tokens: Iterator[Token], length: int) -> None:
+        self.tokens = tokens
+        self.end = Token(END, "", length, length)
+        self.waiting: list[Token] = []  # the next one last
+
+    def __iter__(self) -> Iterator[Token]:
+        while True:
+            while self.waiting:
+                yield self.waiting.pop()
+            yield from self.tokens
+            if not self.waiting:
+                yield self.end
+
+    def back(self, tokens: list[Token]) -> None:
+        self.waiting += reversed(tokens)
+
+
+class Reader:
+    """One text being read."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+        self.stream = Stream(scanner().tokens(source.text), len(source.text))
+        self.state: Any = language().parse_interactive().parser_state
+        self.table = self.state.parse_conf.states
+
+    def read(self) -> ProgramNode:
+        while True:
+            token = None
+            try:
+                feed = self.state.feed_token
+                for token in self.stream:
+                    if token.type == END:
+                        return feed(token, True)
+                    feed(token)
+            except UnexpectedToken:
+                assert token is not None
+                self.recover(token)
+
+    def recover(self, token: Token) -> None:
+        """Reports the mistake and leaves the parser where it can go on."""
+        if token.type in ("FUNC", "GRAPH", END) and self.accepts("RBRACE"):
+            self.report_open(token)
+            self.stream.back([token])
+            self.feed("RBRACE", token.start, token.start)
+            return
+        self.diagnostics.append(explain(self.source, self.state, token))
+        ahead = Ahead(self.source.text, token, iter(self.stream))
+        states, values = self.state.state_stack, self.state.value_stack
+        for depth in range(len(states), 0, -1):
+            kind = next((k for k in SKIPS if k in self.table[states[depth - 1]]), None)
+            if kind is None:
+                continue
+            start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
+            taken = list(scanner().tokens(self.source.text, start, token.start))
+            stop = SKIPS[kind](ahead, taken)
+            if stop is not None:
+                del states[depth:], values[depth - 1 :]
+                self.stream.back(ahead.tokens[stop:])
+                self.feed(kind, start, ahead[stop].start)
+                return
+        raise AssertionError("an item may be broken at the start of a program")
+
+    def report_open(self, token: Token) -> None:
+        """A brace that is still open where the next function begins or the text ends."""
+        opening = next((v for v in reversed(self.state.value_stack) if isinstance(v, Token) and v.type == "LBRACE"), token)
+        got = "the end of the text" if token.type == END else token.text
+        notes = (Note("the brace that is not closed", self.span(opening)),)
+        self.diagnostics.append(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
+
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def accepts(self, kind: str) -> bool:
+        """Whether the parser could take such a token now."""
+        states = list(self.state.state_stack)
+        while True:
+            action, argument = self.table[states[-1]].get(kind, (None, None))
+            if action is None:
+                return False
+            if action is Shift:
+                return True
+            if size := len(argument.expansion):
+                del states[-size:]
+            states.append(self.table[states[-1]][argument.origin.name][1])
+
+    def feed(self, kind: str, start: int, end: int) -> None:
+        self.state.feed_token(Token(kind, self.source.text[start:end], start, end))

@@ -1,0 +1,142 @@
+"""What names mean inside one function, and how mistakes are reported.
+
+A value whose definition failed stays known without a type, so that nothing more is said about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..dialect.builtin import Elements
+from ..dialect.program import Value
+from ..dialect.source import Diagnostic, Note, Source, Span
+from ..dialect.types import Type
+from .dense import read_dense
+from .nodes import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
+from .suggest import did_you_mean
+from .types import read_type, shape_text
+
+_NAMES = re.compile(r"%([A-Za-z0-9_.$]+)")
+
+
+class Report:
+    """The mistakes of one text."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+
+    def span(self, token: Token | Item | Mistake) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def at(self, token: Token | Item | Mistake, code: str, message: str, notes: Sequence[Note] = ()) -> None:
+        self.diagnostics.append(Diagnostic(message, self.span(token), code, tuple(notes)))
+
+    def mistake(self, mistake: Mistake) -> None:
+        self.at(mistake, mistake.code, mistake.message)
+
+
+class Scope:
+    """The values of one function, the functions of the module and where the program lies."""
+
+    def __init__(self, report: Report, functions: dict[str, Token], folder: Path | None, outside: bool, lenient: bool) -> None:
+        self.report = report
+        self.functions = functions
+        self.folder = folder
+        self.outside = outside
+        self.lenient = lenient  # some function's name is not known: do not complain of unknown ones
+        self.headless = False  # the arguments are not known: do not complain of unknown values
+        self.values: dict[str, Value] = {}
+        self.forgiven: dict[str, Value] = {}
+        self.body: list[StatementNode] = []
+
+    def define(self, token: Token, type: Type | None = None, attributes: dict[str, Any] | None = None) -> Value:
+        """A new value; a second one of the same name is a mistake, and what the name means after it is left open."""
+        value = Value(token.name, type, self.report.span(token), attributes)
+        first = self.values.pop(token.name, None)
+        if first is not None:
+            self.report.at(token, "value.redefined", f"a value is defined once, but {token.text} is defined twice", [Note("first defined here", first.span)])
+            self.forgiven[token.name] = value
+        elif token.name in self.forgiven:
+            value.type = None
+        self.values[token.name] = value
+        return value
+
+    def use(self, token: Token) -> Value:
+        name = token.name
+        found = self.values.get(name) or self.forgiven.get(name)
+        if found is None:
+            found = self.forgiven[name] = Value(name, None, self.report.span(token))
+            if not self.headless:
+                self.undefined(token)
+        return found
+
+    def undefined(self, token: Token) -> None:
+        for statement in self.body:
+            if isinstance(statement, (OperationNode, ConstantNode)):
+                for result in statement.results:
+                    if result.name == token.name:
+                        note = Note("defined here", self.report.span(result))
+                        self.report.at(token, "value.undefined", f"a value is defined before its uses, but {token.text} is defined later", [note])
+                        return
+        self.report.at(token, "value.undefined", f"there is no value {token.text}{did_you_mean(token.name, self.values, '%')}")
+
+    def returned(self, operand: OperandNode) -> Value:
+        if isinstance(operand, Token):
+            return self.use(operand)
+        self.report.at(operand, "func.return", "a function returns values, got a literal")
+        return Value("", None, self.report.span(operand))
+
+    def forgive(self, token: Token) -> None:
+        """The names that stand in text that could not be read may mean anything."""
+        for name in _NAMES.findall(token.text):
+            if name not in self.values:
+                self.forgiven.setdefault(name, Value(name, None, self.report.span(token)))
+
+    def function(self, token: Token | Item, name: str) -> bool:
+        """Whether there is such a function; says so if not."""
+        if name in self.functions or self.lenient:
+            return name in self.functions
+        self.report.at(token, "func.unknown", f"there is no function @{name}{did_you_mean(name, self.functions, '@')}")
+        return False
+
+    def type(self, token: Token) -> Type | None:
+        found = read_type(token)
+        if isinstance(found, Mistake):
+            self.report.mistake(found)
+            return None
+        return found
+
+    def attribute_value(self, item: Item) -> Any:
+        """The value of an attribute with its dense constants read; a Mistake has been reported."""
+        value = self.resolved(item.value)
+        if isinstance(value, Mistake):
+            self.report.mistake(value)
+        return value
+
+    def resolved(self, value: Any) -> Any:
+        if isinstance(value, DenseNode):
+            return self.elements(value)
+        if type(value) is tuple:
+            found = tuple([self.resolved(v) for v in value])
+            return next((v for v in found if isinstance(v, Mistake)), found)
+        if type(value) is dict:
+            entries = {k: self.resolved(v) for k, v in value.items()}
+            return next((v for v in entries.values() if isinstance(v, Mistake)), entries)
+        return value
+
+    def elements(self, node: DenseNode) -> Elements | Mistake:
+        found = read_type(node.type)
+        if isinstance(found, Mistake):
+            return found
+        shape = [d for d in found.array_shape if isinstance(d, int)]
+        if len(shape) < len(found.array_shape):
+            return Mistake("const.type", f"the sizes of a constant are known, got {found}", node.type.start, node.type.end)
+        data = read_dense(node.body, tuple(shape), found.element)
+        return data if isinstance(data, Mistake) else Elements(data, found)
+
+
+__all__ = ["Report", "Scope", "shape_text"]

@@ -1,0 +1,18 @@
+"""What was probably meant by a misspelt word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MANY = 2000  # comparing with more words than this would take longer than it helps
+
+
+def did_you_mean(word: str, known: Iterable[str], sigil: str = "") -> str:
+    """The end of a message: "; did you mean relu", or nothing where no known word is close."""
+    candidates = list(known)
+    if len(word) > 80 or len(candidates) > MANY:
+        return ""
+    folded = {c.casefold(): c for c in reversed(candidates)}
+    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {sigil}{folded[close[0]]}" if close else ""
