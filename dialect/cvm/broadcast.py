@@ -51,7 +51,7 @@ class Broadcast(CvmOperator[T]):
     b: T  # (n_0, ..., n_N-1)
 
     scalar: ClassVar[str]  # OP as a scalar function
-    exact: ClassVar[Callable[[np.ndarray, np.ndarray], Any]]  # OP of i64 arrays that hold i32 values
+    exact: ClassVar[Callable[..., Any]]  # OP of i64 arrays that hold i32 values
 
     symbols = {
         "i": misfit,
