@@ -1,0 +1,24 @@
+"""The options of the tests, and the markers."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite("filetest")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what the filetests print into their golden lines")
+    parser.addoption("--slow", action="store_true", help="run the slow tests too, such as those that build and install packages")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="slow: needs --slow"))
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))

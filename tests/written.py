@@ -1,0 +1,105 @@
+"""The literals of `run:` lines: numbers, nested lists and calls, as text, to arrays; and how results are compared with them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_TOKEN = re.compile(r"\s*(?:(-?(?:nan|inf)\b|true\b|false\b|-?(?:\d[\w.]*(?:(?<=[eE])[+-]\d+)?))|(.))", re.DOTALL)
+_WORDS: dict[str, Any] = {"true": True, "false": False}
+
+
+class Call(NamedTuple):
+    """`@function(arguments) relation results`: `==` to the bit, `~=` within 2 units of single precision, `error: ...`."""
+
+    function: str
+    arguments: list[Any]
+    relation: str
+    results: list[Any]
+    error: str = ""
+
+
+def read_call(text: str) -> Call:
+    """A `run:` line, without its `// run:`."""
+    head = re.fullmatch(r"\s*@([\w.$-]+)\s*\((.*)\)\s*(==|~=|error:)\s*(.*?)\s*", text, re.DOTALL)
+    if head is None:
+        raise ValueError(f"expected `@function(arguments) == results`, got {text!r}")
+    function, arguments, relation, rest = head.groups()
+    given = _Reader(arguments).sequence("")
+    if relation == "error:":
+        return Call(function, given, relation, [], rest)
+    return Call(function, given, relation, _Reader(rest).sequence(""))
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.tokens = [m for m in _TOKEN.finditer(text.strip())]
+        self.at = 0
+
+    def peek(self) -> str:
+        return "" if self.at == len(self.tokens) else self.tokens[self.at][0].strip()
+
+    def sequence(self, close: str) -> list[Any]:
+        """Values between commas up to the closing mark."""
+        values: list[Any] = []
+        while self.peek() != close:
+            if values:
+                self.expect(",")
+            values.append(self.value())
+        self.at += 1
+        return values
+
+    def expect(self, mark: str) -> None:
+        if self.peek() != mark:
+            raise ValueError(f"expected {mark!r}, got {self.peek() or 'the end'!r}")
+        self.at += 1
+
+    def value(self) -> Any:
+        token = self.peek()
+        self.at += 1
+        if token == "[":
+            return self.sequence("]")
+        if token == "(":
+            real, imaginary = self.sequence(")")
+            return complex(real, imaginary)
+        if token in _WORDS:
+            return _WORDS[token]
+        try:
+            return int(token)
+        except ValueError:
+            return float(token)
+
+
+def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
+    """A literal as an array of this type; `[]` takes the shape where that holds no elements."""
+    exact = np.array(value, object)
+    if exact.size == 0 and any(n == 0 for n in shape if isinstance(n, int)):
+        return np.empty([n if isinstance(n, int) else 0 for n in shape], dtype)
+    with np.errstate(all="ignore"):
+        array = exact.astype(dtype)
+    if dtype.kind in "iub" and array.astype(object).tolist() != exact.tolist():
+        raise ValueError(f"{value} does not fit {dtype}")
+    return array
+
+
+def difference(got: np.ndarray, wanted: np.ndarray, relation: str) -> str | None:
+    """Where two arrays of one type differ, in words; NaN equals NaN, and 0.0 is not -0.0."""
+    if got.shape != wanted.shape:
+        return f"the shape is {got.shape}, not {wanted.shape}"
+    if relation == "~=":
+        with np.errstate(all="ignore"):
+            same = np.isclose(got, wanted, rtol=2.4e-7, atol=0, equal_nan=True)
+    elif got.dtype.kind in "fc":
+        same = ((got == wanted) & (_signs(got) == _signs(wanted))) | (np.isnan(got) & np.isnan(wanted))
+    else:
+        same = got == wanted
+    if np.all(same):
+        return None
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}; all of it is {got.tolist()}"
+
+
+def _signs(array: np.ndarray) -> np.ndarray:
+    return np.signbit(array.real) + 2 * np.signbit(array.imag)
