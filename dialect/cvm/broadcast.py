@@ -33,9 +33,10 @@ def joined(m: Dim, n: Dim) -> Dim:
     return m * n // smaller(m, n)
 
 
-def misfit(o: Any) -> int:
-    """The first i at which the shapes of a and b do not fit."""
-    return next(i for i, (m, n) in enumerate(pairs(o.a.shape, o.b.shape)) if not fits(m, n))
+def misfit(o: Any) -> tuple[int, Dim, Dim]:
+    """The first i at which the shapes of a and b do not fit, with em_i and en_i."""
+    met = ((i, m, n) for i, (m, n) in enumerate(pairs(o.a.shape, o.b.shape)))
+    return next((i, m, n) for i, m, n in met if certainly(lambda m=m, n=n: not fits(m, n)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,8 @@ class Broadcast(CvmOperator[T]):
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    The shapes are aligned on the right; sizes that meet are equal, or one of them is 1 and repeated.
+    The shapes are aligned on the right, as em and en, the shorter one filled with 1; sizes that meet are equal, or one of
+    them is 1 and repeated.
     """
 
     a: T  # (m_0, ..., m_M-1)
@@ -54,15 +56,16 @@ class Broadcast(CvmOperator[T]):
     exact: ClassVar[Callable[..., Any]]  # OP of i64 arrays that hold i32 values
 
     symbols = {
-        "i": misfit,
-        "em_i": lambda o: pairs(o.a.shape, o.b.shape)[misfit(o)][0],
-        "en_i": lambda o: pairs(o.a.shape, o.b.shape)[misfit(o)][1],
+        "i": lambda o: misfit(o)[0],
+        "Q": lambda o: max(o.a.rank, o.b.rank),
+        "em_i": lambda o: misfit(o)[1],
+        "en_i": lambda o: misfit(o)[2],
     }
     constraints = (
         i32("a", "b"),
         C(
             1,
-            "em_i = en_i or em_i = 1 or en_i = 1, em and en being shape(a) and shape(b) aligned on the right",
+            "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
             lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in pairs(o.a.shape, o.b.shape)),
         ),
     )
