@@ -8,7 +8,7 @@ from ..dialect import verify
 from ..dialect.program import Module
 from ..dialect.source import Diagnostic, ParseError, Source, Span, VerifyError
 from .build import build
-from .read import Reader
+from .syntax import Reader
 from .text import decode
 
 __all__ = ["check", "parse", "parse_unverified", "read"]
