@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
@@ -46,6 +47,10 @@ class TracedFunction:
         if instance not in self._bound:
             self._bound[instance] = TracedFunction(self.function.__get__(instance, owner), self.target)
         return self._bound[instance]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name, as Python's functions are."""
+        return _named, (self.function.__module__, self.function.__qualname__)
 
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"  # type: ignore[attr-defined]
@@ -133,6 +138,13 @@ class TracedFunction:
         if not results:
             raise TraceError(f"{self.function.__name__} returns no array")
         return compile_function(tracer.finish(results), name, self.target), form
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def _result(compiled: CompiledFunction, form: Any, arrays: list[np.ndarray], out: Any) -> Any:

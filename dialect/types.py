@@ -50,7 +50,7 @@ class ElementType:
         return self.name
 
     def __reduce__(self) -> tuple[object, ...]:
-        return ELEMENT_TYPES.__getitem__, (self.name,)
+        return element_type, (self.name,)
 
 
 _ROWS: tuple[tuple[str, Kind, int, str], ...] = (
@@ -70,6 +70,13 @@ _ROWS: tuple[tuple[str, Kind, int, str], ...] = (
     ("complex<f64>", "complex", 128, "complex128"),
 )
 ELEMENT_TYPES: dict[str, ElementType] = {n: ElementType(n, k, b, np.dtype(d)) for n, k, b, d in _ROWS}
+
+
+def element_type(name: str) -> ElementType:
+    """The element type of this name."""
+    return ELEMENT_TYPES[name]
+
+
 I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, F16, F32, F64, C64, C128 = ELEMENT_TYPES.values()
 BY_DTYPE: dict[np.dtype, ElementType] = {e.dtype: e for e in ELEMENT_TYPES.values()}
 

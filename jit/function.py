@@ -13,6 +13,7 @@ from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic, TargetError
 from ..dialect.types import Size, Type, evaluate
 from ..dialect.verify import instantiate
+from ..lowering.cost import Cost, cost
 from ..lowering.pipeline import lower
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
@@ -89,6 +90,13 @@ class CompiledFunction:
             text = self.native_text.module
             return str(native.optimise(text)) if stage == "llvm-opt" else native.assembly(text)
         raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join((*STAGES, 'llvm', 'llvm-opt', 'asm'))}")
+
+    def cost(self) -> Cost:
+        """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
+        return cost(self.plan)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return compile_function, (self.module, self.function.name, self.target)
 
     @cached_property
     def plan(self) -> Plan:

@@ -1,0 +1,63 @@
+"""What a function does when it is called: operations and bytes, counted from its kernels. An estimate for people and scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialect.index import Apply, Expr, Read, walk
+from ..dialect.loops import Alloc, Block, For, If, Store, expressions
+from ..dialect.types import evaluate, product
+from .plan import Plan
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Per call: scalar operations on elements, bytes of the arrays that kernels read and write, and of intermediates."""
+
+    operations: int
+    bytes_read: int
+    bytes_written: int
+    workspace: int
+
+
+def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
+    """The cost of a plan. `sizes` gives the sizes that are unknown while compiling; each of them counts as 1 without."""
+    known = _Sizes(sizes or {})
+    read = written = 0
+    for kernel in plan.kernels:
+        split = len(kernel.parameters) - kernel.results
+        for n, t in enumerate(kernel.parameters):
+            amount = evaluate(product(t.shape), known) * t.element.bytes
+            read, written = (read + amount, written) if n < split else (read, written + amount)
+    operations = sum(_operations(k.body, known) for k in plan.kernels)
+    return Cost(operations, read, written, evaluate(plan.workspace, known))
+
+
+class _Sizes(dict[Any, int]):
+    def __missing__(self, atom: Any) -> int:
+        return 1
+
+
+def _operations(block: Block, known: Mapping[Any, int]) -> int:
+    count = 0
+    for s in block:
+        match s:
+            case For(index, body):
+                count += evaluate(index.extent, known) * _operations(body, known)
+            case If(_, then, otherwise):
+                count += max(_operations(then, known), _operations(otherwise, known))
+            case Alloc():
+                pass
+            case Store(_, _, value):
+                count += _work(value)
+            case _:
+                count += sum(map(_work, expressions(s)))
+    return count
+
+
+def _work(e: Expr) -> int:
+    """The operations of an expression, the arithmetic of indices left out."""
+    inside = {id(x) for r in walk(e) if isinstance(r, Read) for i in r.indices for x in walk(i)}
+    return sum(1 for x in walk(e) if isinstance(x, Apply) and id(x) not in inside)
