@@ -45,8 +45,8 @@ class Broadcast(CvmOperator[T]):
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    The shapes are aligned on the right, as em and en, the shorter one filled with 1; sizes that meet are equal, or one of
-    them is 1 and repeated.
+    The shapes are aligned on the right, as em and en, the shorter one filled with 1; sizes that meet are equal, or one is
+    1 and repeated.
     """
 
     a: T  # (m_0, ..., m_M-1)
