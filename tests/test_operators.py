@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 import warnings
 
-import cvm.dialect.cvm  # noqa: F401  (declares the operators)
+import cvm.dialect.cvm
 import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS, Operator, violated
-from cvm.dialect.types import BY_DTYPE, TensorType
+from cvm.dialect.program import Function, Module, Operation, Value
+from cvm.dialect.types import BY_DTYPE, Size, TensorType
+from cvm.dialect.verify import verify
 from evaluate import by_formula
 from samples import SAMPLES
+
+import cvm
 
 SEEDS = range(40)
 
@@ -51,3 +56,39 @@ def test_formula_agrees_with_reference(name: str) -> None:
         for unknown_sizes in (False, True):
             for found, array in zip(by_formula(op, unknown_sizes), wanted, strict=True):
                 np.testing.assert_array_equal(found, array, f"seed {seed}: {op}", strict=True)
+
+
+def program(op: Operator[np.ndarray], unknown_sizes: bool) -> tuple[Module, list[np.ndarray]]:
+    """A program of this one operation, and its arguments."""
+    arrays: list[np.ndarray] = []
+    values: list[Value] = []
+
+    def argument(array: np.ndarray) -> Value:
+        name = f"x{len(values)}"
+        shape = tuple(Size.named(f"{name.upper()}N{n}") if unknown_sizes else d for n, d in enumerate(array.shape))
+        arrays.append(array)
+        values.append(Value(name, TensorType(shape, BY_DTYPE[array.dtype])))
+        return values[-1]
+
+    operator = op.map(argument)
+    results = tuple(Value(name, None) for name in op.results)
+    main = Function("main", tuple(values), (Operation(operator, results),), results)
+    return verify(Module({"main": main})), arrays
+
+
+@pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
+    for seed in SEEDS[:6]:
+        op = SAMPLES[name](np.random.default_rng(seed))
+        module, arrays = program(op, unknown_sizes)
+        found = cvm.compile(module)(*arrays)
+        for got, wanted in zip(found if isinstance(found, tuple) else (found,), references(op), strict=True):
+            np.testing.assert_array_equal(got, wanted, f"seed {seed}: {op}", strict=True)
+
+
+@pytest.mark.parametrize("name", declared("cvm"))
+def test_example_is_a_program(name: str) -> None:
+    module = cvm.parse(textwrap.dedent(OPERATORS[name].example))
+    used = [o.operator.name for f in module.functions.values() for o in f.operations]
+    assert name in used
