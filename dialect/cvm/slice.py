@@ -38,7 +38,7 @@ class Slice(CvmOperator[T]):
         C(4, "s_arr[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
         C(
             5,
-            "b_vec[i] < e_vec[i] where s_arr[i] > 0, e_vec[i] < b_vec[i] where s_arr[i] < 0",
+            "b_vec[i] < e_vec[i] if s_arr[i] > 0, else e_vec[i] < b_vec[i]",
             lambda o: all_of((lambda r=r: r[0] < r[1] if r[2] > 0 else r[1] < r[0]) for r in o.clipped(o.x.shape)),
         ),
     )
