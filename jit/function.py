@@ -22,6 +22,7 @@ from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 
 TARGETS = ("cpu", "reference")
+ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm")
 
 
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
@@ -89,7 +90,7 @@ class CompiledFunction:
 
             text = self.native_text.module
             return str(native.optimise(text)) if stage == "llvm-opt" else native.assembly(text)
-        raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join((*STAGES, 'llvm', 'llvm-opt', 'asm'))}")
+        raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")
 
     def cost(self) -> Cost:
         """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
