@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+
+from . import cache
 
 _count = 0
 
@@ -46,13 +49,30 @@ def assembly(text: str) -> str:
     return target_machine().emit_assembly(optimise(text))
 
 
+def object_code(text: str) -> bytes:
+    """The machine code as an object file, from the cache where it is there."""
+    name = cache.key(text, *_environment())
+    image = cache.load(name)
+    if image is None:
+        image = bytes(target_machine().emit_object(optimise(text)))
+        cache.store(name, image)
+    return image
+
+
+@lru_cache(maxsize=1)
+def _environment() -> tuple[str, ...]:
+    """What machine code depends on besides its IR: LLVM, the processor, and this file, which chooses the passes."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), Path(__file__).read_text()
+
+
 class Library:
     """Native code in memory, and the address of its entry; freed with the object."""
 
     def __init__(self, text: str) -> None:
         global _count
         _count += 1
-        image = target_machine().emit_object(optimise(text))
+        image = object_code(text)
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("entry")
         self._tracker = builder.link(_linker(), f"cvm{_count}")
         self.address: int = self._tracker["entry"]

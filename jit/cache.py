@@ -1,0 +1,115 @@
+"""Compiled code kept on disk: entries named by a digest of everything they depend on, read back only if they are ours and whole.
+
+An entry is its payload's SHA-256 followed by the payload; nothing is unpickled. The folder is `CVM_CACHE_DIR`, else
+`cvm` in the user's cache folder; setting `CVM_CACHE_DIR` to the empty string turns the cache off. Entries are written to a
+temporary file and renamed, so concurrent processes see whole entries or none. A cache that cannot be used is no error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+LARGEST = 256 << 20  # bytes kept; the entries used longest ago go first
+_DIGEST = hashlib.sha256().digest_size
+
+
+def folder() -> Path | None:
+    """Where entries lie; None if the cache is off."""
+    named = os.environ.get("CVM_CACHE_DIR")
+    if named is not None:
+        return Path(named) if named else None
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "cvm" if base else None
+
+
+def key(*parts: str) -> str:
+    """The name of the entry that depends on these texts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def load(name: str) -> bytes | None:
+    """An entry's payload, or None where there is none that is ours and whole."""
+    where = folder()
+    if where is None or not _ours(where):
+        return None
+    path = where / name
+    try:
+        with open(path, "rb") as file:
+            if not _private(os.fstat(file.fileno())):
+                return None
+            data = file.read()
+        os.utime(path)
+    except OSError:
+        return None
+    digest, payload = data[:_DIGEST], data[_DIGEST:]
+    return payload if payload and hashlib.sha256(payload).digest() == digest else None
+
+
+def store(name: str, payload: bytes) -> None:
+    """Keeps an entry, if that can be done."""
+    where = folder()
+    if where is None:
+        return
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _ours(where):
+            return
+        handle, temporary = tempfile.mkstemp(dir=where, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(payload).digest() + payload)
+            os.replace(temporary, where / name)
+        except OSError:
+            os.unlink(temporary)
+        _shrink(where)
+    except OSError:
+        return
+
+
+def _ours(where: Path) -> bool:
+    """Whether the folder belongs to this user and nobody else can write to it."""
+    try:
+        return _private(where.stat())
+    except OSError:
+        return False
+
+
+def _private(found: os.stat_result) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _shrink(where: Path) -> None:
+    """Removes the entries used longest ago until the cache is small enough; now and then only."""
+    if os.urandom(1)[0] >= 8:
+        return
+    entries = []
+    with os.scandir(where) as found:
+        for entry in found:
+            try:
+                information = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            entries.append((information.st_mtime, information.st_size, entry.path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= LARGEST:
+            return
+        try:
+            os.unlink(path)
+            total -= size
+        except OSError:
+            continue

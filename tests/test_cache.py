@@ -1,0 +1,103 @@
+"""The disk cache: what it gives back, and what it refuses to."""
+
+import multiprocessing
+import os
+import stat
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.jit import cache
+
+PROGRAM = """
+func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
+  %y = cvm.abs %x
+  return %y
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    where = tmp_path / "cache"
+    monkeypatch.setenv("CVM_CACHE_DIR", str(where))
+    return where
+
+
+def entries(folder):
+    return [p for p in folder.iterdir()] if folder.exists() else []
+
+
+def test_an_entry_comes_back(folder):
+    name = cache.key("a", "b")
+    assert cache.load(name) is None
+    cache.store(name, b"payload")
+    assert cache.load(name) == b"payload"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_keys_tell_parts_apart():
+    assert cache.key("ab", "c") != cache.key("a", "bc")
+
+
+def test_a_compiled_function_is_kept_and_used(folder):
+    x = np.array([-1, 2, -3, 4, -5], np.int32)
+    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    kept = entries(folder)
+    assert len(kept) == 1
+    before = kept[0].stat().st_ino
+    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    assert [p.stat().st_ino for p in entries(folder)] == [before]
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b"", lambda d: b"x" * 10])
+def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
+    x = np.array([-1, 2, -3, 4, -5], np.int32)
+    cvm.compile(PROGRAM)
+    path = entries(folder)[0]
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions are POSIX")
+def test_what_others_can_write_is_ignored(folder):
+    name = cache.key("a")
+    cache.store(name, b"payload")
+    os.chmod(folder / name, 0o666)
+    assert cache.load(name) is None
+    os.chmod(folder / name, 0o600)
+    os.chmod(folder, 0o777)
+    assert cache.load(name) is None
+    cache.store(cache.key("b"), b"payload")
+    assert len(entries(folder)) == 1
+
+
+def test_an_unusable_folder_is_no_error(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    monkeypatch.setenv("CVM_CACHE_DIR", str(file / "cache"))
+    assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+
+
+def test_the_cache_can_be_off(monkeypatch):
+    monkeypatch.setenv("CVM_CACHE_DIR", "")
+    assert cache.folder() is None
+    assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+
+
+def _compile_many(n):
+    for _ in range(n):
+        assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+
+
+def test_processes_share_it(folder):
+    workers = [multiprocessing.get_context("spawn").Process(target=_compile_many, args=(3,)) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(60)
+    assert [w.exitcode for w in workers] == [0, 0, 0]
+    assert len(entries(folder)) == 1
