@@ -1,0 +1,126 @@
+"""The command `cvm`: arguments to one of the commands, and whatever goes wrong to a message and an exit status.
+
+0 is success, 1 a program that was rejected or failed, 2 a wrong command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import cvm
+
+SHOWN = 50  # diagnostics, of one run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and gives its exit status; `argv` is that of the process unless given."""
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends native code at once, too
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to fail
+    try:
+        options = parser().parse_args(argv)
+        status = options.command(options)
+        sys.stdout.flush()
+        return status
+    except SystemExit as e:  # from argparse: help, version or a usage error
+        return e.code if isinstance(e.code, int) else 2
+    except Usage as e:
+        return _say(f"cvm: {e}", 2)
+    except cvm.Error as e:
+        return report(e)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _say("cvm: interrupted", 1)
+    except MemoryError as e:
+        return _say(f"cvm: out of memory{f': {e}' if str(e) else ''}", 1)
+    except Exception as e:
+        if os.environ.get("CVM_TRACEBACK") == "1":
+            raise
+        return _say(f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
+
+
+class Usage(Exception):
+    """The command line is wrong, and how."""
+
+
+def report(error: cvm.Error) -> int:
+    """Prints the diagnostics and their count."""
+    for diagnostic in error.diagnostics[:SHOWN]:
+        _say(str(diagnostic), 1)
+    count = len(error.diagnostics)
+    more = f", the first {SHOWN} shown" if count > SHOWN else ""
+    return _say(f"{count} error{'' if count == 1 else 's'}{more}", 1)
+
+
+def _say(message: str, status: int) -> int:
+    print(message, file=sys.stderr)
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="cvm", description="Runs, checks, shows and formats tensor programs. A file named - is standard input or output.")
+    top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+    for add in (_run, _check, _lower, _ops, _fmt):
+        add(commands)
+    return top
+
+
+def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
+    """A command, which is the function of that name in the module of that name, imported when it is used."""
+
+    def command(options: argparse.Namespace) -> int:
+        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{name}"), name)
+        return found(options)
+
+    made: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    made.set_defaults(command=command)
+    return made
+
+
+def _run(commands: Any) -> None:
+    run = _command(commands, "run", "run a function of a program and show what it gives")
+    run.add_argument("program", metavar="PROG.cvm")
+    run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default) or reference")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
+    run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
+    run.add_argument("--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise")
+    run.add_argument("--output", metavar="FILE.npz", help="write the results, by their names in the program")
+    run.add_argument("--time", action="store_true", help="show how long compiling and running take")
+    run.add_argument("--digest", action="store_true", help="show a SHA-256 digest of each result: of its type, as text, and its bytes")
+
+
+def _check(commands: Any) -> None:
+    check = _command(commands, "check", "parse and verify programs, and say every mistake")
+    check.add_argument("programs", nargs="+", metavar="PROG.cvm")
+
+
+def _lower(commands: Any) -> None:
+    lower = _command(commands, "lower", "show a program at a stage of its compilation")
+    lower.add_argument("program", metavar="PROG.cvm")
+    lower.add_argument("--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt or asm")
+    lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    lower.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)")
+
+
+def _ops(commands: Any) -> None:
+    ops = _command(commands, "ops", "list the operators, or show the page of one")
+    ops.add_argument("name", nargs="?", metavar="DIALECT[.OP]")
+
+
+def _fmt(commands: Any) -> None:
+    fmt = _command(commands, "fmt", "rewrite programs in the usual layout")
+    fmt.add_argument("programs", nargs="+", metavar="PROG.cvm")
+    fmt.add_argument("--check", action="store_true", help="change nothing; exit status 1 where something would change")

@@ -1,0 +1,26 @@
+"""`cvm check`: programs to `ok`, or to all their mistakes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import cvm
+from cvm.commands.files import load
+
+
+def check(options: Namespace) -> int:
+    mistakes: list[cvm.Diagnostic] = []
+    for name in options.programs:
+        try:
+            functions = load(name).functions.values()
+        except cvm.Error as e:
+            mistakes += e.diagnostics
+        else:
+            print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(sum(len(f.operations) for f in functions), 'operation')}")
+    if mistakes:
+        raise cvm.Error(mistakes)
+    return 0
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

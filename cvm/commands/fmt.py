@@ -1,0 +1,35 @@
+"""`cvm fmt`: programs rewritten in the usual layout, in place; `-` is a filter."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import cvm
+from cvm.commands.files import STDIN, write
+from cvm.parser.format import format_text
+
+
+def fmt(options: Namespace) -> int:
+    mistakes: list[cvm.Diagnostic] = []
+    changes = 0
+    for name in options.programs:
+        try:
+            before = _read(name)
+            after = format_text(before.decode(), STDIN if name == "-" else name).encode()
+        except cvm.Error as e:
+            mistakes += e.diagnostics
+            continue
+        changes += before != after
+        if options.check:
+            print(f"{name}: would change", file=sys.stderr) if before != after else None
+        elif before != after or name == "-":
+            write(name, after)
+    if mistakes:
+        raise cvm.Error(mistakes)
+    return 1 if options.check and changes else 0
+
+
+def _read(name: str) -> bytes:
+    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()

@@ -1,0 +1,111 @@
+"""The arrays that a command line gives to a function: from .npy and .npz files, or random where it asks for that."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cvm.cli import Usage
+from cvm.dialect.program import Function, Value
+from cvm.dialect.types import Size
+
+UNKNOWN = 4  # what random inputs take an unknown size to be
+MAGNITUDE = 100  # of random integers, where the program states no range
+
+
+def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
+    """An array for each argument of the function."""
+    names = [a.name for a in function.arguments]
+    given = _archive(options.inputs) if options.inputs else {}
+    for item in options.input:
+        name, separator, path = item.partition("=")
+        if not separator or not path:
+            raise Usage(f"--input {item}: expected NAME=FILE.npy")
+        if name.removeprefix("%") not in names:
+            raise Usage(f"--input {item}: @{function.name} has no argument %{name.removeprefix('%')}; {_arguments(function)}")
+        given[name.removeprefix("%")] = _array(path)
+    missing = [a for a in function.arguments if a.name not in given]
+    if missing and options.random_inputs is None:
+        held = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
+        raise Usage(
+            f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{held}\n"
+            "give --input NAME=FILE.npy, --inputs FILE.npz, or --random-inputs SEED"
+        )
+    if missing:
+        given |= _random(function, missing, given, options.random_inputs)
+    return [given[n] for n in names]
+
+
+def _arguments(function: Function) -> str:
+    listed = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
+    return f"it takes {listed}" if listed else "it takes none"
+
+
+def _array(path: str) -> np.ndarray:
+    found = _load(path)
+    if not isinstance(found, np.ndarray):
+        raise Usage(f"{path} holds several arrays: give it with --inputs")
+    return found
+
+
+def _archive(path: str) -> dict[str, np.ndarray]:
+    found = _load(path)
+    if isinstance(found, np.ndarray):
+        raise Usage(f"{path} holds one array: give it with --input NAME={path}")
+    return found
+
+
+def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
+    """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
+    try:
+        found: Any = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found as archive:
+            return {name: archive[name] for name in archive.files}
+    except OSError as e:
+        raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
+    except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
+        raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
+
+
+def _random(function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Arrays of random elements. An unknown size is that of an array given for it, or else UNKNOWN, and that is said."""
+    if seed < 0:
+        raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
+    sizes: dict[object, int] = {}
+    for a in function.arguments:
+        if a.name in given:
+            for d, n in zip(a.known_type.array_shape, given[a.name].shape, strict=False):
+                if isinstance(d, Size):
+                    sizes.setdefault(d.key, n)
+    random = np.random.default_rng(seed)
+    arrays = {}
+    for a in missing:
+        shape, open = [], []
+        for d in a.known_type.array_shape:
+            if isinstance(d, Size) and d.key not in sizes:
+                open.append(f"{d} = {UNKNOWN}")
+                sizes[d.key] = UNKNOWN
+            shape.append(sizes[d.key] if isinstance(d, Size) else d)
+        if open:
+            print(f"sizes of %{a.name} left open, here {', '.join(open)}", file=sys.stderr)
+        arrays[a.name] = _elements(random, a, tuple(shape))
+    return arrays
+
+
+def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ...]) -> np.ndarray:
+    """Elements in the argument's declared range; otherwise small ones, floats between -1 and 1."""
+    element = argument.known_type.element
+    bounds = argument.attributes.get("range")
+    if element.is_discrete:
+        least, most = element.limits
+        low, high = bounds or (max(least, -MAGNITUDE), min(most, MAGNITUDE))
+        return random.integers(low, high, shape, np.int64 if element.name != "ui64" else np.uint64, endpoint=True).astype(element.dtype)
+    low, high = bounds or (-1.0, 1.0)
+    real = random.uniform(low, high, shape)
+    return np.asarray(real + 1j * random.uniform(low, high, shape) if element.kind == "complex" else real).astype(element.dtype)

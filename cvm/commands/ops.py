@@ -1,0 +1,112 @@
+"""`cvm ops`: the operators of each dialect, or the page of one, all of it from the operator's class."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from argparse import Namespace
+from textwrap import dedent, indent
+from typing import Any
+
+from cvm.cli import Usage
+from cvm.dialect import dialects
+from cvm.dialect.op import OPERATORS, REQUIRED, Field, Operator, attribute_text, describe
+from cvm.parser.suggest import did_you_mean
+
+SUMMARY = 100  # characters of an operator's line in the list
+
+
+def ops(options: Namespace) -> int:
+    known = by_dialect()
+    if options.name is None:
+        print("\n\n".join(listing(d) for d in known))
+    elif options.name in known:
+        print(listing(options.name))
+    elif options.name in OPERATORS:
+        print(page(OPERATORS[options.name]))
+    else:
+        raise Usage(f"there is no dialect or operator {options.name}{did_you_mean(options.name, [*known, *OPERATORS])}")
+    return 0
+
+
+def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
+    """Every operator, by dialect and name."""
+    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in dialects.__all__}
+    for _, op in sorted(OPERATORS.items()):
+        found[op.dialect].append(op)
+    return found
+
+
+def listing(dialect: str) -> str:
+    """A dialect: what it is, and a line for each operator."""
+    members = by_dialect()[dialect]
+    width = max((len(op.name) for op in members), default=0)
+    about = _first_line(getattr(dialects, dialect).__doc__)
+    return "\n".join([f"{dialect}: {about}", "", *(f"  {op.name:{width}}  {summary(op)}".rstrip() for op in members)])
+
+
+def summary(op: type[Operator[Any]]) -> str:
+    """The first line of an operator's text, without where it is from."""
+    text = re.sub(r"\s{2,}\(.*\)$", "", _first_line(inspect.getdoc(op)))
+    return text if len(text) <= SUMMARY else text[: SUMMARY - 4].rstrip() + " ..."
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
+
+
+def page(op: type[Operator[Any]]) -> str:
+    """Everything there is to know about an operator."""
+    notes = _notes(op)
+    operands = [(f.name, {"optional": "optional", "variadic": "any number"}.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand]
+    attributes = [(f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand]
+    constraints = [(f"C{c.number}", c.text) for c in op.constraints]
+    sections = {
+        "operands": _table(operands),
+        "attributes": _table(attributes),
+        "results": ", ".join(op.results),
+        "constraints": _table(constraints),
+        "example": dedent(op.example).strip(),
+    }
+    parts = [op.name, inspect.getdoc(op) or "", "usage\n" + indent(usage(op), "  ")]
+    parts += [f"{title}\n{indent(body, '  ')}" for title, body in sections.items() if body]
+    return "\n\n".join(parts)
+
+
+def usage(op: type[Operator[Any]]) -> str:
+    """How the operator is written: `%y = cvm.conv2d %x, %w[, %b] {strides = ...}`."""
+    operands = ""
+    for f in op.fields:
+        if f.is_operand:
+            comma = ", " if operands else ""
+            one = f"%{f.name}[0], %{f.name}[1], ..." if f.kind == "variadic" else f"%{f.name}"
+            operands += f"[{comma}{one}]" if f.kind == "optional" else comma + one
+    required = [f"{f.name} = ..." for f in op.fields if not f.is_operand and f.required]
+    attributes = f" {{{', '.join(required)}}}" if required else ""
+    return f"{', '.join('%' + r for r in op.results)} = {op.name} {operands}{attributes}".rstrip()
+
+
+def _default(field: Field) -> str:
+    return "required" if field.default is REQUIRED else f"default {attribute_text(field.default)}"
+
+
+def _notes(op: type[Operator[Any]]) -> dict[str, str]:
+    """What the comments beside the fields say, by field: most often the shape."""
+    found: dict[str, str] = {}
+    for cls in reversed(op.__mro__):
+        if cls.__module__.split(".")[0] == "cvm" and issubclass(cls, Operator) and cls is not Operator:
+            for name, note in re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", _source(cls), re.MULTILINE):
+                found[name] = note
+    return found
+
+
+def _source(cls: type[Any]) -> str:
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):  # made by a table, or installed without its source
+        return ""
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
