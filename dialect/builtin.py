@@ -10,7 +10,7 @@ import numpy as np
 
 from .index import Element, Tensor
 from .op import Operator, Symbol, T, operator
-from .types import TensorType, Type
+from .types import FieldType, TensorType, Type
 
 
 class Data:
@@ -58,6 +58,7 @@ class Call(Operator[T]):
 
     dialect = "builtin"
     name = "call"
+    values = (TensorType, FieldType)
     arguments: tuple[T, ...]
     callee: Symbol
 

@@ -109,7 +109,7 @@ LITERALS: dict[str, Callable[[Any], Type]] = {"cvm": _cvm, "dali": _dali, "cog":
 
 
 def literal_type(dialect: str, value: Any) -> Type:
-    """The type a literal has as an operand of a dialect; ValueError where it takes no such literal or the value does not fit."""
+    """The type a literal has as an operand of a dialect; ValueError where it takes no such literal."""
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
     found = LITERALS[dialect](value)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from .index import Element, Tensor
-from .types import ElementType, Type, Undecided
+from .types import ElementType, TensorType, Type, Undecided
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -58,6 +58,10 @@ class Field:
         return self.kind != "attribute"
 
 
+class Unmet(Exception):
+    """Raised by a reference where a check of its formula does not hold; the message is the check's."""
+
+
 class Operator(Generic[T]):
     """What the specification says about one operator."""
 
@@ -67,6 +71,7 @@ class Operator(Generic[T]):
     constraints: ClassVar[tuple[C, ...]] = ()
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
+    values: ClassVar[tuple[type, ...]] = (TensorType,)  # what operands may be, in the verifier's sense
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[str] = ""
     version: ClassVar[int] = 1  # part of the compile cache's key

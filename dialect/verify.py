@@ -1,32 +1,43 @@
 """Verification: result types are inferred and every constraint is checked, operation by operation.
 
-`verify` gives the same module with typed values, or raises with every mistake. `instantiate` does the same for one function
-and the types of actual arguments, which settles what could not be decided before the sizes were known.
+`verify` gives the same module with typed values, or raises with every mistake. `instantiate` does the same for one
+function and the types of actual arguments, which settles what could not be decided before the sizes were known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .builtin import Call
 from .op import Operator, actual_values, violated
 from .program import Function, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
-from .types import Dim, Size, Type, Undecided, evaluate, same_size
+from .types import Dim, FieldType, Size, TensorType, Type, Undecided, evaluate, same_size
 
 Values = dict[Value, Type]
 
 
+Known = dict[tuple[object, ...], tuple[Type, ...] | None]  # (function, argument types) -> result types
+
+MAX_CALLS = 64  # calls inside calls with sizes that differ from the declared ones
+
+
 @dataclass
 class Scope:
-    """One function being verified: the module it stands in, and the types and mistakes found so far."""
+    """One function being verified: the module it stands in, and the types and mistakes found so far.
+
+    `known` holds what each function gives for the argument types it has been called with; `cycles` are the operations
+    that would make a function call itself; `depth` counts the calls this function was reached through.
+    """
 
     module: Module
     types: Values
     diagnostics: list[Diagnostic]
-    calls: tuple[str, ...] = ()
+    known: Known = field(default_factory=dict)
+    cycles: frozenset[Operation] = frozenset()
+    depth: int = 0
 
     def report(self, code: str, message: str, span: Span, notes: Sequence[Note] = ()) -> None:
         self.diagnostics.append(Diagnostic(message, span, code, tuple(notes)))
@@ -42,20 +53,62 @@ def verify(module: Module) -> Module:
 
 def check(module: Module) -> tuple[Module, list[Diagnostic]]:
     """The module with the types that could be inferred, and every mistake found, in the order of the text."""
-    diagnostics: list[Diagnostic] = []
-    functions = {}
-    for function in module.functions.values():
-        scope = Scope(module, {a: a.known_type for a in function.arguments}, [], (function.name,))
-        check_function(scope, function)
+    order, cycles, diagnostics = callees_first(module)
+    known: Known = {}
+    typed: dict[str, Function] = {}
+    for key in order:
+        function = module.functions[key]
+        scope = Scope(module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles)
+        found = check_function(scope, function)
+        if all(a.type is not None for a in function.arguments):
+            known[_called(key, function.argument_types)] = None if scope.diagnostics else found
         diagnostics += scope.diagnostics
-        functions[function.name] = _typed(function, scope.types)
+        typed[key] = _typed(function, scope.types)
     diagnostics.sort(key=lambda d: d.span.start)
-    return module.with_functions(functions), diagnostics
+    return module.with_functions({key: typed[key] for key in module.functions}), diagnostics
+
+
+def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
+    """The functions, each after those it calls; calls that lead back to their own function are set apart and reported."""
+    order: list[str] = []
+    done: set[str] = set()
+    cycles: set[Operation] = set()
+    diagnostics: list[Diagnostic] = []
+    for start in module.functions:
+        path: dict[str, Iterator[tuple[Operation, str]]] = {} if start in done else {start: _calls(module, start)}
+        while path:
+            name, calls = next(reversed(path.items()))
+            for operation, callee in calls:
+                if callee in path:
+                    names = [*path]
+                    chain = " calls ".join(f"@{n}" for n in [*names[names.index(callee) :], callee])
+                    cycles.add(operation)
+                    message = f"a function does not call itself, but {chain}"
+                    diagnostics.append(Diagnostic(message, operation.at("callee"), "call.cycle"))
+                elif callee not in done:
+                    path[callee] = _calls(module, callee)
+                    break
+            else:
+                path.pop(name)
+                done.add(name)
+                order.append(name)
+    return order, frozenset(cycles), diagnostics
+
+
+def _calls(module: Module, name: str) -> Iterator[tuple[Operation, str]]:
+    for operation in module.functions[name].operations:
+        callee = getattr(operation.operator, "callee", None)
+        if callee in module.functions:
+            yield operation, callee
+
+
+def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
+    return name, *(a.key for a in arguments)
 
 
 def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
     """The type of every value of a function for these argument types; raises VerifyError where a constraint fails."""
-    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [], (function.name,))
+    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [])
     check_function(scope, function)
     if scope.diagnostics:
         raise VerifyError(scope.diagnostics)
@@ -74,7 +127,8 @@ def type_operation(operation: Operation) -> tuple[Type, ...]:
 
 def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     """Types every value of the function; its result types, or None where they could not be found."""
-    bound = bind(function.argument_types, [scope.types[a] for a in function.arguments])
+    typed = [a for a in function.arguments if a.type is not None]
+    bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
     for operation in function.operations:
         found = _check_operation(scope, operation, bound)
         if found is not None:
@@ -95,12 +149,41 @@ def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim
     operands = dict(operation.operator.operands())
     if any(type_of(scope, v) is None for v in operands.values()):
         return None  # what is wrong with them has been said
-    typed: Operator[Type] = operation.operator.map(lambda v: type_of(scope, v))
-    if isinstance(typed, Call):
-        found = _check_call(scope, operation, typed)
-    else:
-        found = _satisfied(scope, operation, typed)
+    if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
+        return None
+    typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
+    found = _check_call(scope, operation, typed) if isinstance(typed, Call) else _satisfied(scope, operation, typed)
     return None if found is None else _declared_types(scope, operation, found, bound)
+
+
+def _operands_agree(
+    scope: Scope, operation: Operation, operands: Mapping[str, Value], bound: Mapping[Any, Dim]
+) -> bool:
+    """Whether the operands are what the operator's dialect computes with, and what the text states of them."""
+    operator = operation.operator
+    for name, value in operands.items():
+        found = type_of(scope, value)
+        if not isinstance(found, operator.values):
+            kinds = " or ".join(KINDS[k] for k in operator.values)
+            message = f"the operands of {operator.name} are {kinds}, but {name} is {found}"
+            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            return False
+    if operation.declared_operands is None:
+        return True
+    if len(operation.declared_operands) != len(operands):
+        message = f"expected {_count(len(operands), 'operand type')}, got {len(operation.declared_operands)}"
+        scope.report(f"{operator.name}.operands", message, operation.at("types"))
+        return False
+    for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
+        found = type_of(scope, value)
+        if found is not None and not agree(with_sizes(stated, bound), found):
+            message = f"{name} is {found}, but the program states {stated}"
+            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            return False
+    return True
+
+
+KINDS: dict[type, str] = {TensorType: "tensors", FieldType: "fields"}
 
 
 def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
@@ -120,28 +203,33 @@ def _message(typed: Operator[Type], text: str) -> str:
 
 def _notes(scope: Scope, operation: Operation) -> list[Note]:
     """Each operand with its type, pointing at where it was defined."""
-    return [
-        Note(f"{name} is {'the literal ' if isinstance(value, Literal) else '%'}{value.name} : {type_of(scope, value)}", value.span)
-        for name, value in operation.operator.operands()
-    ]
+    shown = {
+        v: f"the literal {v.name}" if isinstance(v, Literal) else f"%{v.name}" for _, v in operation.operator.operands()
+    }
+    return [Note(f"{n} is {shown[v]} : {type_of(scope, v)}", v.span) for n, v in operation.operator.operands()]
 
 
-def _declared_types(scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
+def _declared_types(
+    scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
+) -> tuple[Type, ...] | None:
     """The inferred types, held against those the text states; a stated size that is known refines an unknown one."""
     name = operation.operator.name
     if len(found) != len(operation.results):
-        scope.report(f"{name}.results", f"expected {_count(len(found), 'result')}, got {len(operation.results)}", operation.at("results"))
+        message = f"expected {_count(len(found), 'result')}, got {len(operation.results)}"
+        scope.report(f"{name}.results", message, operation.at("results"))
         return None
     if operation.declared is None:
         return found
     if len(operation.declared) != len(found):
-        scope.report(f"{name}.results", f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}", operation.at("types"))
+        message = f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}"
+        scope.report(f"{name}.results", message, operation.at("types"))
         return None
     kept = []
     for stated, inferred in zip(operation.declared, found, strict=True):
         stated = with_sizes(stated, bound)
         if not agree(stated, inferred):
-            scope.report(f"{name}.type", f"the result is {inferred}, but the program states {stated}", operation.at("types"), _notes(scope, operation))
+            message = f"the result is {inferred}, but the program states {stated}"
+            scope.report(f"{name}.type", message, operation.at("types"), _notes(scope, operation))
             return None
         kept.append(refine(inferred, stated))
     return tuple(kept)
@@ -155,7 +243,8 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
     assert function.declared is not None
     spans = function.return_spans or (function.span,) * len(results)
     if len(function.declared) != len(results):
-        scope.report("func.results", f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}", spans[0] if spans else function.span)
+        message = f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}"
+        scope.report("func.results", message, spans[0] if spans else function.span)
         return
     for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
         stated = with_sizes(stated, bound)
@@ -166,32 +255,44 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
 
 def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
-    if callee is None:
+    if callee is None or any(a.type is None for a in callee.arguments):
         return None  # the parser has said so
-    if typed.callee in scope.calls:
-        path = " calls ".join(f"@{n}" for n in (*scope.calls[scope.calls.index(typed.callee) :], typed.callee))
-        scope.report("call.cycle", f"a function does not call itself, but {path}", operation.at("callee"))
-        return None
+    at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
     if len(typed.arguments) != len(callee.arguments):
-        scope.report("call.operands", f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(typed.arguments)}", operation.at("callee"), [Note("declared here", callee.span)])
+        message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(typed.arguments)}"
+        scope.report("call.operands", message, at, declared_here)
         return None
     for n, (given, argument) in enumerate(zip(typed.arguments, callee.arguments, strict=True)):
         if not agree(argument.known_type, given):
-            scope.report("call.type", f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}", operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
+            message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
+            scope.report("call.type", message, operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
             return None
     conflict = size_conflict(callee.argument_types, typed.arguments)
     if conflict is not None:
-        scope.report("call.size", conflict, operation.at("callee"), [Note("declared here", callee.span)])
+        scope.report("call.size", conflict, at, declared_here)
         return None
-    refined = [refine(g, with_sizes(a.known_type, {})) for g, a in zip(typed.arguments, callee.arguments, strict=True)]
-    inner = Scope(scope.module, dict(zip(callee.arguments, refined, strict=True)), [], (*scope.calls, callee.name))
-    found = check_function(inner, callee)
-    if inner.diagnostics:
-        concrete = all(t.is_static for t in typed.arguments) and not all(a.is_static for a in callee.argument_types)
-        if concrete:  # otherwise they are reported where the callee itself is verified
-            scope.diagnostics += [replace(d, notes=(*d.notes, Note("called here", operation.span))) for d in inner.diagnostics]
-        return None
-    return found
+    arguments = received(callee.argument_types, typed.arguments)
+    key = _called(typed.callee, arguments)
+    if key not in scope.known:
+        if scope.depth >= MAX_CALLS:
+            scope.report("call.depth", f"calls with sizes of their own are at most {MAX_CALLS} deep", at, declared_here)
+            return None
+        types = dict(zip(callee.arguments, arguments, strict=True))
+        inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+        found = check_function(inner, callee)
+        scope.known[key] = None if inner.diagnostics else found
+        concrete = all(t.is_static for t in arguments) and not all(a.is_static for a in callee.argument_types)
+        if concrete or any(d.code == "call.depth" for d in inner.diagnostics):
+            called_here = Note("called here", operation.span)
+            scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
+        # otherwise they are reported where the callee itself is verified
+    return scope.known[key]
+
+
+def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
+    """The types that the arguments of a function have in a call: the given sizes, where the declared ones are not known."""
+    bound = bind(declared, given)
+    return [with_sizes(d, bound) for d in declared]
 
 
 # Types with unknown sizes
@@ -266,5 +367,12 @@ def _typed(function: Function, types: Values) -> Function:
     def change(v: Value) -> Value:
         return v if isinstance(v, Literal) else new.get(v, v)
 
-    operations = tuple(replace(o, operator=o.operator.map(change), results=tuple(map(change, o.results))) for o in function.operations)
-    return replace(function, arguments=tuple(map(change, function.arguments)), operations=operations, results=tuple(map(change, function.results)))
+    operations = tuple(
+        replace(o, operator=o.operator.map(change), results=tuple(map(change, o.results))) for o in function.operations
+    )
+    return replace(
+        function,
+        arguments=tuple(map(change, function.arguments)),
+        operations=operations,
+        results=tuple(map(change, function.results)),
+    )

@@ -7,4 +7,4 @@ from importlib import resources
 
 def read() -> str:
     """The grammar as Lark takes it."""
-    return resources.files(__package__).joinpath("cvm.lark").read_text("utf-8")
+    return resources.files(__name__).joinpath("cvm.lark").read_text("utf-8")

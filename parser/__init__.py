@@ -14,8 +14,10 @@ from .text import decode
 __all__ = ["check", "parse", "parse_unverified", "read"]
 
 
-def parse(text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False) -> Module:
-    """The verified module a text describes; raises ParseError or VerifyError with all its mistakes in the order of the text.
+def parse(
+    text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
+) -> Module:
+    """The verified module a text describes; raises ParseError or VerifyError with all its mistakes, in the text's order.
 
     `folder` is where `file(...)` constants are looked for; they stay inside it unless `allow_outside`.
     """
@@ -23,14 +25,18 @@ def parse(text: str | bytes, filename: str = "<text>", folder: Path | None = Non
     return _good(module, diagnostics)
 
 
-def check(text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False) -> tuple[Module, list[Diagnostic]]:
+def check(
+    text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
+) -> tuple[Module, list[Diagnostic]]:
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
     module, diagnostics = _build(text, filename, folder, allow_outside)
     verified, more = verify.check(module)
     return verified, sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
 
 
-def parse_unverified(text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False) -> Module:
+def parse_unverified(
+    text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
+) -> Module:
     """The module with names resolved but no types inferred."""
     module, diagnostics = _build(text, filename, folder, allow_outside)
     return _good(module, sorted(diagnostics, key=lambda d: d.span.start))
@@ -43,11 +49,15 @@ def read(path: str | Path, allow_outside: bool = False) -> Module:
         data = path.read_bytes()
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
-        raise ParseError(Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")) from None
+        raise ParseError(
+            Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
+        ) from None
     return parse(data, str(path), path.parent, allow_outside)
 
 
-def _build(text: str | bytes, filename: str, folder: Path | None, allow_outside: bool) -> tuple[Module, list[Diagnostic]]:
+def _build(
+    text: str | bytes, filename: str, folder: Path | None, allow_outside: bool
+) -> tuple[Module, list[Diagnostic]]:
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()

@@ -1,4 +1,4 @@
-"""Syntax nodes to a module: functions, their arguments and what is wrong with either. Types are checked by `dialect.verify`."""
+"""Syntax nodes to a module: functions, their arguments and what is wrong with either. It checks no operand's type."""
 
 from __future__ import annotations
 
@@ -135,7 +135,11 @@ def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
     if type.element.kind not in ("int", "uint", "float"):
         return f"a range is stated of integers and floats, but the elements are {type.element}"
     kinds = (int, float) if type.element.kind == "float" else (int,)
-    if not isinstance(value, tuple) or len(value) != 2 or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in value):
+    if (
+        not isinstance(value, tuple)
+        or len(value) != 2
+        or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
+    ):
         return f"range is [lowest, highest], two {'numbers' if float in kinds else 'integers'}"
     if not value[0] <= value[1]:
         return f"range is [lowest, highest], but {value[0]} > {value[1]}"

@@ -1,7 +1,7 @@
 """The elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
 
-Regular lists of plain numbers are read in a few passes over the text; anything else element by element, which finds the place
-of a mistake.
+Regular lists of plain numbers are read in a few passes over the text; anything else element by element, which finds the
+place of a mistake.
 """
 
 from __future__ import annotations
@@ -19,10 +19,20 @@ from .types import shape_text
 
 _COMMENT = re.compile(r"//[^\n]*")
 _INTEGERS = re.compile(r"\s*-?[0-9]{1,18}\s*(?:,\s*-?[0-9]{1,18}\s*)*+", re.ASCII)
-_NUMBERS = re.compile(r"\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*(?:,\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*)*+", re.ASCII)
+_NUMBERS = re.compile(
+    r"\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*(?:,\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*)*+",
+    re.ASCII,
+)
 _NO_BRACKETS = str.maketrans("", "", "[]")
 _TOKEN = re.compile(r"\s*(?:([\[\](),])|(-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII)
-_WORDS: dict[str, Any] = {"true": True, "false": False, "nan": float("nan"), "-nan": float("nan"), "inf": float("inf"), "-inf": -float("inf")}
+_WORDS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "nan": float("nan"),
+    "-nan": float("nan"),
+    "inf": float("inf"),
+    "-inf": -float("inf"),
+}
 
 
 class Wrong(Exception):
@@ -81,7 +91,12 @@ def _brackets(shape: tuple[int, ...]) -> str:
 def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
     if not body.strip():
         if 0 not in shape:
-            raise Wrong("const.shape", f"expected elements for the shape {shape_text(shape)}, got none", offset - 1, offset + len(body) + 1)
+            raise Wrong(
+                "const.shape",
+                f"expected elements for the shape {shape_text(shape)}, got none",
+                offset - 1,
+                offset + len(body) + 1,
+            )
         return Data(np.zeros(shape, element.dtype))
     if not body.lstrip().startswith("["):
         return _splat(body, offset, shape, element)
@@ -131,21 +146,29 @@ class Elements:
         while True:
             if self.text == "[":
                 if len(counts) == rank:
-                    raise self.wrong("const.shape", f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got another '['")
+                    raise self.wrong(
+                        "const.shape",
+                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got another '['",
+                    )
                 counts.append(0)
                 self.next()
                 if self.text != "]":
                     continue
             else:
                 if len(counts) != rank:
-                    raise self.wrong("const.shape", f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got {self.text[:40] or 'the end'} at depth {len(counts)}")
+                    raise self.wrong(
+                        "const.shape",
+                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got {self.text[:40] or 'the end'} at depth {len(counts)}",
+                    )
                 values.append(self.value())
                 if not rank:
                     break
                 counts[-1] += 1
             while counts and self.text == "]":
                 if counts[-1] != (wanted := self.shape[len(counts) - 1]):
-                    raise self.wrong("const.shape", f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}")
+                    raise self.wrong(
+                        "const.shape", f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}"
+                    )
                 counts.pop()
                 if counts:
                     counts[-1] += 1
@@ -153,7 +176,9 @@ class Elements:
             if not counts:
                 break
             if self.text != ",":
-                raise self.wrong("const.syntax", f"expected ',' or ']' between elements, got {self.text[:40] or 'the end'}")
+                raise self.wrong(
+                    "const.syntax", f"expected ',' or ']' between elements, got {self.text[:40] or 'the end'}"
+                )
             self.next()
         if self.token is not None:
             raise self.wrong("const.syntax", f"expected the end of the constant, got {self.text[:40]}")
@@ -165,11 +190,16 @@ class Elements:
             self.next()
             real = self.number()
             if self.text != ",":
-                raise self.wrong("const.syntax", f"expected ',' between the parts of a complex number, got {self.text[:40] or 'the end'}")
+                raise self.wrong(
+                    "const.syntax",
+                    f"expected ',' between the parts of a complex number, got {self.text[:40] or 'the end'}",
+                )
             self.next()
             imaginary = self.number()
             if self.text != ")":
-                raise self.wrong("const.syntax", f"expected ')' after a complex number, got {self.text[:40] or 'the end'}")
+                raise self.wrong(
+                    "const.syntax", f"expected ')' after a complex number, got {self.text[:40] or 'the end'}"
+                )
             self.token, after = opened, self.at
             value = self.fitting(complex(real, imaginary))
             self.at = after
@@ -200,5 +230,3 @@ class Elements:
         if advance:
             self.next()
         return value
-
-

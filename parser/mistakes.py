@@ -55,7 +55,11 @@ def wanted(expected: set[str]) -> str:
     for group, word in NAMES:
         if group <= left:
             words.append(word)
-            left -= group | (TYPES if word in ("a type", "an attribute value") else set()) | {"MINUS", "FLOAT", "LPAR", "NAME", "INTEGER"}
+            left -= (
+                group
+                | (TYPES if word in ("a type", "an attribute value") else set())
+                | {"MINUS", "FLOAT", "LPAR", "NAME", "INTEGER"}
+            )
     words += sorted({WORDS[k] for k in left if k in WORDS})
     words = words[:5]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "something else"

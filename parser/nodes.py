@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Token:
-    """A word or mark of the text. `type` is the grammar's name for it; a BROKEN_* token covers what could not be read."""
+    """A word or mark of the text; `type` is the grammar's name for it. A BROKEN_* token covers what could not be read."""
 
     __slots__ = ("end", "start", "text", "type")
 

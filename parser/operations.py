@@ -82,7 +82,9 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     declared = operand_types = None
     good = True
     if node.signature is not None:
-        declared, operand_types = (stated_types(scope, tokens) for tokens in (node.signature.results, node.signature.operands))
+        declared, operand_types = (
+            stated_types(scope, tokens) for tokens in (node.signature.results, node.signature.operands)
+        )
         good = declared is not None and operand_types is not None
         if node.signature.results:
             spans["types"] = report.span(node.signature.results[0])
@@ -95,7 +97,9 @@ def unknown_operator(name: str) -> str:
     dialect, _, rest = name.partition(".")
     known = {d for d, _, r in (n.partition(".") for n in OPERATORS) if r}
     if dialect in known:
-        meant = did_you_mean(rest, [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")], f"{dialect}.")
+        meant = did_you_mean(
+            rest, [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")], f"{dialect}."
+        )
         return f"the {dialect} dialect has no operator {rest[:80]}{meant}"
     meant = did_you_mean(name, OPERATORS) or did_you_mean(dialect, known)
     return f"expected an operator of {', '.join(sorted(known))}, got {name[:80]}{meant}"
@@ -104,7 +108,9 @@ def unknown_operator(name: str) -> str:
 # Operands
 
 
-def build_operands(scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]) -> dict[str, Any] | None:
+def build_operands(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
     given = node.operands
     good = form.least <= len(given) and (form.most is None or len(given) <= form.most)
     if not good:
@@ -166,7 +172,9 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
 # Attributes
 
 
-def build_attributes(scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]) -> dict[str, Any] | None:
+def build_attributes(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
     report, code = scope.report, f"{operator.name}.attributes"
     found: dict[str, Any] = {}
     good = True
@@ -180,7 +188,13 @@ def build_attributes(scope: Scope, node: OperationNode, operator: type[Operator[
     for name, item in node.attributes:
         field = form.attributes.get(name.text)
         if field is None or name.text in found:
-            report.at(name, code, f"an attribute stands once, but {name.text} is repeated" if field else unknown_attribute(name.text, operator, form))
+            report.at(
+                name,
+                code,
+                f"an attribute stands once, but {name.text} is repeated"
+                if field
+                else unknown_attribute(name.text, operator, form),
+            )
             good = False
             continue
         value = scope.attribute_value(item)
@@ -240,11 +254,17 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
         scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
         return None
     if scope.folder is None:
-        scope.report.at(node.path, "const.file", "a constant is read from a file beside the program, but this program is not in a file")
+        scope.report.at(
+            node.path,
+            "const.file",
+            "a constant is read from a file beside the program, but this program is not in a file",
+        )
         return None
     name = None if entry is None else entry.value
     try:
-        array = read_file_constant(scope.folder, path.value, name, TensorType(type.array_shape, type.element), scope.outside)
+        array = read_file_constant(
+            scope.folder, path.value, name, TensorType(type.array_shape, type.element), scope.outside
+        )
     except FileConstantError as e:
         scope.report.at(node.path, "const.file", str(e))
         return None
@@ -257,14 +277,23 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     spans = {"op": report.span(node.name)}
     value = next((i for n, i in node.attributes if n.text == "value"), None)
     if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
-        report.at(node.name, "const.attributes", "a constant in the generic form has the attribute value = dense<...> : type and no operands")
+        report.at(
+            node.name,
+            "const.attributes",
+            "a constant in the generic form has the attribute value = dense<...> : type and no operands",
+        )
         return None
     found = scope.attribute_value(value)
     if not isinstance(found, Elements):
         return None
     stated = None if node.signature is None else stated_types(scope, node.signature.results)
     type = found.type
-    if stated is not None and len(stated) == 1 and isinstance(stated[0], FieldType) and stated[0].array_shape == type.array_shape:
+    if (
+        stated is not None
+        and len(stated) == 1
+        and isinstance(stated[0], FieldType)
+        and stated[0].array_shape == type.array_shape
+    ):
         type = stated[0]
     if node.signature is not None and node.signature.results:
         spans["types"] = report.span(node.signature.results[0])

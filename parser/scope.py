@@ -42,7 +42,9 @@ class Report:
 class Scope:
     """The values of one function, the functions of the module and where the program lies."""
 
-    def __init__(self, report: Report, functions: dict[str, Token], folder: Path | None, outside: bool, lenient: bool) -> None:
+    def __init__(
+        self, report: Report, functions: dict[str, Token], folder: Path | None, outside: bool, lenient: bool
+    ) -> None:
         self.report = report
         self.functions = functions
         self.folder = folder
@@ -58,7 +60,12 @@ class Scope:
         value = Value(token.name, type, self.report.span(token), attributes)
         first = self.values.pop(token.name, None)
         if first is not None:
-            self.report.at(token, "value.redefined", f"a value is defined once, but {token.text} is defined twice", [Note("first defined here", first.span)])
+            self.report.at(
+                token,
+                "value.redefined",
+                f"a value is defined once, but {token.text} is defined twice",
+                [Note("first defined here", first.span)],
+            )
             self.forgiven[token.name] = value
         elif token.name in self.forgiven:
             value.type = None
@@ -80,9 +87,16 @@ class Scope:
                 for result in statement.results:
                     if result.name == token.name:
                         note = Note("defined here", self.report.span(result))
-                        self.report.at(token, "value.undefined", f"a value is defined before its uses, but {token.text} is defined later", [note])
+                        self.report.at(
+                            token,
+                            "value.undefined",
+                            f"a value is defined before its uses, but {token.text} is defined later",
+                            [note],
+                        )
                         return
-        self.report.at(token, "value.undefined", f"there is no value {token.text}{did_you_mean(token.name, self.values, '%')}")
+        self.report.at(
+            token, "value.undefined", f"there is no value {token.text}{did_you_mean(token.name, self.values, '%')}"
+        )
 
     def returned(self, operand: OperandNode) -> Value:
         if isinstance(operand, Token):
@@ -134,7 +148,9 @@ class Scope:
             return found
         shape = [d for d in found.array_shape if isinstance(d, int)]
         if len(shape) < len(found.array_shape):
-            return Mistake("const.type", f"the sizes of a constant are known, got {found}", node.type.start, node.type.end)
+            return Mistake(
+                "const.type", f"the sizes of a constant are known, got {found}", node.type.start, node.type.end
+            )
         data = read_dense(node.body, tuple(shape), found.element)
         return data if isinstance(data, Mistake) else Elements(data, found)
 

@@ -77,7 +77,9 @@ def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
         token = ahead[n]
         if token.type in ("COMMA", "RPAR") and depth <= 0:
             return n
-        if token.type in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (token.type == "LBRACE" and ahead.begins_body(n)):
+        if token.type in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (
+            token.type == "LBRACE" and ahead.begins_body(n)
+        ):
             return None
         depth += DEPTH.get(token.type, 0)
         n += 1

@@ -1,7 +1,7 @@
 """Tokens to syntax nodes, through Lark's LALR tables, going on after every mistake.
 
-A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to where
-the next one can begin, and shifts a BROKEN_* token in place of what lies between.
+A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to
+where the next one can begin, and shifts a BROKEN_* token in place of what lies between.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Reader:
 
     def report_open(self, token: Token) -> None:
         """A brace that is still open where the next function begins or the text ends."""
-        opening = next((v for v in reversed(self.state.value_stack) if isinstance(v, Token) and v.type == "LBRACE"), token)
+        opening = next(
+            (v for v in reversed(self.state.value_stack) if isinstance(v, Token) and v.type == "LBRACE"), token
+        )
         got = "the end of the text" if token.type == END else token.text
         notes = (Note("the brace that is not closed", self.span(opening)),)
         self.diagnostics.append(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))

@@ -14,7 +14,11 @@ def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
         text, places = data, []
         if not text.isascii():
             places = [n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"][:MANY]
-            text = "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= c <= "\udfff" else c for c in text) if places else text
+            text = (
+                "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= c <= "\udfff" else c for c in text)
+                if places
+                else text
+            )
         wrong = [(p, f"the text has no half of a surrogate pair, got U+{ord(data[p]):04X}") for p in places]
     else:
         text, wrong = _decode(bytes(data))

@@ -1,4 +1,4 @@
-"""The grammar's reductions: each alias of `cvm.lark` is a method here that turns the parts of a rule into a syntax node."""
+"""The grammar's reductions: an alias of `cvm.lark` is a method here that turns the parts of a rule into a syntax node."""
 
 from __future__ import annotations
 
@@ -27,12 +27,20 @@ from .types import read_type
 
 MAX_DEPTH = 32  # of brackets inside brackets
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None, "nan": float("nan"), "inf": float("inf")}
-HABITS = {"True": "true", "False": "false", "None": "none", "null": "none", "NaN": "nan", "Inf": "inf", "infinity": "inf"}
+HABITS = {
+    "True": "true",
+    "False": "false",
+    "None": "none",
+    "null": "none",
+    "NaN": "nan",
+    "Inf": "inf",
+    "infinity": "inf",
+}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 
 
 class Tree:
-    """A method takes the list of a rule's parts; marks such as commas are not among them. Nothing is kept between calls."""
+    """A method takes the parts of a rule; marks such as commas are not among them. Nothing is kept between calls."""
 
     # 1. programs
 
@@ -136,7 +144,11 @@ class Tree:
             if isinstance(part.value, Mistake):
                 return part
             if not isinstance(part.value, (int, float)) or isinstance(part.value, bool):
-                return Item(Mistake("parse.complex", "the parts of a complex number are numbers", part.start, part.end), part.start, part.end)
+                return Item(
+                    Mistake("parse.complex", "the parts of a complex number are numbers", part.start, part.end),
+                    part.start,
+                    part.end,
+                )
         return Item(complex(real.value, imaginary.value), opening.start, closing.end)
 
     def attributes(self, parts: list[Any]) -> list[Any]:
@@ -162,7 +174,13 @@ class Tree:
         values: dict[Any, Any] = {}
         for key, item in entries:
             if key in values:
-                return Item(Mistake("parse.key", f"a key stands once in a dictionary, but {key} is repeated", item.start, item.end), opening.start, closing.end)
+                return Item(
+                    Mistake(
+                        "parse.key", f"a key stands once in a dictionary, but {key} is repeated", item.start, item.end
+                    ),
+                    opening.start,
+                    closing.end,
+                )
             values[key] = item.value
         return _nest(values, [item for _, item in entries], opening, closing)
 
@@ -199,7 +217,9 @@ class Tree:
 
 def _integer(token: Token, start: int, sign: str) -> Item:
     if len(token.text) > 24:
-        value: Any = Mistake("parse.integer", f"an integer fits 64 bits, got one of {len(token.text)} digits", start, token.end)
+        value: Any = Mistake(
+            "parse.integer", f"an integer fits 64 bits, got one of {len(token.text)} digits", start, token.end
+        )
     else:
         value = int(sign + token.text)
         if not -(2**63) <= value < 2**64:
@@ -210,7 +230,12 @@ def _integer(token: Token, start: int, sign: str) -> Item:
 def _float(token: Token, start: int, sign: str) -> Item:
     value: Any = float(sign + token.text)
     if value in (float("inf"), -float("inf")):
-        value = Mistake("parse.float", f"a float is at most 1.7976931348623157e308, or else written inf, got {sign}{token.text[:40]}", start, token.end)
+        value = Mistake(
+            "parse.float",
+            f"a float is at most 1.7976931348623157e308, or else written inf, got {sign}{token.text[:40]}",
+            start,
+            token.end,
+        )
     return Item(value, start, token.end)
 
 
@@ -219,7 +244,11 @@ def _named(token: Token, start: int, negative: bool) -> Item:
     if word in WORDS and not (negative and word in ("true", "false", "none")):
         return Item(-WORDS[word] if negative else WORDS[word], start, token.end)
     meant = f"; did you mean {HABITS[word]}" if word in HABITS else did_you_mean(word, WORDS)
-    return Item(Mistake("parse.word", f"expected a value, got {'-' if negative else ''}{word[:80]}{meant}", start, token.end), start, token.end)
+    return Item(
+        Mistake("parse.word", f"expected a value, got {'-' if negative else ''}{word[:80]}{meant}", start, token.end),
+        start,
+        token.end,
+    )
 
 
 def _nest(value: Any, items: list[Item], opening: Token, closing: Token) -> Item:
@@ -254,7 +283,16 @@ def read_string(token: Token) -> Item:
             point = int(code, 16) if 0 < len(code) <= 6 and all(c in "0123456789abcdefABCDEF" for c in code) else -1
             if not 0 <= point < 0x110000 or 0xD800 <= point < 0xE000:
                 at = token.start + 1 + n
-                return Item(Mistake("parse.escape", f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}', at, at + 2), token.start, token.end)
+                return Item(
+                    Mistake(
+                        "parse.escape",
+                        f'a backslash is followed by n, t, r, ", \\ or u{{hexadecimal}}, got {escape}',
+                        at,
+                        at + 2,
+                    ),
+                    token.start,
+                    token.end,
+                )
             out.append(chr(point))
             n = close + 1
     return Item("".join(out), token.start, token.end)

@@ -13,11 +13,12 @@ from .suggest import did_you_mean
 MAX_RANK = 32
 MAX_SIZE = 1 << 40  # of a dimension, and of all of them together
 
-HABITS = {
-    "bool": "i1", "int": "i32", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "long": "i64",
-    "u8": "ui8", "u16": "ui16", "u32": "ui32", "u64": "ui64", "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64",
-    "ui1": "i1", "u1": "i1", "si8": "i8", "si16": "i16", "si32": "i32", "si64": "i64", "half": "f16", "float": "f32", "double": "f64",
-    "float16": "f16", "float32": "f32", "float64": "f64", "complex64": "complex<f32>", "complex128": "complex<f64>", "index": "i64",
+HABITS = {  # what the element types are called elsewhere
+    "bool": "i1", "int": "i32", "long": "i64", "index": "i64", "ui1": "i1", "u1": "i1",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "si8": "i8", "si16": "i16", "si32": "i32", "si64": "i64",
+    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "u8": "ui8", "u16": "ui16", "u32": "ui32",
+    "u64": "ui64", "half": "f16", "float": "f32", "double": "f64", "float16": "f16", "float32": "f32", "float64": "f64",
+    "complex64": "complex<f32>", "complex128": "complex<f64>",
 }  # fmt: skip
 
 _BLANK = re.compile(r"\s*")
