@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 import warnings
 
-import cvm.dialect.cvm
+import cvm.dialect.cvm  # declares the operators
 import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS, Operator, violated
@@ -14,8 +14,6 @@ from cvm.dialect.types import BY_DTYPE, Size, TensorType
 from cvm.dialect.verify import verify
 from evaluate import by_formula
 from samples import SAMPLES
-
-import cvm
 
 SEEDS = range(40)
 
@@ -81,7 +79,11 @@ def program(op: Operator[np.ndarray], unknown_sizes: bool) -> tuple[Module, list
 def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
     for seed in SEEDS[:6]:
         op = SAMPLES[name](np.random.default_rng(seed))
-        module, arrays = program(op, unknown_sizes)
+        try:
+            module, arrays = program(op, unknown_sizes)
+        except cvm.VerifyError:
+            assert unknown_sizes, f"seed {seed}: {op}"
+            continue  # some attributes mean something only for sizes that are known
         found = cvm.compile(module)(*arrays)
         for got, wanted in zip(found if isinstance(found, tuple) else (found,), references(op), strict=True):
             np.testing.assert_array_equal(got, wanted, f"seed {seed}: {op}", strict=True)
