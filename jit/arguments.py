@@ -85,7 +85,7 @@ def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], functi
                     raise ValueError(f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}")
     bounds = argument.attributes.get("range")
     if bounds is not None and array.size and (array.min() < bounds[0] or array.max() > bounds[1]):
-        raise ValueError(f"expected values in [{bounds[0]}, {bounds[1]}], got [{array.min()}, {array.max()}]")
+        raise ValueError(f"expected values from {bounds[0]} to {bounds[1]}, got values from {array.min()} to {array.max()}")
 
 
 def take_outputs(out: Any, types: list[Type], inputs: list[np.ndarray], function: Function) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:

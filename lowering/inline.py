@@ -9,12 +9,18 @@ from dataclasses import replace
 
 from ..dialect.builtin import Call
 from ..dialect.program import Function, Literal, Module, Operation, Value
+from ..dialect.verify import verify
 
 
 def inline_calls(module: Module, function: Function) -> Function:
-    """The function with every call replaced by its callee's operations."""
+    """The function with every call replaced by its callee's operations, typed anew with the sizes of this call."""
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
+    expanded = _expand(module, function)
+    return verify(Module({function.name: expanded}, module.filename)).functions[function.name]
+
+
+def _expand(module: Module, function: Function) -> Function:
     values: dict[Value, Value] = {}
 
     def change(v: Value) -> Value:
@@ -23,12 +29,13 @@ def inline_calls(module: Module, function: Function) -> Function:
     operations: list[Operation] = []
     for operation in function.operations:
         if isinstance(call := operation.operator, Call):
-            callee = inline_calls(module, module.functions[call.callee])
+            callee = _expand(module, module.functions[call.callee])
             inner: dict[Value, Value] = dict(zip(callee.arguments, map(change, call.arguments), strict=True))
             for o in callee.operations:
                 results = tuple(Value(f"{call.callee}.{r.name}", r.type, r.span) for r in o.results)
                 inner.update(zip(o.results, results, strict=True))
-                operations.append(replace(o, operator=o.operator.map(lambda v, inner=inner: v if isinstance(v, Literal) else inner[v]), results=results))
+                operator = o.operator.map(lambda v, inner=inner: v if isinstance(v, Literal) else inner[v])
+                operations.append(replace(o, operator=operator, results=results, declared=None))
             for mine, theirs in zip(operation.results, callee.results, strict=True):
                 values[mine] = theirs if isinstance(theirs, Literal) else inner[theirs]
         else:
