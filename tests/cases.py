@@ -1,0 +1,88 @@
+"""The conformance cases: programs with the arrays they are given and must return, recorded from other implementations.
+
+A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that is not valid has to be
+rejected, when it is compiled or when it is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cvm
+import numpy as np
+
+FOLDER = Path(__file__).parent / "conformance"
+Case = dict[str, Any]
+
+
+@cache
+def cases() -> dict[str, list[Case]]:
+    """All cases, by operator."""
+    found: dict[str, list[Case]] = {}
+    for path in sorted(FOLDER.glob("*.jsonl")):
+        for line in path.read_text("utf-8").splitlines():
+            case = json.loads(line)
+            found.setdefault(case["op"], []).append(case)
+    return found
+
+
+@cache
+def arrays(dialect: str) -> dict[str, np.ndarray]:
+    with np.load(FOLDER / f"{dialect}.npz") as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def failures(op: str, target: str) -> Iterator[str]:
+    """The operator's cases that do not hold on a target, each with what is wrong."""
+    for case in cases()[op]:
+        wrong = failure(case, arrays(op.partition(".")[0]), target)
+        if wrong is not None:
+            yield f"{case['id']}: {wrong}\n{case['program']}"
+
+
+def failure(case: Case, known: dict[str, np.ndarray], target: str) -> str | None:
+    given = [known[name].copy() for name in case["inputs"]]
+    try:
+        returned = cvm.compile(case["program"], target=target)(*given)
+    except cvm.Error as e:
+        return f"it is rejected: {e}" if case["valid"] else None
+    if not case["valid"]:
+        return f"it is accepted, but should be rejected: {case['why']}"
+    results = returned if isinstance(returned, tuple) else (returned,)
+    if len(results) != len(case["outputs"]):
+        return f"it gives {len(results)} results, not {len(case['outputs'])}"
+    for result, name in zip(results, case["outputs"], strict=True):
+        wrong = differs(result, known[name], case)
+        if wrong is not None:
+            return wrong
+    for array, name in zip(given, case.get("after", ()), strict=False):
+        if not np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc"):
+            return "an argument does not hold afterwards what it should"
+    return None
+
+
+def differs(got: np.ndarray, wanted: np.ndarray, case: Case) -> str | None:
+    """Where a result is not what the case says, within the case's own tolerance."""
+    if got.shape != wanted.shape:
+        return f"the shape is {got.shape}, not {wanted.shape}"
+    if case.get("dtype_matters", True) and got.dtype != wanted.dtype:
+        return f"the type is {got.dtype}, not {wanted.dtype}"
+    tolerance = case["tolerance"]
+    if tolerance == "exact":
+        same = got == wanted
+        if wanted.dtype.kind in "fc":
+            same |= np.isnan(got) & np.isnan(wanted)
+    else:
+        bound = tolerance if isinstance(tolerance, dict) else {"rtol": tolerance, "atol": 0.0}
+        if bound["atol"] == 0.0 and wanted.dtype == np.float32:  # a result in single precision was recorded as such
+            bound = {"rtol": max(bound["rtol"], 1e-6), "atol": 1e-37}
+        with np.errstate(all="ignore"):
+            same = np.isclose(got.astype(wanted.dtype), wanted, equal_nan=True, **bound)
+    if np.all(same):
+        return None
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}"
