@@ -1,5 +1,5 @@
 """Every dialect: once this has been imported, OPERATORS holds all operators."""
 
-from . import builtin, cvm
+from . import builtin, cvm, dali
 
-__all__ = ["builtin", "cvm"]
+__all__ = ["builtin", "cvm", "dali"]

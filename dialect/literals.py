@@ -113,5 +113,6 @@ def literal_type(dialect: str, value: Any) -> Type:
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
     found = LITERALS[dialect](value)
-    fit(value, found.element)
+    if not (dialect == "dali" and isinstance(value, float)):  # which is rounded to f32, to infinity where it is too large
+        fit(value, found.element)
     return found

@@ -72,6 +72,17 @@ def _truncated_rem(a: Any, b: Any) -> Any:
     return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
 
 
+def precise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in NumPy's longest precision, rounded to its operands' type."""
+
+    def rounded(*operands: Any) -> Any:
+        with np.errstate(all="ignore"):
+            exact = function(*(np.asarray(o, np.longdouble) for o in operands))
+            return np.asarray(exact).astype(np.asarray(operands[0]).dtype)
+
+    return rounded
+
+
 # arithmetic; `div` of integers truncates toward zero and wants a divisor that is not zero (formulas guard it)
 _row("add", 2, NUMBERS, np.add, "+", commutative=True, identity=lambda e: 0)
 _row("sub", 2, NUMBERS, np.subtract, "-")
@@ -114,6 +125,13 @@ _row("ceil", 1, FLOATS, np.ceil)
 _row("trunc", 1, FLOATS, np.trunc)
 _row("rint", 1, FLOATS, np.rint, doc="to the nearest integer, halves to even")
 
+# transcendental functions, here in higher precision and rounded; the back ends' are within 2 ulp of them
+for _name in ("cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    _row(_name, 1, FLOATS, precise(getattr(np, _name)))
+for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
+    _row(_name, 1, FLOATS, precise(getattr(np, f"arc{_name[1:]}")))
+_row("pow", 2, FLOATS, precise(np.power), doc="C's: 1 for x ** 0 and 1 ** x, also where the other is NaN")
+_row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a), in all four quadrants")
 
 # parts of complex numbers
 _row("complex", 2, FLOATS, lambda re, im: re + 1j * im, element=lambda e: C64 if e is F32 else C128)

@@ -163,7 +163,8 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
             type = TensorType((), ELEMENT_TYPES[name])
             if operator.dialect == "cog":
                 type = FieldType((), type)
-        return Literal(fit(value, type.element), type, scope.report.span(item), item.element is not None)  # type: ignore[arg-type]
+            value = fit(value, type.element)
+        return Literal(value, type, scope.report.span(item), item.element is not None)  # type: ignore[arg-type]
     except ValueError as e:
         scope.report.at(item, f"{operator.name}.literal", str(e))
         return None

@@ -1,0 +1,218 @@
+"""DALI's arithmetic: integers wrap modulo 2^width, floats follow IEEE 754, every operator rounds once, in its own type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..index import Check, Expr, apply, constant, maximum, minimum, select
+from ..op import T, Unmet, operator
+from ..promotion import SUPPORTED
+from ..scalars import SCALARS
+from ..types import BY_DTYPE, F16, F32, F64, ElementType
+from .form import Binary, Pointwise, Unary, supported
+
+BY_ZERO = "integer division by zero"
+
+
+@operator
+class Pos(Unary[T], kind="sign", symbol="+"):
+    """+x: x itself, also i1 and f16."""
+
+    constraints = (supported(("x",), (*SUPPORTED, F16)),)
+    exact = staticmethod(np.asarray)
+
+    def formula(self: Any, x: Expr) -> Expr:
+        return x
+
+
+@operator
+class Neg(Unary[T], kind="sign", symbol="-"):
+    """-x, in x's type: of unsigned integers, too, modulo 2^width."""
+
+    scalar = "neg"
+    exact = staticmethod(np.negative)
+
+
+@operator
+class Abs(Unary[T], kind="sign"):
+    """-x if x < 0, else x, in x's type: INT_MIN and -0.0 stay."""
+
+    @staticmethod
+    def exact(x: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, np.negative(x), x)
+
+    def formula(self: Any, x: Expr) -> Expr:
+        if x.type.kind == "uint":
+            return x
+        return select(x < 0, -x, x) if x.type.kind == "float" else apply("abs", x)
+
+
+@operator
+class Add(Binary[T], kind="arithmetic", symbol="+"):
+    """a + b"""
+
+    scalar = "add"
+    exact = staticmethod(np.add)
+
+
+@operator
+class Sub(Binary[T], kind="arithmetic", symbol="-"):
+    """a - b"""
+
+    scalar = "sub"
+    exact = staticmethod(np.subtract)
+
+
+@operator
+class Mul(Binary[T], kind="product", symbol="*"):
+    """a * b; of two i1, their conjunction."""
+
+    exact = staticmethod(np.multiply)
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply("and" if a.type.kind == "bool" else "mul", a, b)
+
+
+@operator
+class Div(Binary[T], kind="quotient", symbol="/"):
+    """a / b as floats, f32 for integers of every width."""
+
+    scalar = "div"
+    exact = staticmethod(np.divide)
+
+
+@operator
+class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
+    """The quotient of integers truncated toward zero; of floats a / b, not truncated.
+
+    An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN.
+    """
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.kind == "f":
+            return np.divide(a, b)
+        return np.floor_divide(a - _remainder(a, b), b)
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        if a.type.kind == "float":
+            return a / b
+        quotient = a / _harmless(b)
+        return _checked(b, select(b.eq(-1), -a, quotient) if a.type.signed else quotient)
+
+
+@operator
+class Mod(Binary[T], kind="arithmetic", symbol="%"):
+    """C's remainder, with the sign of the dividend: fmod of floats, computed in f64 unless all operands are f32.
+
+    An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0.
+    """
+
+    def working(self, *elements: ElementType) -> ElementType:
+        result = self.rule.result(*elements)
+        return F64 if result is F32 and any(e is not F32 for e in elements) else result
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.fmod(a, b) if a.dtype.kind == "f" else _remainder(a, b)
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        if a.type.kind == "float":
+            return apply("rem", a, b)
+        return _checked(b, apply("rem", a, _harmless(b)))  # x % 1 is what x % -1 should be
+
+
+def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if (b == 0).any():
+        raise Unmet(BY_ZERO)
+    return np.fmod(a, np.where(b == -1, 1, b).astype(b.dtype) if b.dtype.kind == "i" else b)
+
+
+def _harmless(b: Expr) -> Expr:
+    """The divisor, or 1 where dividing by it is undefined: by zero, and where the quotient may not fit."""
+    return select(b.eq(0) | b.eq(-1) if b.type.signed else b.eq(0), 1, b)
+
+
+def _checked(b: Expr, value: Expr) -> Expr:
+    return Check(b.ne(0), value, BY_ZERO)
+
+
+class Power(Binary[T]):
+    """The family of a to the power of b."""
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype.kind == "f":
+            return SCALARS["pow"].numpy(a, b)
+        modulus = 1 << BY_DTYPE[a.dtype].bits
+        power = np.frompyfunc(lambda x, n: pow(int(x), int(n), modulus) if n >= 0 else 0, 2, 1)
+        return np.asarray(power(a, b), object).astype(np.uint64).astype(a.dtype)
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply("pow", a, b) if a.type.kind == "float" else _integer_power(a, b)
+
+
+def _integer_power(base: Expr, exponent: Expr) -> Expr:
+    """base^exponent modulo 2^width by squaring: the product of base^(2^k) over the bits k of the exponent, 0 if that is negative."""
+    one = constant(1, base.type)
+    factors: list[Expr] = []
+    square = base
+    for k in range(base.type.bits - base.type.signed):
+        factors.append(select(((exponent >> k) & 1).ne(0), square, one))
+        square = square * square
+    while len(factors) > 1:  # in pairs, so that the expression stays shallow
+        factors = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)] + factors[len(factors) // 2 * 2 :]
+    return select(exponent < 0, 0, factors[0]) if base.type.signed else factors[0]
+
+
+@operator
+class Pow(Power[T], kind="arithmetic", symbol="**"):
+    """a to the power of b: modulo 2^width for integers, 0 where b is negative, 0 ** 0 being 1; C's pow for floats."""
+
+
+@operator
+class Fpow(Power[T], kind="quotient"):
+    """a to the power of b as floats: C's pow."""
+
+
+@operator
+class Min(Binary[T], kind="arithmetic"):
+    """a if a < b, else b: b where either is NaN."""
+
+    scalar = "min"
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(a < b, a, b)
+
+
+@operator
+class Max(Binary[T], kind="arithmetic"):
+    """a if a > b, else b: b where either is NaN."""
+
+    scalar = "max"
+
+    @staticmethod
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(a > b, a, b)
+
+
+@operator
+class Clamp(Pointwise[T], kind="arithmetic"):
+    """low if x < low, else high if x > high, else x: high where low > high; a NaN stays, and a bound that is NaN is none."""
+
+    x: T
+    low: T
+    high: T
+
+    names = ("x", "low", "high")
+
+    @staticmethod
+    def exact(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        raised = np.where(x < low, low, x)
+        return np.where(raised > high, high, raised)
+
+    def formula(self: Any, x: Expr, low: Expr, high: Expr) -> Expr:
+        return minimum(high, maximum(low, x))  # each gives its second operand where the comparison does not hold

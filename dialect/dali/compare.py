@@ -1,0 +1,91 @@
+"""DALI's comparisons: exact between integers of any signedness; an integer meets a float in the float's type."""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..conversion import converted
+from ..index import Expr, apply, cast, constant, select
+from ..op import T, operator
+from ..promotion import promote
+from ..types import BY_DTYPE, UI64
+from .form import Binary
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Binary[T]):
+    """The family of a OP b, an i1. NaN is neither less than, equal to nor greater than anything."""
+
+    compare: ClassVar[Callable[[Any, Any], Any]]
+
+    def reference(self: Comparison[np.ndarray]) -> np.ndarray:
+        common = promote(BY_DTYPE[self.a.dtype], BY_DTYPE[self.b.dtype])
+        if common.kind == "float":
+            return np.asarray(self.compare(converted(self.a, common), converted(self.b, common)))
+        return np.asarray(self.compare(self.a.astype(object), self.b.astype(object)), bool)  # Python's integers
+
+    def prepared(self, elements: Any, operands: Any, convert: Any) -> list[Any]:
+        return list(operands)
+
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        signed = [x for x in (a, b) if x.type.signed]
+        if len(signed) != 1 or UI64 not in (a.type, b.type):
+            common = promote(a.type, b.type)
+            return apply(self.scalar, cast(a, common), cast(b, common))
+        # no integer type holds both: a negative one is compared with 0, as which any ui64 is as good
+        zero = constant(0, signed[0].type)
+        below = apply(self.scalar, *(x if x is signed[0] else zero for x in (a, b)))
+        return select(signed[0] < zero, below, apply(self.scalar, cast(a, UI64), cast(b, UI64)))
+
+
+@operator
+class Eq(Comparison[T], kind="comparison", symbol="=="):
+    """a = b"""
+
+    scalar = "eq"
+    compare = staticmethod(python.eq)
+
+
+@operator
+class Ne(Comparison[T], kind="comparison", symbol="!="):
+    """a ≠ b"""
+
+    scalar = "ne"
+    compare = staticmethod(python.ne)
+
+
+@operator
+class Lt(Comparison[T], kind="comparison", symbol="<"):
+    """a < b"""
+
+    scalar = "lt"
+    compare = staticmethod(python.lt)
+
+
+@operator
+class Le(Comparison[T], kind="comparison", symbol="<="):
+    """a ≤ b"""
+
+    scalar = "le"
+    compare = staticmethod(python.le)
+
+
+@operator
+class Gt(Comparison[T], kind="comparison", symbol=">"):
+    """a > b"""
+
+    scalar = "gt"
+    compare = staticmethod(python.gt)
+
+
+@operator
+class Ge(Comparison[T], kind="comparison", symbol=">="):
+    """a ≥ b"""
+
+    scalar = "ge"
+    compare = staticmethod(python.ge)
