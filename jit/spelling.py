@@ -1,11 +1,13 @@
 """How LLVM IR spells each scalar function and conversion: one row for each function and kind of element.
 
 A row is one or more instructions. {t} is the type, {a} {b} {c} the operands, {0} {1} ... the results of the row's earlier
-instructions, {m} the type of a comparison's result, {s} the type as intrinsics write it ("v8i32"), {x} and {z} the type's
-splat of one and zero.
+instructions, {m} the type of a comparison's result, {s} the type as intrinsics write it ("v8i32"), {z} and {x} the type's splat of zero
+and of all bits set, {o} of one.
 """
 
 from __future__ import annotations
+
+import re
 
 from ..dialect.types import ElementType
 
@@ -22,7 +24,34 @@ def _extreme(comparison: str) -> Row:
 
 def _floor_fix(correction: Row) -> Row:
     """What follows a truncated remainder {0} to see whether the signs of remainder and divisor differ: {4}."""
-    return ("srem {t} {a}, {b}", "icmp ne {t} {0}, {z}", "xor {t} {0}, {b}", "icmp slt {t} {2}, {z}", "and {m} {1}, {3}", *correction)
+    return (
+        "srem {t} {a}, {b}",
+        "icmp ne {t} {0}, {z}",
+        "xor {t} {0}, {b}",
+        "icmp slt {t} {2}, {z}",
+        "and {m} {1}, {3}",
+        *correction,
+    )
+
+
+def _shifted(row: Row, by: int) -> Row:
+    """A row that stands after `by` other instructions, dividing by {1} in place of {b}."""
+    moved = (re.sub(r"\{(\d+)\}", lambda m: f"{{{int(m[1]) + by}}}", line) for line in row)
+    return tuple(line.replace("{b}", "{1}") for line in moved)
+
+
+def _by_minus_one(row: Row, result: str) -> Row:
+    """A division that the machine cannot do for the least integer by -1: it divides by 1 there, and fixes the result."""
+    fix = ("sub {t} {z}, {a}",) if result == "negated" else ()
+    last = f"{{{1 + len(row)}}}"
+    chosen = f"{{{2 + len(row)}}}" if fix else "{z}"
+    return (
+        "icmp eq {t} {b}, {x}",
+        "select {m} {0}, {t} {o}, {t} {b}",
+        *_shifted(row, 2),
+        *fix,
+        f"select {{m}} {{0}}, {{t}} {chosen}, {{t}} {last}",
+    )
 
 
 _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
@@ -64,7 +93,18 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     **{("select", k): ("select {m} {a}, {t} {b}, {t} {c}",) for k in ("int", "uint", "bool", "float")},
     **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
     ("fma", "float"): _intrinsic("fma", "abc"),
+    # until they are expanded before emission
+    **{(f, "float"): _intrinsic(f, "a") for f in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")},
+    **{(f, "float"): _intrinsic(f, "ab") for f in ("pow", "atan2")},
 }  # fmt: skip
+
+# signed division by what may be -1: the least integer divided by it wraps
+ANY_DIVISOR: dict[str, Row] = {
+    "div": _by_minus_one(INSTRUCTIONS["div", "int"], "negated"),
+    "rem": _by_minus_one(INSTRUCTIONS["rem", "int"], "zero"),
+    "floordiv": _by_minus_one(INSTRUCTIONS["floordiv", "int"], "negated"),
+    "floormod": _by_minus_one(INSTRUCTIONS["floormod", "int"], "zero"),
+}
 
 
 def conversion(source: ElementType, target: ElementType) -> str:
@@ -77,7 +117,7 @@ def conversion(source: ElementType, target: ElementType) -> str:
             return "zext {f} {a} to {t}" if widen else ""
         case _, "bool":
             return "fcmp une {f} {a}, {zf}" if source.kind == "float" else "icmp ne {f} {a}, {zf}"
-        case ("int" | "uint"), ("int" | "uint"):
+        case (("int" | "uint"), ("int" | "uint")):
             if target.bits == source.bits:
                 return ""
             return ("sext" if source.kind == "int" else "zext") + " {f} {a} to {t}" if widen else "trunc {f} {a} to {t}"

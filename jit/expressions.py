@@ -1,0 +1,369 @@
+"""Expressions of the loop language as LLVM IR: values (a lane each inside a vector loop), index arithmetic and memory accesses.
+
+Index arithmetic is kept apart from values: the address of an access is computed once, at lane 0, as scalar i64 that do not
+overflow; how far apart neighbouring lanes are decides between one load of a vector, one of a scalar, and a load per lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval
+from ..dialect.types import F16, F32, F64, I1, I32, I64, Dim, ElementType
+from .lines import Lines, is_number, memory_text, number_text, suffix, type_text
+from .spelling import ANY_DIVISOR, INSTRUCTIONS, conversion
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An emitted value: its text, and how many lanes it has (1 is a scalar)."""
+
+    text: str
+    lanes: int = 1
+
+
+class Expressions(Lines):
+    """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
+
+    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.declarations = declarations
+        self.written = set(written)
+        self.pointers: dict[Tensor, str] = {}
+        self.widths: dict[Tensor, int] = {}  # lanes of the buffers that have one element for each lane
+        self.known: dict[int, Val] = {}  # expressions already emitted where the current block can use them, by id
+        self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0, and for sizes
+        self.kept: list[object] = []  # keeps what the tables know by id alive
+        self.stale: list[int] = []
+        self.changing: dict[int, bool] = {}
+        self.lane: Index | None = None
+        self.lanes = 1
+
+    # values
+
+    def value(self, e: Expr) -> Val:
+        if isinstance(e, Const):
+            return Val(number_text(e.value, e.type))
+        found = self.known.get(id(e))
+        if found is None:
+            found = self.compute(e)
+            self.remember(e, found)
+            if self.changes(e):
+                self.stale.append(id(e))
+        return found
+
+    def remember(self, e: Expr, value: Val) -> None:
+        self.known[id(e)] = value
+        self.kept.append(e)
+
+    def drop_stale(self) -> None:
+        """Forgets what was read from arrays that the kernel writes: the next statement may write them."""
+        for key in self.stale:
+            self.known.pop(key, None)
+        self.stale.clear()
+
+    def changes(self, e: Expr) -> bool:
+        """Whether an expression reads an array that the kernel writes."""
+        found = self.changing.get(id(e))
+        if found is None:
+            found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
+            self.changing[id(e)] = found
+            self.kept.append(e)
+        return found
+
+    def compute(self, e: Expr) -> Val:
+        match e:
+            case Extent():
+                return Val(self.address(e))
+            case Index():
+                return self.index(e)
+            case Read(tensor, at):
+                return self.load(tensor, at)
+            case Cast(operand, type):
+                return self.convert(self.value(operand), operand.type, type)
+            case Bitcast(operand, type):
+                return self.reinterpret(self.value(operand), operand.type, type)
+            case Apply(function, operands, _):
+                return self.apply(function, operands)
+        raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
+
+    def index(self, e: Index) -> Val:
+        base = Val(self.address(e))
+        if e is not self.lane:
+            return base
+        steps = ", ".join(f"i64 {n}" for n in range(self.lanes))
+        wide = self.splat(base, I64, self.lanes)
+        return Val(self.add(f"add nuw nsw {type_text(I64, self.lanes)} {wide.text}, <{steps}>"), self.lanes)
+
+    def apply(self, function: str, operands: tuple[Expr, ...]) -> Val:
+        values = [self.value(o) for o in operands]
+        lanes = max(v.lanes for v in values)
+        element = operands[-1].type
+        row = INSTRUCTIONS[function, element.kind]
+        if function in ANY_DIVISOR and element.kind == "int" and not isinstance(operands[-1], Const):
+            row = ANY_DIVISOR[function]
+        texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
+        return Val(self.spell(row, texts, self.words(element, lanes)), lanes)
+
+    def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
+        """The instructions of a row of the spelling; gives the last one's value."""
+        names = dict(zip("abc", operands, strict=False))
+        results: list[str] = []
+        for template in row:
+            results.append(self.call(template.format(*results, **names, **words)))
+        return results[-1]
+
+    def words(self, element: ElementType, lanes: int) -> dict[str, str]:
+        """What stands for the letters of a spelling."""
+
+        def splat(number: object) -> str:
+            text = number_text(number, element)
+            return text if lanes == 1 else f"splat ({type_text(element)} {text})"
+
+        ones = splat(True if element is I1 else -1)
+        words = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
+        return {**words, "z": splat(0), "x": ones, "o": splat(1)}
+
+    def convert(self, value: Val, source: ElementType, target: ElementType) -> Val:
+        if source is target:
+            return value
+        if source is F64 and target is F16:
+            return self.convert(self.round_to_odd(value), F32, F16)
+        template = conversion(source, target)
+        if not template:
+            return value
+        lanes = value.lanes
+        from_words = {"f": type_text(source, lanes), "sf": suffix(source, lanes), "zf": self.words(source, lanes)["z"]}
+        return Val(self.call(template.format(a=value.text, **from_words, **self.words(target, lanes))), lanes)
+
+    def round_to_odd(self, value: Val) -> Val:
+        """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
+        lanes = value.lanes
+        narrow = self.convert(value, F64, F32)
+        back = self.convert(narrow, F32, F64)
+        size, wanted = (
+            self.spell(INSTRUCTIONS["abs", "float"], [v.text], self.words(F64, lanes)) for v in (back, value)
+        )
+        beyond = self.spell(INSTRUCTIONS["gt", "float"], [size, wanted], self.words(F64, lanes))
+        inexact = self.spell(INSTRUCTIONS["ne", "float"], [back.text, value.text], self.words(F64, lanes))
+        bits = self.reinterpret(narrow, F32, I32)
+        down = self.add(f"sub {type_text(I32, lanes)} {bits.text}, {self.convert(Val(beyond, lanes), I1, I32).text}")
+        odd = self.add(f"or {type_text(I32, lanes)} {down}, {self.convert(Val(inexact, lanes), I1, I32).text}")
+        return self.reinterpret(Val(odd, lanes), I32, F32)
+
+    def reinterpret(self, value: Val, source: ElementType, target: ElementType) -> Val:
+        given, wanted = type_text(source, value.lanes), type_text(target, value.lanes)
+        if given == wanted:
+            return value
+        return Val(self.add(f"bitcast {given} {value.text} to {wanted}"), value.lanes)
+
+    _CALL = re.compile(r"call (.+?) (@[\w.]+)\((.*)\)$")
+
+    def call(self, instruction: str) -> str:
+        """Adds an instruction, declaring the intrinsic that it calls, if it is a call."""
+        if match := self._CALL.match(instruction):
+            types = ", ".join(
+                re.sub(r" (?:%\w+|[-\w.]+|zeroinitializer|splat \(.*\))$", "", a) for a in _split(match[3])
+            )
+            self.declarations.add(f"declare {match[1]} {match[2]}({types})")
+        return self.add(instruction)
+
+    def splat(self, value: Val, element: ElementType, lanes: int) -> Val:
+        """The value in every lane."""
+        if value.lanes == lanes:
+            return value
+        wide = type_text(element, lanes)
+        if is_number(value.text):
+            return Val(f"splat ({type_text(element)} {value.text})", lanes)
+        one = self.add(f"insertelement {wide} poison, {type_text(element)} {value.text}, i64 0")
+        return Val(self.add(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), lanes)
+
+    # memory
+
+    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val:
+        lanes = self.widths.get(tensor, 1)
+        if lanes > 1 or self.lane is None:
+            return self.get(tensor, self.pointer(tensor, at, lanes), lanes)
+        stride = self.stride(tensor, at)
+        if stride in (0, 1):
+            return self.get(tensor, self.pointer(tensor, at), self.lanes if stride else 1)
+        text, wide, one = "poison", type_text(tensor.element, self.lanes), type_text(tensor.element)
+        for n, pointer in enumerate(self.lane_pointers(tensor, at)):
+            text = self.add(f"insertelement {wide} {text}, {one} {self.get(tensor, pointer, 1).text}, i64 {n}")
+        return Val(text, self.lanes)
+
+    def get(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
+        text = self.add(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")
+        if tensor.element is I1:
+            text = self.add(f"trunc {memory_text(I1, lanes)} {text} to {type_text(I1, lanes)}")
+        return Val(text, lanes)
+
+    def put(self, value: Val, tensor: Tensor, pointer: str, streaming: bool = False) -> None:
+        text, lanes, align = value.text, value.lanes, tensor.element.bytes
+        if tensor.element is I1:
+            text = self.add(f"zext {type_text(I1, lanes)} {text} to {memory_text(I1, lanes)}")
+        if streaming and lanes > 1:  # a non-temporal store must be aligned
+            hint = ", !nontemporal !0"
+            align *= lanes
+        else:
+            hint = ""
+        self.raw(f"store {memory_text(tensor.element, lanes)} {text}, ptr {pointer}, align {align}{hint}")
+
+    def write(self, tensor: Tensor, at: tuple[Expr, ...], value: Val, streaming: bool = False) -> None:
+        """Stores a value: one element, or one for each lane."""
+        lanes = self.widths.get(tensor, 1)
+        if lanes > 1:
+            self.put(self.splat(value, tensor.element, lanes), tensor, self.pointer(tensor, at, lanes))
+            return
+        stride = 0 if self.lane is None else self.stride(tensor, at)
+        if stride == 0 and value.lanes == 1:
+            self.put(value, tensor, self.pointer(tensor, at), streaming)
+            return
+        wide = self.splat(value, tensor.element, self.lanes)
+        if stride == 1:
+            self.put(wide, tensor, self.pointer(tensor, at), streaming)
+            return
+        for n, pointer in enumerate(self.lane_pointers(tensor, at)):
+            one = self.add(f"extractelement {type_text(tensor.element, self.lanes)} {wide.text}, i64 {n}")
+            self.put(Val(one), tensor, pointer)
+
+    def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[str]:
+        """A pointer for each lane of an access that is not contiguous."""
+        stride = self.stride(tensor, at)
+        element = memory_text(tensor.element)
+        if stride is not None:
+            base = self.pointer(tensor, at)
+            return [
+                self.add(f"getelementptr inbounds {element}, ptr {base}, i64 {stride * n}") if n else base
+                for n in range(self.lanes)
+            ]
+        offset = Val("0")
+        for e, step in zip(at, self.steps(tensor), strict=True):
+            offset = self.arithmetic("add", offset, self.arithmetic("mul", self.value(e), Val(step)))
+        wide = self.splat(offset, I64, self.lanes).text
+        pointers = []
+        for n in range(self.lanes):
+            one = self.add(f"extractelement {type_text(I64, self.lanes)} {wide}, i64 {n}")
+            pointers.append(self.add(f"getelementptr inbounds {element}, ptr {self.pointers[tensor]}, i64 {one}"))
+        return pointers
+
+    def arithmetic(self, operation: str, a: Val, b: Val) -> Val:
+        lanes = max(a.lanes, b.lanes)
+        if lanes == 1:
+            return Val(self.linear(operation, a.text, b.text))
+        if (operation == "add" and a.text == "0") or (operation == "mul" and b.text == "1"):
+            return a if operation == "mul" else b
+        a, b = self.splat(a, I64, lanes), self.splat(b, I64, lanes)
+        return Val(self.add(f"{operation} nsw {type_text(I64, lanes)} {a.text}, {b.text}"), lanes)
+
+    def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> str:
+        """The address of an element, at lane 0, of a buffer with so many lanes an element."""
+        offset = "0"
+        for e, step in zip(at, self.steps(tensor), strict=True):
+            offset = self.linear("add", offset, self.linear("mul", self.address(e), step))
+        if offset == "0":
+            return self.pointers[tensor]
+        return self.add(
+            f"getelementptr inbounds {memory_text(tensor.element, lanes)}, ptr {self.pointers[tensor]}, i64 {offset}"
+        )
+
+    def steps(self, tensor: Tensor) -> list[str]:
+        """How many elements apart neighbours along each axis are."""
+        step: Dim = 1
+        found: list[str] = []
+        for d in reversed(tensor.shape):
+            found.append(self.size(step))
+            step = d * step
+        return found[::-1]
+
+    def size(self, dim: Dim) -> str:
+        if isinstance(dim, int):
+            return str(dim)
+        if dim.key not in self.addresses:
+            self.addresses[dim.key] = self.dim(dim, self.sizes)
+        return self.addresses[dim.key]
+
+    # what differs between lanes
+
+    def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
+        """How far apart, in elements, neighbouring lanes access a tensor; None where that is not one number."""
+        total = 0
+        step: Dim = 1
+        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+            factor = self.factor(e)
+            if factor is None or (factor and not isinstance(step, int)):
+                return None
+            if factor:
+                assert isinstance(step, int)
+                total += factor * step
+            step = d * step
+        return total
+
+    def factor(self, e: Expr) -> int | None:
+        """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
+        if e is self.lane:
+            return 1
+        if isinstance(e, Apply) and e.function in ("add", "sub", "mul"):
+            a, b = e.operands
+            fa, fb = self.factor(a), self.factor(b)
+            if fa is None or fb is None:
+                return None
+            if e.function != "mul":
+                return fa + fb if e.function == "add" else fa - fb
+            if fa == fb == 0:
+                return 0
+            other = b if fa else a
+            return (fa or fb) * other.value if isinstance(other, Const) else None
+        return None if self.varies(e) else 0
+
+    def varies(self, e: Expr) -> bool:
+        """Whether an expression may differ between lanes."""
+        if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
+            return True
+        if isinstance(e, Var):
+            return self.known[id(e)].lanes > 1
+        return any(map(self.varies, children(e)))
+
+    # index arithmetic
+
+    def address(self, e: Expr) -> str:
+        """An index expression as an i64, at lane 0. Indices do not overflow."""
+        match e:
+            case Const(value, _):
+                return str(value)
+            case Extent(size):
+                return self.size(size)
+        found = self.addresses.get(id(e))
+        if found is None:
+            found = self.compute_address(e)
+            if not self.changes(e):
+                self.addresses[id(e)] = found
+                self.kept.append(e)
+        return found
+
+    def compute_address(self, e: Expr) -> str:
+        match e:
+            case Apply("add" | "sub" | "mul", (a, b), _):
+                return self.linear(e.function, self.address(a), self.address(b))
+            case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
+                return self.add(f"{'udiv' if e.function == 'floordiv' else 'urem'} i64 {self.address(a)}, {b.value}")
+            case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
+                texts = [self.address(o) for o in operands]
+                return self.spell(INSTRUCTIONS[function, "int"], texts, self.words(I64, 1))
+        value = self.value(e)
+        if value.lanes > 1:
+            return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
+        return value.text
+
+
+def at_least_zero(e: Expr) -> bool:
+    low, _ = interval(e)
+    return low is not None and low >= 0
+
+
+def _split(arguments: str) -> list[str]:
+    """A call's arguments apart, the commas of constants being none."""
+    return re.split(r", (?![^(<]*[)>])", arguments)
