@@ -32,7 +32,6 @@ class Elements:
     data: Data
     type: Type
 
-
 @operator
 class Const(Operator[T]):
     """A constant: `const dense<...> : type` or `const file("weights.npz", "name") : type`."""
@@ -41,6 +40,13 @@ class Const(Operator[T]):
     name = "const"
     data: Data
     type: Type
+
+    example = """
+        func @main() -> tensor<2x2xi32> {
+          %y = const dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>
+          return %y
+        }
+    """
 
     def infer(self: Const[Any]) -> Type:
         return self.type
@@ -61,6 +67,18 @@ class Call(Operator[T]):
     values = (TensorType, FieldType)
     arguments: tuple[T, ...]
     callee: Symbol
+
+    example = """
+        func @twice(%x: tensor<?N x i32>) -> tensor<?N x i32> {
+          %y = cvm.elemwise_add %x, %x
+          return %y
+        }
+
+        func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
+          %y = call @twice(%x)
+          return %y
+        }
+    """
 
 
 class FileConstantError(ValueError):

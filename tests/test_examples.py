@@ -1,0 +1,52 @@
+"""The operators' examples and the programs in examples/: each runs alike on every target."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import cvm
+import numpy as np
+import pytest
+from cvm.commands.inputs import inputs
+from cvm.commands.ops import by_dialect, page, summary
+from cvm.dialect.op import OPERATORS
+from cvm.dialect.program import Module
+from cvm.jit.function import TARGETS
+
+ROOT = Path(__file__).parent.parent
+OPS = sorted(name for members in by_dialect().values() for name in (op.name for op in members))
+PROGRAMS = sorted((ROOT / "examples").rglob("*.cvm"))
+
+
+def agree(module: Module) -> None:
+    """Every function gives the same on every target, for random arguments: integers to the bit, floats within 4 ulps."""
+    options = Namespace(input=[], inputs=None, random_inputs=0)
+    for name, function in module.functions.items():
+        given = inputs(function, options)
+        first, *others = (_all(cvm.compile(module, name, target)(*given)) for target in TARGETS)
+        for other in others:
+            for got, wanted in zip(other, first, strict=True):
+                assert got.dtype == wanted.dtype
+                tolerance = 4 * np.finfo(got.dtype).eps if got.dtype.kind in "fc" else 0
+                np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=0)
+
+
+def _all(returned: Any) -> tuple[np.ndarray, ...]:
+    return returned if isinstance(returned, tuple) else (returned,)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_operator_page(name: str) -> None:
+    op = OPERATORS[name]
+    assert summary(op), "it has no docstring"
+    assert op.example, "it has no example"
+    assert f" {name} " in op.example or f'"{name}"' in op.example
+    assert all(f"C{c.number} " in page(op) and c.text in page(op) for c in op.constraints)
+    agree(cvm.parse(op.example, f"{name}.cvm"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=[str(p.relative_to(ROOT)) for p in PROGRAMS])
+def test_program(path: Path) -> None:
+    agree(cvm.load(path))
