@@ -10,7 +10,7 @@ import numpy as np
 
 from .index import Element, Tensor
 from .op import Operator, Symbol, T, operator
-from .types import FieldType, TensorType, Type
+from .types import TensorType, Type
 
 
 class Data:
@@ -31,6 +31,7 @@ class Elements:
 
     data: Data
     type: Type
+
 
 @operator
 class Const(Operator[T]):
@@ -64,7 +65,6 @@ class Call(Operator[T]):
 
     dialect = "builtin"
     name = "call"
-    values = (TensorType, FieldType)
     arguments: tuple[T, ...]
     callee: Symbol
 

@@ -17,7 +17,6 @@ import numpy as np
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
 from cvm.jit.function import TARGETS
-from cvm.parser.format import format_text
 from written import Call, as_array, difference, read_call
 
 GOLDEN, HEADER = "//>", "//= "
@@ -153,6 +152,8 @@ def stage(name: str) -> Callable[[Filetest], Golden]:
 
 
 def fmt(test: Filetest) -> Golden:
+    from cvm.parser.format import format_text
+
     found = {}
     for name, (first, last) in test.functions.items():
         once = format_text("\n".join(test.lines[first : last + 1]) + "\n")
