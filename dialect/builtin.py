@@ -9,17 +9,35 @@ from typing import Any
 import numpy as np
 
 from .index import Element, Tensor
-from .op import Operator, Symbol, T, operator
+from .literals import literal_text
+from .op import Operator, Symbol, T, operator, quoted
 from .types import TensorType, Type
 
 
 class Data:
-    """The elements of a constant: written in the program, a splat, or read from a file. `text` is how it was written."""
+    """The elements of a constant: written in the program, one element for all (a splat), or read from a named file."""
 
     def __init__(self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False) -> None:
         self.array = array
         self.file = file
         self.splat = splat
+
+    @property
+    def text(self) -> str:
+        """How the language writes it, without its type."""
+        if self.file is not None:
+            return f"file({', '.join(quoted(part) for part in self.file if part is not None)})"
+        array = self.array
+        if array.size == 0:
+            return "dense<>"
+        return f"dense<{_nested(array.flat[0] if self.splat or not array.ndim else array)}>"
+
+    def same(self, other: Data) -> bool:
+        """Whether both hold the same bits and are written alike."""
+        a, b = self.array, other.array
+        if (a.dtype, a.shape, self.file, self.splat) != (b.dtype, b.shape, other.file, other.splat):
+            return False
+        return a.size == 0 or (a.flat[0].tobytes() == b.flat[0].tobytes() if self.splat else a.tobytes() == b.tobytes())
 
     def __repr__(self) -> str:
         return f"Data({self.array.dtype}{list(self.array.shape)})"
@@ -31,6 +49,18 @@ class Elements:
 
     data: Data
     type: Type
+
+    def __str__(self) -> str:
+        return f"{self.data.text} : {self.type}"
+
+
+def _nested(array: Any) -> str:
+    """The elements in nested brackets."""
+    if not isinstance(array, np.ndarray):
+        return literal_text(array)
+    if array.ndim == 1:
+        return f"[{', '.join(map(str, array.tolist()) if array.dtype.kind in 'iu' else map(literal_text, array))}]"
+    return f"[{', '.join(map(_nested, array))}]"
 
 
 @operator

@@ -55,8 +55,9 @@ def literal_text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (float, np.floating)):
-        text = repr(float(value)) if isinstance(value, float) else str(value)
-        return text if any(c in text for c in ".en") else f"{text}.0"
+        text = repr(value) if type(value) is float else str(value)
+        digits, e, exponent = text.partition("e")
+        return text if "." in digits or "n" in text else f"{digits}.0{e}{exponent}"
     if isinstance(value, (complex, np.complexfloating)):
         return f"({literal_text(value.real)}, {literal_text(value.imag)})"
     if value is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from .index import Element, Tensor
-from .types import ElementType, TensorType, Type, Undecided
+from .types import ElementType, Type, Undecided
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -71,7 +71,6 @@ class Operator(Generic[T]):
     constraints: ClassVar[tuple[C, ...]] = ()
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
-    values: ClassVar[tuple[type, ...]] = (TensorType,)  # what operands may be, in the verifier's sense
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[str] = ""
     version: ClassVar[int] = 1  # part of the compile cache's key
@@ -120,7 +119,18 @@ class Operator(Generic[T]):
                     new[f.name] = tuple(change(v) for v in value)
                 else:
                     new[f.name] = None if value is None else change(value)
-        return dataclasses.replace(typing.cast(Any, self), **new)
+        mapped = dataclasses.replace(typing.cast(Any, self), **new)
+        object.__setattr__(mapped, "_types", self.types)
+        return mapped
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """The types of the operands by name, also where arrays or tensors of index notation stand for them."""
+        known: dict[str, Type] | None = getattr(self, "_types", None)
+        if known is None:
+            found = {name: getattr(v, "type", v) for name, v in self.operands()}
+            known = {name: t for name, t in found.items() if isinstance(t, Type)}
+        return known
 
     def result_types(self: Any) -> tuple[Type, ...]:
         found = self.infer()

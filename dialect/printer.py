@@ -1,9 +1,246 @@
-"""Programs as text."""
+"""Programs as text: in the language's short form, which parses back to the same program, or in MLIR's generic form."""
 
 from __future__ import annotations
 
-from .program import Module
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .builtin import Call, Const, Elements
+from .literals import literal_text, literal_type
+from .op import Operator, Symbol, attribute_text, quoted
+from .program import Function, Literal, Module, Operation, Value
+from .types import Type
+
+WIDTH = 100  # a function's head that is longer has its arguments on lines of their own
 
 
-def print_module(module: Module) -> str:
-    raise NotImplementedError
+def print_module(module: Module, generic: bool = False) -> str:
+    """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered dialects read."""
+    functions = [print_function(f, generic) for f in module.functions.values()]
+    if not generic:
+        return "\n".join(functions)
+    body = "".join(functions)
+    return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
+
+
+def print_function(function: Function, generic: bool = False) -> str:
+    """The text of one function."""
+    return _generic_function(function) if generic else _short_function(function)
+
+
+class Names:
+    """A name of its own for every value: that of the value unless another one has it."""
+
+    def __init__(self, taken: Iterable[Value] = ()) -> None:
+        self.given: dict[Value, str] = {}
+        self.used: set[str] = set()
+        for value in taken:
+            self.of(value)
+
+    def of(self, value: Value) -> str:
+        if value not in self.given:
+            self.given[value] = self.fresh(value.name)
+        return self.given[value]
+
+    def fresh(self, wanted: str) -> str:
+        wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
+        name, n = wanted, 0
+        while name in self.used:
+            n += 1
+            name = str(int(wanted) + n) if wanted.isdigit() else f"{wanted}_{n}"
+        self.used.add(name)
+        return f"%{name}"
+
+
+# The short form
+
+
+def _short_function(function: Function) -> str:
+    names = Names(function.arguments)
+    arguments = [
+        f"{names.of(a)}: {a.type}{_dictionary(_argument_attributes(a.attributes))}" for a in function.arguments
+    ]
+    outcome = _outcome(function)
+    head = f"func @{function.name}({', '.join(arguments)}){outcome} {{"
+    if len(head) > WIDTH:
+        begin = f"func @{function.name}("
+        head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
+        head += f"\n   {outcome} {{" if outcome else " {"
+    lines = [head]
+    lines += [f"  {_short_operation(o, names)}" for o in function.operations]
+    lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
+    return "\n".join([*lines, "}\n"])
+
+
+def _outcome(function: Function) -> str:
+    """The result types, with the arrow: those the program states, or those that were inferred."""
+    types: tuple[Type | None, ...] = function.declared or tuple(r.type for r in function.results)
+    if (function.declared is None and not types) or None in types:
+        return ""
+    return f" -> {types[0]}" if len(types) == 1 else f" -> ({', '.join(map(str, types))})"
+
+
+def _short_operation(operation: Operation, names: Names) -> str:
+    operator = operation.operator
+    operands = ", ".join(_operand(v, operator.dialect, names) for _, v in operator.operands())
+    if isinstance(operator, Const):
+        text = f"const {operator.data.text} : {operator.type}"
+    else:
+        attributes = _written_attributes(operator)
+        callee = attributes.pop("callee", None)
+        text = operator.name
+        if callee is not None:
+            text += f" @{callee}({operands})"
+        elif operands:
+            text += f" {operands}"
+        text += _dictionary(attributes) + _stated(operation)
+    results = ", ".join(map(names.of, operation.results))
+    return f"{results} = {text}" if results else text
+
+
+def _stated(operation: Operation) -> str:
+    """The signature, where the program states result types."""
+    if operation.declared is None:
+        return ""
+    stated = operation.declared_operands or tuple(v.type for _, v in operation.operator.operands())
+    return "" if None in stated else f" : {signature(stated, operation.declared)}"
+
+
+def signature(operands: Iterable[Type | None], results: Iterable[Type | None]) -> str:
+    given = [*map(str, results)]
+    return f"({', '.join(map(str, operands))}) -> " + (given[0] if len(given) == 1 else f"({', '.join(given)})")
+
+
+def _operand(value: Value, dialect: str, names: Names) -> str:
+    if not isinstance(value, Literal):
+        return names.of(value)
+    text = literal_text(value.value)
+    try:
+        implied = not value.explicit and literal_type(dialect, value.value) == value.type
+    except ValueError:
+        implied = False
+    return text if implied else f"{text} : {value.known_type.element}"
+
+
+def _written_attributes(operator: Operator[Any]) -> dict[str, Any]:
+    """The attributes that differ from their defaults."""
+    return {f.name: v for f, v in operator.attributes() if f.required or attribute_text(v) != attribute_text(f.default)}
+
+
+def _argument_attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in attributes.items()}
+
+
+def _dictionary(attributes: dict[str, Any]) -> str:
+    if not attributes:
+        return ""
+    shown = [k if k == "inplace" and v is True else f"{k} = {attribute_text(v)}" for k, v in attributes.items()]
+    return f" {{{', '.join(shown)}}}"
+
+
+# MLIR's generic form
+
+
+def _generic_function(function: Function) -> str:
+    names = Names(function.values())
+    arguments = ", ".join(f"{names.of(a)}: {_plain(a.type)}" for a in function.arguments)
+    results = [_plain(r.type) for r in function.results]
+    takes = f"({', '.join(_plain(a.type) for a in function.arguments)})"
+    gives = results[0] if len(results) == 1 else f"({', '.join(results)})"
+    lines = ['"func.func"() ({', f"^bb0({arguments}):"]
+    for operation in function.operations:
+        lines += [f"  {line}" for line in _generic_operation(operation, names)]
+    lines.append(f'  "func.return"({", ".join(map(names.of, function.results))}) : ({", ".join(results)}) -> ()')
+    attributes = f"sym_name = {_quoted(function.name)}, function_type = {takes} -> {gives}"
+    given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
+    if any(given):
+        attributes += f", arg_attrs = [{', '.join(_generic_dictionary(g) for g in given)}]"
+    lines.append(f"}}) {{{attributes}}} : () -> ()")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _generic_operation(operation: Operation, names: Names) -> list[str]:
+    """The operation, after a constant for each of its literals."""
+    operator, lines, operands = operation.operator, [], []
+    for _, value in operator.operands():
+        if isinstance(value, Literal):
+            name = names.fresh("literal")
+            lines.append(_generic_constant(name, value.array, value.known_type))
+            operands.append((name, value.type))
+        else:
+            operands.append((names.of(value), value.type))
+    results = ", ".join(map(names.of, operation.results))
+    if isinstance(operator, Const):
+        return [*lines, _generic_constant(results, operator.data.array, operator.type, operator.data.splat)]
+    attributes = dict(_written_attributes(operator))
+    if isinstance(operator, Call):
+        attributes["callee"] = Symbol(operator.callee)
+    written = f" {_generic_dictionary(attributes)}" if attributes else ""
+    types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])  # type: ignore[arg-type]
+    text = f'"{operator.name}"({", ".join(n for n, _ in operands)}){written} : {types}'
+    return [*lines, f"{results} = {text}" if results else text]
+
+
+def _generic_constant(name: str, array: np.ndarray, type: Type, splat: bool = False) -> str:
+    held = "x".join([*map(str, array.shape), type.element.name])
+    return f'{name} = "const"() {{value = {_generic_dense(array, splat)} : tensor<{held}>}} : () -> {_plain(type)}'
+
+
+def _generic_dense(array: np.ndarray, splat: bool) -> str:
+    if array.size == 0:
+        return "dense<>"
+
+    def nested(a: Any) -> str:
+        return f"[{', '.join(map(nested, a))}]" if isinstance(a, np.ndarray) and a.ndim else _generic_element(a)
+
+    return f"dense<{nested(array.flat[0] if splat else array)}>"
+
+
+def _generic_element(value: Any) -> str:
+    """An element; floats that are not finite are written as their bits."""
+    value = value[()] if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.complexfloating):
+        return f"({_generic_element(value.real)}, {_generic_element(value.imag)})"
+    if isinstance(value, np.floating) and not np.isfinite(value):
+        return f"0x{int.from_bytes(value.tobytes(), 'little'):0{2 * value.itemsize}X}"
+    return literal_text(value)
+
+
+def _plain(type: Type | None) -> str:
+    """The type as MLIR knows it: sizes have no names."""
+    return re.sub(r"\s*x\s*(?=[?0-9a-z])", "x", re.sub(r"\?\s*[A-Z][A-Z0-9_]*", "?", str(type)))
+
+
+def _generic_dictionary(attributes: dict[str, Any]) -> str:
+    return f"{{{', '.join(f'{k} = {_generic_attribute(v)}' for k, v in attributes.items())}}}"
+
+
+def _generic_attribute(value: Any) -> str:
+    match value:
+        case Symbol() | None | bool():
+            return attribute_text(value)
+        case str():
+            return _quoted(value)
+        case int() if not -(2**63) <= value < 2**63:
+            return f"{value} : ui64"
+        case float() if not np.isfinite(value):
+            return f"{_generic_element(np.float64(value))} : f64"
+        case float():
+            return literal_text(value)
+        case list() | tuple():
+            return f"[{', '.join(map(_generic_attribute, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
+        case Elements(data, type):
+            return f"{_generic_dense(data.array, data.splat)} : {_plain(type)}"
+    return attribute_text(value)
+
+
+def _quoted(text: str) -> str:
+    """A string of MLIR: what is not printable ASCII as the bytes of its UTF-8."""
+    if text.isascii() and text.isprintable():
+        return quoted(text)
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()) + '"'

@@ -14,7 +14,7 @@ from .builtin import Call
 from .op import Operator, actual_values, violated
 from .program import Function, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
-from .types import Dim, FieldType, Size, TensorType, Type, Undecided, evaluate, same_size
+from .types import Dim, FieldType, Size, Type, Undecided, evaluate, same_size
 
 Values = dict[Value, Type]
 
@@ -163,9 +163,8 @@ def _operands_agree(
     operator = operation.operator
     for name, value in operands.items():
         found = type_of(scope, value)
-        if not isinstance(found, operator.values):
-            kinds = " or ".join(KINDS[k] for k in operator.values)
-            message = f"the operands of {operator.name} are {kinds}, but {name} is {found}"
+        if isinstance(found, FieldType) and operator.dialect not in FIELD_DIALECTS:
+            message = f"the operands of {operator.name} are tensors, but {name} is {found}"
             scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
             return False
     if operation.declared_operands is None:
@@ -183,7 +182,7 @@ def _operands_agree(
     return True
 
 
-KINDS: dict[type, str] = {TensorType: "tensors", FieldType: "fields"}
+FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
 
 
 def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
