@@ -4,38 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..index import ZERO, Element, Expr, Index, Tensor, apply, axes, cast, select
+from ..broadcasting import aligned, all_of, broadcast, certainly, fits, source
+from ..index import Element, Expr, Tensor, apply, axes, cast, select
 from ..op import C, T, operator
-from ..types import I32, Dim, Shape, TensorType, same_size, smaller
-from .form import CvmOperator, all_of, any_of, certainly, i32, is_one, modulo_2_32
-
-
-def pairs(a: Shape, b: Shape) -> list[tuple[Dim, Dim]]:
-    """The sizes (em_i, en_i) that meet: the shapes aligned on the right, the shorter one filled with 1."""
-    return list(zip_longest(reversed(a), reversed(b), fillvalue=1))[::-1]
-
-
-def fits(m: Dim, n: Dim) -> bool:
-    return any_of((lambda: m == n, lambda: m == 1, lambda: n == 1))
-
-
-def joined(m: Dim, n: Dim) -> Dim:
-    """The size of the result: max(m, n), but 0 where one is 0, since there is nothing to repeat."""
-    if is_one(n) or same_size(m, n) or certainly(lambda: m != 1):
-        return m
-    if is_one(m) or certainly(lambda: n != 1):
-        return n
-    return m * n // smaller(m, n)
+from ..types import I32, Dim, TensorType
+from .form import CvmOperator, i32, modulo_2_32
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
     """The first i at which the shapes of a and b do not fit, with em_i and en_i."""
-    met = ((i, m, n) for i, (m, n) in enumerate(pairs(o.a.shape, o.b.shape)))
+    met = ((i, m, n) for i, (m, n) in enumerate(aligned(o.a.shape, o.b.shape)))
     return next((i, m, n) for i, m, n in met if certainly(lambda m=m, n=n: not fits(m, n)))
 
 
@@ -45,8 +27,8 @@ class Broadcast(CvmOperator[T]):
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    The shapes are aligned on the right, as em and en, the shorter one filled with 1; sizes that meet are equal, or one is
-    1 and repeated.
+    em and en are the shapes aligned on the right, the shorter one filled with 1. Sizes that meet are equal, or one of them
+    is 1 and repeated.
     """
 
     a: T  # (m_0, ..., m_M-1)
@@ -66,12 +48,12 @@ class Broadcast(CvmOperator[T]):
         C(
             1,
             "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
-            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in pairs(o.a.shape, o.b.shape)),
+            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape)),
         ),
     )
 
     def infer(self: Broadcast[TensorType]) -> TensorType:
-        return self.a.with_shape(*(joined(m, n) for m, n in pairs(self.a.shape, self.b.shape)))
+        return self.a.with_shape(*broadcast(self.a.shape, self.b.shape))
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         """a OP b, of elements a and b."""
@@ -83,18 +65,6 @@ class Broadcast(CvmOperator[T]):
     def element(self: Broadcast[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
-
-
-def source(d: tuple[Index, ...], operand: Tensor) -> tuple[Expr, ...]:
-    """The indices a_j, or b_j, at which an operand is read for Y[d]."""
-    at = d[len(d) - operand.rank :]
-    return tuple(_source(i, n) for i, n in zip(at, operand.shape, strict=True))
-
-
-def _source(d: Index, n: Dim) -> Expr:
-    if is_one(n):
-        return ZERO
-    return d if same_size(n, d.extent) else select(d < n, d, 0)
 
 
 @operator

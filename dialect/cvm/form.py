@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes
 from ..op import C, Operator, T
-from ..types import I32, Dim, Shape, TensorType, Undecided, same_size
+from ..types import I32, Shape, TensorType
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
@@ -62,39 +62,8 @@ def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
     return C(number, f"{symbols} in [{low}, {high})", holds, at)
 
 
-def all_of(conditions: Iterable[Callable[[], bool]]) -> bool:
-    """Whether all hold: false as soon as one certainly fails, Undecided only if none does and one is open."""
-    undecided = False
-    for condition in conditions:
-        try:
-            if not condition():
-                return False
-        except Undecided:
-            undecided = True
-    if undecided:
-        raise Undecided
-    return True
-
-
-def any_of(conditions: Iterable[Callable[[], bool]]) -> bool:
-    """Whether one holds: true as soon as one certainly does, Undecided only if none does and one is open."""
-    return not all_of((lambda c=c: not c()) for c in conditions)
-
-
 def equal_shapes(a: Shape, b: Shape) -> bool:
     return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
-
-
-def is_one(dim: Dim) -> bool:
-    """Whether a size is certainly 1."""
-    return same_size(dim, 1)
-
-
-def certainly(condition: Callable[[], bool]) -> bool:
-    try:
-        return condition()
-    except Undecided:
-        return False
 
 
 # References

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..broadcasting import all_of
 from ..index import Element, Index, Tensor, axes, reduce
 from ..op import C, T, operator
 from ..types import TensorType
-from .form import CvmOperator, all_of, i32, modulo_2_32
+from .form import CvmOperator, i32, modulo_2_32
 
 
 @dataclass(frozen=True, eq=False)

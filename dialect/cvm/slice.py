@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..broadcasting import all_of
 from ..index import Element, Tensor, axes
 from ..op import C, T, operator
 from ..types import Dim, Shape, TensorType, larger, smaller
-from .form import CvmOperator, all_of, i32
+from .form import CvmOperator, i32
 from .transform import from_start
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes, when
 from ..op import C, T, operator
 from ..types import Dim, TensorType, same_size
-from .form import MAX_ATTR, CvmOperator, all_of, i32, within
+from .form import MAX_ATTR, CvmOperator, i32, within
 
 
 @operator

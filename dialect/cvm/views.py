@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..broadcasting import all_of, is_one
 from ..index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from ..op import C, T, operator
 from ..types import Dim, Shape, TensorType, product, same_size
-from .form import MAX_ATTR, MIN_ATTR, CvmOperator, all_of, i32, is_one, within
+from .form import MAX_ATTR, MIN_ATTR, CvmOperator, i32, within
 from .transform import axes_exist, from_start
 
 
