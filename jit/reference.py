@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..dialect.builtin import Call
-from ..dialect.program import Function, Literal, Module, Value
+from ..dialect.op import Unmet
+from ..dialect.program import Function, Literal, Module, Operation, Value
+from ..dialect.source import CallError, Diagnostic
 
 
 def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:
@@ -15,12 +17,26 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
     def array(value: Value) -> np.ndarray:
         return value.array if isinstance(value, Literal) else known[value]
 
-    for operation in function.operations:
+    for operation in needed(function):
         if isinstance(call := operation.operator, Call):
             results = evaluate(module, module.functions[call.callee], [array(v) for v in call.arguments])
         else:
-            with np.errstate(all="ignore"):
-                found = operation.operator.map(array).reference()
+            try:
+                with np.errstate(all="ignore"):
+                    found = operation.operator.map(array).reference()
+            except Unmet as e:
+                raise CallError(Diagnostic(str(e), operation.span, "run")) from None
             results = found if isinstance(found, tuple) else (found,)
         known.update(zip(operation.results, results, strict=True))
     return [np.array(array(r)) for r in function.results]
+
+
+def needed(function: Function) -> list[Operation]:
+    """The operations on which the results depend, in order; no target runs the others."""
+    wanted = set(function.results)
+    found: list[Operation] = []
+    for operation in reversed(function.operations):
+        if wanted.intersection(operation.results):
+            wanted.update(v for _, v in operation.operator.operands())
+            found.append(operation)
+    return found[::-1]

@@ -13,10 +13,11 @@ import numpy as np
 
 from ..dialect.builtin import Const
 from ..dialect.index import Const as Number
-from ..dialect.index import Expr, Index, Read, Tensor, children, constant, rewrite, walk
+from ..dialect.index import Expr, Index, Read, Tensor, children, walk
 from ..dialect.loops import Block
 from ..dialect.program import Function, Literal, Value
 from ..dialect.source import NOWHERE, Span
+from .numbers import put_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,23 +94,12 @@ def formulas(function: Function) -> Formulas:
             steps.append(Nest(results, operands, typed.nest(*results), operation.span))
             continue
         element = typed.element(results[0])
-        formula = Formula(results[0], element.indices, put_numbers(element.value, constants), operation.span)
+        formula = Formula(results[0], element.indices, put_numbers(element.value, constants, operation.span), operation.span)
         if typed.view:
             steps.append(View(results[0], next(t for _, t in typed.operands()), formula))
         else:
             steps.append(formula)
     return Formulas(function.name, arguments, tuple(operand(r) for r in function.results), constants, tuple(steps))
-
-
-def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray]) -> Expr:
-    """Reads of constants that are one number replaced by that number."""
-
-    def number(e: Expr) -> Expr | None:
-        if isinstance(e, Read) and e.tensor in constants and constants[e.tensor].size == 1 and e.type.kind != "complex":
-            return constant(constants[e.tensor].reshape(-1)[0], e.type)
-        return None
-
-    return rewrite(value, number)
 
 
 def _unique(name: str, used: set[str]) -> str:

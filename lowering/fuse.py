@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Reduce, Tensor, children, rewrite, substitute, walk
+from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, children, rewrite, substitute, walk
+from ..dialect.types import same_size
 from .formulas import Formula, Formulas, Nest, Step, View, cost
 
 LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
@@ -88,8 +89,8 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
     size = sum(1 for _ in walk(formula.value))
     if size > LARGEST:
         return False
-    folds = any(isinstance(e, Reduce) for e in walk(formula.value))
-    if folds:
+    whole = any(isinstance(e, (Reduce, Check)) for e in walk(formula.value))  # a check is made of every element
+    if whole:
         read, scope, step = sites[0]
         return len(sites) == 1 and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
     work = cost(formula.value)
@@ -100,8 +101,9 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Whether the read is at exactly the reader's indices, in their order."""
-    return len(read.indices) == len(scope) and all(i is s for i, s in zip(read.indices, scope, strict=True))
+    """Whether the read is at exactly the reader's indices, in their order, and of every element."""
+    same = len(read.indices) == len(scope) and all(i is s for i, s in zip(read.indices, scope, strict=True))
+    return same and all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
 
 
 def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
