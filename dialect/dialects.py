@@ -1,5 +1,5 @@
 """Every dialect: once this has been imported, OPERATORS holds all operators."""
 
-from . import builtin, cvm, dali
+from . import builtin, cog, cvm, dali
 
-__all__ = ["builtin", "cvm", "dali"]
+__all__ = ["builtin", "cog", "cvm", "dali"]

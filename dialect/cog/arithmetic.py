@@ -1,0 +1,251 @@
+"""Arithmetic and comparisons of two fields, point by point and tensor element by tensor element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..index import Element, Expr, Tensor, apply, cast
+from ..op import C, T, operator
+from ..types import C64, F32, FieldType
+from .form import COMPATIBLE, CogOperator, fields, joined, pair, parts, pointwise, read, result_axes, spread_both
+
+
+def example(name: str) -> str:
+    return f"""
+func @main(%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>) {{
+  %y = cog.{name} %a, %b
+  return %y
+}}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(CogOperator[T]):
+    """The family of  Y[p, t] = A[p, t] OP B[p, t]  over points p and tensor places t.
+
+    A 0-dimensional operand is the same at every point, a scalar field the same at every place of the other's tensors. If
+    one operand is complex, the other is made so.
+    """
+
+    a: T
+    b: T
+
+    constraints = (fields("a", "b"), COMPATIBLE)
+
+    def infer(self: Binary[FieldType]) -> FieldType:
+        return joined(self.a, self.b)
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic(Binary[T]):
+    """The four operations on real and complex fields."""
+
+    numpy: ClassVar[Callable[..., Any]]
+    scalar: ClassVar[str]
+
+    def reference(self: Arithmetic[np.ndarray]) -> np.ndarray:
+        a, b = spread_both(self)
+        complex_ = a.dtype.kind == "c" or b.dtype.kind == "c"
+        return np.asarray(type(self).numpy(a, b), np.complex64 if complex_ else np.float32)
+
+    def element(self: Arithmetic[Tensor], y: Tensor) -> Element:
+        return pointwise(self, y, self.combine if y.element is C64 else lambda a, b: apply(self.scalar, a, b))
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        """The operation where one operand is complex."""
+        return apply(self.scalar, cast(a, C64), cast(b, C64))
+
+
+@operator
+class Add(Arithmetic[T]):
+    """Y = A + B, per point and tensor element   (Field operators, addition)"""
+
+    numpy = np.add
+    scalar = "add"
+    example = example("add")
+
+
+@operator
+class Sub(Arithmetic[T]):
+    """Y = A - B, per point and tensor element   (Field operators, subtraction)"""
+
+    numpy = np.subtract
+    scalar = "sub"
+    example = example("sub")
+
+
+@operator
+class Mul(Arithmetic[T]):
+    """Y = A * B, per point and tensor element; of complex numbers (ar br - ai bi, ar bi + ai br)   (multiplication)"""
+
+    numpy = np.multiply
+    scalar = "mul"
+    example = example("mul")
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        (ar, ai), (br, bi) = parts(a), parts(b)
+        if a.type is F32:
+            return pair(ar * br, ar * bi)
+        return pair(ar * br, ai * br) if b.type is F32 else a * b
+
+
+def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The quotient by its definition, so that division by zero is NaN + NaN i."""
+    if b.dtype.kind != "c":
+        return (a.real / b) + 1j * (a.imag / b) if a.dtype.kind == "c" else a / b
+    scaled = a.astype(np.complex64) * np.conj(b)
+    size = b.real * b.real + b.imag * b.imag
+    return (scaled.real / size) + 1j * (scaled.imag / size)
+
+
+@operator
+class Div(Arithmetic[T]):
+    """Y = A / B, per point and tensor element; of complex numbers (A conj B) / |B|^2, part by part   (division)"""
+
+    numpy = _quotient
+    scalar = "div"
+    example = example("div")
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        (ar, ai), (br, bi) = parts(a), parts(b)
+        if b.type is F32:
+            return pair(ar / br, ai / br)
+        size = br * br + bi * bi
+        return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
+
+
+REAL = C(2, "element(a) = element(b) = f32", lambda o: o.a.element is F32 and o.b.element is F32)
+
+
+@dataclass(frozen=True, eq=False)
+class RealBinary(Binary[T]):
+    """An operation that complex fields do not have."""
+
+    numpy: ClassVar[Callable[..., Any]]
+    constraints = (fields("a", "b"), COMPATIBLE, REAL)
+
+    def reference(self: RealBinary[np.ndarray]) -> np.ndarray:
+        a, b = spread_both(self)
+        return np.asarray(type(self).numpy(a, b), np.float32)
+
+    def element(self: RealBinary[Tensor], y: Tensor) -> Element:
+        return pointwise(self, y, self.combine)
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        raise NotImplementedError
+
+
+@operator
+class Mod(RealBinary[T]):
+    """Y = A % B, C's fmod: the sign of A; NaN where B is 0   (Field operators, modulo)"""
+
+    numpy = np.fmod
+    example = example("mod")
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply("rem", a, b)
+
+
+@operator
+class Max(RealBinary[T]):
+    """Y = the larger of A and B; B where they do not compare"""
+
+    numpy = lambda a, b: np.where(a > b, a, b)  # noqa: E731
+    example = example("max")
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply("max", a, b)
+
+
+@operator
+class Min(RealBinary[T]):
+    """Y = the smaller of A and B; B where they do not compare"""
+
+    numpy = lambda a, b: np.where(a < b, a, b)  # noqa: E731
+    example = example("min")
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply("min", a, b)
+
+
+def _comparison(name: str, symbol: str, numpy: Callable[..., Any]) -> type[RealBinary[Any]]:
+    """A comparison as an operator: 1.0 where it holds, else 0.0, also where an operand is NaN (for ne, 1.0)."""
+
+    def combine(self: Any, a: Expr, b: Expr) -> Expr:
+        return cast(apply(name, a, b), F32)
+
+    doc = f"Y = 1.0 where A {symbol} B, else 0.0, per point and tensor element   (Field operators, comparisons)"
+    members = {"__doc__": doc, "__module__": __name__, "numpy": numpy, "combine": combine, "example": example(name)}
+    return operator(type(name.capitalize(), (RealBinary,), members))
+
+
+Lt = _comparison("lt", "<", np.less)
+Le = _comparison("le", "<=", np.less_equal)
+Gt = _comparison("gt", ">", np.greater)
+Ge = _comparison("ge", ">=", np.greater_equal)
+Eq = _comparison("eq", "===", np.equal)
+Ne = _comparison("ne", "!===", np.not_equal)
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(CogOperator[T]):
+    """A function of each element of a field."""
+
+    x: T
+    constraints = (fields("x"),)
+
+    def infer(self: Unary[FieldType]) -> FieldType:
+        return self.x
+
+    def element(self: Unary[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, self.grid("x"))
+        return Element((*grid, *tensor), self.combine(read(self, "x", grid, tensor)))
+
+    def combine(self: Any, x: Expr) -> Expr:
+        raise NotImplementedError
+
+
+@operator
+class Neg(Unary[T]):
+    """Y = -X   (Field operators, unary minus)"""
+
+    example = """
+func @main(%x: !cog.field<[3], complex<f32>>) {
+  %y = cog.neg %x
+  return %y
+}
+"""
+
+    def reference(self: Neg[np.ndarray]) -> np.ndarray:
+        return -self.x
+
+    def combine(self: Any, x: Expr) -> Expr:
+        return -x
+
+
+@operator
+class Reciprocal(Unary[T]):
+    """Y = 1 / X; of a complex number conj(X) / |X|^2"""
+
+    example = """
+func @main(%x: !cog.field<[3], f32>) {
+  %y = cog.reciprocal %x
+  return %y
+}
+"""
+
+    def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
+        return np.asarray(_quotient(np.ones_like(self.x.real), self.x), self.x.dtype)
+
+    def combine(self: Any, x: Expr) -> Expr:
+        if x.type is F32:
+            return 1 / x
+        re, im = parts(x)
+        size = re * re + im * im
+        return pair(re / size, -im / size)
+
+

@@ -1,0 +1,129 @@
+"""Complex fields from their parts, and their parts back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..index import Element, Expr, Tensor, apply, constant, select
+from ..op import T, operator
+from ..types import C64, F32, FieldType
+from .arithmetic import Binary, Unary
+from .form import COMPATIBLE, fields, pair, parts, pointwise, real, spread_both
+
+
+def _example(name: str) -> str:
+    return f"""
+func @main(%x: !cog.field<[3], complex<f32>>) {{
+  %y = cog.{name} %x
+  return %y
+}}
+"""
+
+
+@operator
+class Complex(Binary[T]):
+    """Y = A + i B, of two real fields"""
+
+    constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
+    example = """
+func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
+  %y = cog.complex %a, %b
+  return %y
+}
+"""
+
+    def infer(self: Complex[FieldType]) -> FieldType:
+        return super().infer().with_element(C64)
+
+    def reference(self: Complex[np.ndarray]) -> np.ndarray:
+        a, b = np.broadcast_arrays(*spread_both(self))
+        y = np.empty(a.shape, np.complex64)
+        y.real, y.imag = a, b
+        return y
+
+    def element(self: Complex[Tensor], y: Tensor) -> Element:
+        return pointwise(self, y, pair)
+
+
+class Part(Unary[T]):
+    """A real number for each element."""
+
+    def infer(self: Any) -> FieldType:
+        return self.x.with_element(F32)
+
+
+@operator
+class Real(Part[T]):
+    """Y = the real part of X"""
+
+    example = _example("real")
+
+    def reference(self: Real[np.ndarray]) -> np.ndarray:
+        return self.x.real
+
+    def combine(self: Any, x: Expr) -> Expr:
+        return parts(x)[0]
+
+
+@operator
+class Imag(Part[T]):
+    """Y = the imaginary part of X"""
+
+    example = _example("imag")
+
+    def reference(self: Imag[np.ndarray]) -> np.ndarray:
+        return self.x.imag
+
+    def combine(self: Any, x: Expr) -> Expr:
+        return parts(x)[1]
+
+
+@operator
+class Conj(Unary[T]):
+    """Y = the conjugate of X"""
+
+    example = _example("conj")
+
+    def reference(self: Conj[np.ndarray]) -> np.ndarray:
+        return np.conj(self.x)
+
+    def combine(self: Any, x: Expr) -> Expr:
+        if x.type is F32:
+            return x
+        re, im = parts(x)
+        return pair(re, -im)
+
+
+@operator
+class Abs(Part[T]):
+    """Y = |X|; of a complex number the square root of re^2 + im^2"""
+
+    example = _example("abs")
+
+    def reference(self: Abs[np.ndarray]) -> np.ndarray:
+        x = self.x
+        return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+    def combine(self: Any, x: Expr) -> Expr:
+        if x.type is F32:
+            return apply("abs", x)
+        re, im = parts(x)
+        return apply("sqrt", re * re + im * im)
+
+
+@operator
+class Phase(Part[T]):
+    """Y = the angle of X in (-pi, pi]: 0 or pi of a real number"""
+
+    example = _example("phase")
+
+    def reference(self: Phase[np.ndarray]) -> np.ndarray:
+        return np.angle(self.x.astype(np.complex128)).astype(np.float32)
+
+    def combine(self: Any, x: Expr) -> Expr:
+        re, im = parts(x)
+        if x.type is F32:
+            return select(x < 0, constant(np.pi, F32), x * 0)
+        return apply("atan2", im, re)

@@ -1,0 +1,270 @@
+"""Operators that choose, move or join the points of fields: outer products, slices, subfields, shifts, stacks."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..index import Element, Expr, Index, Tensor, as_index, both, constant, flat_index, inside, minimum, unflatten, when
+from ..op import C, T, operator
+from ..types import C64, Dim, FieldType, TensorType, product
+from .form import CogOperator, fields, real, result_axes, scalar_field
+
+
+def _example(rest: str, grid: str = "[4, 5]") -> str:
+    return f"""
+func @main(%x: !cog.field<{grid}, f32>) {{
+  %y = cog.{rest}
+  return %y
+}}
+"""
+
+
+def zero(t: Tensor) -> Expr:
+    return constant(0, t.element)
+
+
+@operator
+class Outer(CogOperator[T]):
+    """Y[i, j] = A[i] * B[j]: every product of a point of A and a point of B   (Field operators, outer product)"""
+
+    a: T
+    b: T
+
+    constraints = (
+        fields("a", "b"),
+        real(1, "a", "b"),
+        scalar_field(2, "a", "b"),
+        C(3, "rank(a) + rank(b) <= 3", lambda o: o.a.rank + o.b.rank <= 3),
+    )
+    example = """
+func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
+  %y = cog.outer %a, %b
+  return %y
+}
+"""
+
+    def infer(self: Outer[FieldType]) -> FieldType:
+        return FieldType((*self.a.shape, *self.b.shape), self.a.tensor)
+
+    def reference(self: Outer[np.ndarray]) -> np.ndarray:
+        return np.multiply.outer(self.a, self.b).astype(np.float32)
+
+    def element(self: Outer[Tensor], y: Tensor) -> Element:
+        at, _ = result_axes(y, y.rank)
+        return Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
+
+
+@operator
+class Slice(CogOperator[T]):
+    """Y[j...] = X[index, j...]: one dimension less   (Field operators, slicing)"""
+
+    x: T
+    index: int
+
+    constraints = (
+        fields("x"),
+        C(1, "rank(x) >= 1", lambda o: o.x.rank >= 1),
+        C(2, "0 <= index < size(x)", lambda o: 0 <= o.index and o.index < o.x.shape[0], at="index"),
+    )
+    symbols = {"size": lambda o: o.x.shape[0]}
+    example = _example("slice %x {index = 2}")
+
+    def infer(self: Slice[FieldType]) -> FieldType:
+        return FieldType(self.x.shape[1:], self.x.tensor)
+
+    def reference(self: Slice[np.ndarray]) -> np.ndarray:
+        return self.x[self.index]
+
+    def element(self: Slice[Tensor], y: Tensor) -> Element:
+        at, _ = result_axes(y, y.rank)
+        return Element(at, self.x[(as_index(self.index), *at)])
+
+
+@operator
+class Subfield(CogOperator[T]):
+    """Y[i, j, ...] = X[begin_0 + i, begin_1 + j, ...] for i in [0, end_0 - begin_0), ...   (Field operators, subfields)"""
+
+    x: T
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+
+    constraints = (
+        fields("x"),
+        C(1, "begin and end have rank(x) entries", lambda o: len(o.begin) == len(o.end) == o.x.rank),
+        C(2, "0 <= begin < end <= shape(x)", lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True))),
+    )
+    example = _example("subfield %x {begin = [1, 1], end = [3, 4]}")
+
+    def infer(self: Subfield[FieldType]) -> FieldType:
+        return FieldType(tuple(e - b for b, e in zip(self.begin, self.end, strict=True)), self.x.tensor)
+
+    def reference(self: Subfield[np.ndarray]) -> np.ndarray:
+        return self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))]
+
+    def element(self: Subfield[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, self.grid("x"))
+        moved = tuple(i + b for i, b in zip(grid, self.begin, strict=True))
+        return Element((*grid, *tensor), self.x[(*moved, *tensor)])
+
+
+@operator
+class Reshape(CogOperator[T]):
+    """Y has the points of X in row-major order, under another field shape"""
+
+    x: T
+    shape: tuple[int, ...]
+    view = True
+
+    constraints = (
+        fields("x"),
+        C(1, "shape has at most 3 sizes, each at least 1", lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape), at="shape"),
+        C(2, "product(shape) = points(x)", lambda o: product(o.shape) == product(o.x.shape), at="shape"),
+    )
+    symbols = {"points": lambda o: product(o.x.shape), "product": lambda o: product(o.shape)}
+    example = _example("reshape %x {shape = [2, 10]}")
+
+    def infer(self: Reshape[FieldType]) -> FieldType:
+        return FieldType(self.shape, self.x.tensor)
+
+    def reference(self: Reshape[np.ndarray]) -> np.ndarray:
+        return self.x.reshape((*self.shape, *self.x.shape[self.grid("x") :]))
+
+    def element(self: Reshape[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, len(self.shape))
+        own = self.grid("x")
+        return Element((*grid, *tensor), self.x[(*unflatten(flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)])
+
+
+Border = Literal["zero", "clamp", "cyclic"]
+
+
+@operator
+class Expand(CogOperator[T]):
+    """Y[i] = X[i] where X has that point; beyond it 0, the nearest point (clamp) or X repeated (cyclic)"""
+
+    x: T
+    shape: tuple[int, ...]
+    border: Border = "zero"
+
+    constraints = (
+        fields("x"),
+        C(1, "shape has rank(x) sizes", lambda o: len(o.shape) == o.x.rank, at="shape"),
+        C(2, "shape >= shape(x)", lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)), at="shape"),
+    )
+    example = _example('expand %x {shape = [6, 6], border = "clamp"}')
+
+    def infer(self: Expand[FieldType]) -> FieldType:
+        return FieldType(self.shape, self.x.tensor)
+
+    def reference(self: Expand[np.ndarray]) -> np.ndarray:
+        grid = self.grid("x")
+        more = [(0, n - m) for n, m in zip(self.shape, self.x.shape, strict=False)] + [(0, 0)] * (self.x.ndim - grid)
+        mode: Any = {"zero": "constant", "clamp": "edge", "cyclic": "wrap"}[self.border]
+        return np.pad(self.x, more, mode=mode)
+
+    def element(self: Expand[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, self.grid("x"))
+        if self.border == "zero":
+            there = both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
+            return Element((*grid, *tensor), when(there, self.x[(*grid, *tensor)], zero(self.x)))
+        near = {"clamp": lambda i, n: minimum(i, as_index(n) - 1), "cyclic": lambda i, n: i % as_index(n)}[self.border]
+        return Element((*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)])
+
+
+AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")
+
+
+@operator
+class Shift(CogOperator[T]):
+    """Y[i] = X[i - amount], 0 where X has no such point"""
+
+    x: T
+    amount: tuple[int, ...]
+    constraints = (fields("x"), AMOUNT)
+    example = _example("shift %x {amount = [1, -1]}")
+
+    def infer(self: Shift[FieldType]) -> FieldType:
+        return self.x
+
+    def reference(self: Shift[np.ndarray]) -> np.ndarray:
+        y = np.zeros_like(self.x)
+        to = tuple(slice(max(a, 0), max(n + min(a, 0), 0)) for a, n in zip(self.amount, self.x.shape, strict=False))
+        of = tuple(slice(max(-a, 0), max(n - max(a, 0), 0)) for a, n in zip(self.amount, self.x.shape, strict=False))
+        y[to] = self.x[of]
+        return y
+
+    def element(self: Shift[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, self.grid("x"))
+        moved = tuple(i - a for i, a in zip(grid, self.amount, strict=True))
+        there = both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
+        return Element((*grid, *tensor), when(there, self.x[(*moved, *tensor)], zero(self.x)))
+
+
+@operator
+class ShiftCyclic(CogOperator[T]):
+    """Y[i] = X[(i - amount) mod size]: points that leave on one side come back on the other"""
+
+    x: T
+    amount: tuple[int, ...]
+    constraints = (fields("x"), AMOUNT)
+    example = _example("shift_cyclic %x {amount = [1, -1]}")
+
+    def infer(self: ShiftCyclic[FieldType]) -> FieldType:
+        return self.x
+
+    def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
+        return np.roll(self.x, self.amount, tuple(range(self.grid("x"))))
+
+    def element(self: ShiftCyclic[Tensor], y: Tensor) -> Element:
+        grid, tensor = result_axes(y, self.grid("x"))
+        shape = self.x.shape[: len(grid)]
+        return Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
+
+
+def around(i: Index, amount: int, n: Dim) -> Expr:
+    """(i - amount) mod n"""
+    if isinstance(n, int) and n > 0:
+        return i if amount % n == 0 else (i + (-amount) % n) % n
+    return (i - amount) % as_index(n)
+
+
+@operator
+class Stack(CogOperator[T]):
+    """Y[k, i...] = X_k[i...]: fields of one type as one field with a dimension more"""
+
+    xs: tuple[T, ...]
+
+    constraints = (
+        fields("xs[0]"),
+        C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
+        C(2, "all fields have type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
+        C(3, "rank(xs[0]) < 3", lambda o: o.xs[0].rank < 3),
+    )
+    example = """
+func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
+  %y = cog.stack %a, %b
+  return %y
+}
+"""
+
+    def infer(self: Stack[FieldType]) -> FieldType:
+        first = self.xs[0]
+        element = C64 if any(x.element is C64 for x in self.xs) else first.element
+        return FieldType((len(self.xs), *first.shape), TensorType(first.tensor.shape, element))
+
+    def reference(self: Stack[np.ndarray]) -> np.ndarray:
+        return np.stack(self.xs)
+
+    def element(self: Stack[Tensor], y: Tensor) -> Element:
+        at, _ = result_axes(y, y.rank)
+        value: Expr = self.xs[-1][at[1:]]
+        for k in range(len(self.xs) - 2, -1, -1):
+            value = when(at[0].eq(k), self.xs[k][at[1:]], value)
+        return Element(at, value)
+
+
+def compatible_stack(a: FieldType, b: FieldType) -> bool:
+    return a.shape == b.shape and a.tensor.shape == b.tensor.shape and a.element is b.element
+

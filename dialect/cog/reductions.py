@@ -1,0 +1,107 @@
+"""Sums over the elements of each tensor, and sums and extremes over the points of a field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..index import Element, Tensor, axes, reduce
+from ..op import C, T, operator
+from ..types import C64, FieldType, TensorType
+from .form import CogOperator, fields, pair, parts, real, result_axes
+
+
+def _example(name: str) -> str:
+    return f"""
+func @main(%x: !cog.field<[4, 5], tensor<3xf32>>) {{
+  %y = cog.{name} %x
+  return %y
+}}
+"""
+
+
+def _fold(function: str, over: Any, x: Any) -> Any:
+    """A fold; of complex numbers, of their parts."""
+    if x.type is not C64:
+        return reduce(function, over, x)
+    return pair(*(reduce(function, over, p) for p in parts(x)))
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+@operator
+class ReduceSum(CogOperator[T]):
+    """Y[p] = the sum of the elements of the tensor X[p]: a scalar field"""
+
+    x: T
+    constraints = (fields("x"),)
+    example = _example("reduce_sum")
+
+    def infer(self: ReduceSum[FieldType]) -> FieldType:
+        return FieldType(self.x.shape, TensorType((), self.x.element))
+
+    def reference(self: ReduceSum[np.ndarray]) -> np.ndarray:
+        over = tuple(range(self.grid("x"), self.x.ndim))
+        return np.asarray(_wide(self.x).sum(over), self.x.dtype)
+
+    def element(self: ReduceSum[Tensor], y: Tensor) -> Element:
+        grid, _ = result_axes(y, y.rank)
+        over = axes(self.x.shape[y.rank :], "t")
+        return Element(grid, _fold("add", over, self.x[(*grid, *over)]))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldReduce(CogOperator[T]):
+    """The family of folds over all points of a field, tensor element by tensor element: a 0-dimensional field."""
+
+    x: T
+    function: ClassVar[str]
+    numpy: ClassVar[Any]
+
+    def infer(self: FieldReduce[FieldType]) -> FieldType:
+        return FieldType((), self.x.tensor)
+
+    def reference(self: FieldReduce[np.ndarray]) -> np.ndarray:
+        return np.asarray(type(self).numpy(_wide(self.x), axis=tuple(range(self.grid("x")))), self.x.dtype)
+
+    def element(self: FieldReduce[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape, "t")
+        over = axes(self.x.shape[: self.grid("x")], "p")
+        return Element(at, _fold(self.function, over, self.x[(*over, *at)]))
+
+
+@operator
+class FieldReduceSum(FieldReduce[T]):
+    """Y = the sum of X[p] over all points p"""
+
+    function = "add"
+    numpy = np.sum
+    constraints = (fields("x"),)
+    example = _example("field_reduce_sum")
+
+
+NOT_EMPTY = C(2, "the field has points", lambda o: all(n > 0 for n in o.x.shape))
+
+
+@operator
+class FieldReduceMin(FieldReduce[T]):
+    """Y = the smallest X[p] over all points p"""
+
+    function = "min"
+    numpy = np.min
+    constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
+    example = _example("field_reduce_min")
+
+
+@operator
+class FieldReduceMax(FieldReduce[T]):
+    """Y = the largest X[p] over all points p"""
+
+    function = "max"
+    numpy = np.max
+    constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
+    example = _example("field_reduce_max")
