@@ -27,8 +27,8 @@ class Broadcast(CvmOperator[T]):
 
     a_j = d_Q-M+j if d_Q-M+j < m_j else 0,  and  b_j = d_Q-N+j if d_Q-N+j < n_j else 0
 
-    em and en are the shapes aligned on the right, the shorter one filled with 1. Sizes that meet are equal, or one is 1,
-    and repeated.
+    em and en are the shapes aligned on the right, the shorter one filled with 1. Sizes that meet are equal, or one is
+    1 and repeated.
     """
 
     a: T  # (m_0, ..., m_M-1)
