@@ -1,0 +1,211 @@
+"""Programs in the usual layout: one statement a line, two blanks of indentation, comments and single blank lines kept.
+
+Line breaks inside a statement stay where the author put them and are indented anew. Nothing else is changed: names, the
+order of things and the way numbers are written are the author's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..dialect.source import ParseError
+from .build import first_token
+from .lex import END
+from .nodes import BrokenNode, ProgramNode, Token
+from .syntax import Reader, scanner
+from .text import decode
+
+INDENT = "  "
+CONTINUED = "    "
+OPENING = {"LPAR": 1, "LSQB": 1, "LBRACE": 1}
+CLOSING = {"RPAR": 1, "RSQB": 1, "RBRACE": 1}
+TIGHT_AFTER = {"LPAR", "LSQB", "LBRACE", "MINUS", ""}
+TIGHT_BEFORE = {"RPAR", "RSQB", "RBRACE", "COMMA"}
+CALLED = {"SYMBOL", "STRING", "FILE"}  # what a parenthesis follows without a blank
+
+
+def format_text(text: str | bytes, filename: str = "<text>") -> str:
+    """The text in the usual layout; raises ParseError where it is not the language. Types and names are not checked."""
+    source, diagnostics = decode(text, filename)
+    reader = Reader(source)
+    program = reader.read()
+    if diagnostics or reader.diagnostics:
+        raise ParseError([*diagnostics, *reader.diagnostics])
+    return Layout(source.text, starts(program)).write()
+
+
+def starts(program: ProgramNode) -> set[int]:
+    """Where functions and statements begin."""
+    found: set[int] = set()
+    for item in program.items:
+        if not isinstance(item, BrokenNode):
+            found.add(item.word.start)
+            found |= {first_token(s).start for s in item.body}
+    return found
+
+
+class Layout:
+    """A text being written again, line by line."""
+
+    def __init__(self, text: str, starts: set[int]) -> None:
+        self.text = text
+        self.starts = starts
+        self.lines: list[str] = []
+        self.trailing: dict[int, str] = {}  # the comments at the end of lines
+        self.line = ""
+        self.level = 0  # of braces that enclose statements
+        self.open: list[int] = []  # the column after each bracket open inside the statement
+        self.head = False  # between `func` and the brace of its body
+        self.last = ""  # the type of the token before on this line
+
+    def write(self) -> str:
+        for token, breaks in self.tokens():
+            if token.type == "COMMENT":
+                self.comment(token, breaks)
+            elif token.type != END:
+                self.place(token, breaks)
+        self.end_line()
+        self.align_trailing()
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def align_trailing(self) -> None:
+        """Comments at the end of lines that follow each other begin in one column."""
+        for first in sorted(n for n in self.trailing if n - 1 not in self.trailing):
+            end = first
+            while end in self.trailing:
+                end += 1
+            column = max(len(self.lines[n]) for n in range(first, end))
+            for n in range(first, end):
+                self.lines[n] = f"{self.lines[n]:{column}}  {self.trailing[n]}"
+
+    def tokens(self) -> Iterator[tuple[Token, int]]:
+        """The tokens and comments, each with the number of line breaks before it."""
+        breaks = 0
+        for token in scanner().tokens(self.text, keep=True):
+            if token.type == "BLANK":
+                breaks += token.text.count("\n")
+            else:
+                yield token, breaks
+                breaks = 0
+
+    def place(self, token: Token, breaks: int) -> None:
+        if token.start in self.starts or token.type == "MODULE" or (token.type == "RBRACE" and not self.open):
+            self.end_line()
+            self.open.clear()
+            if token.type == "RBRACE":
+                self.level -= 1
+            self.blank_line(breaks, token.type in ("FUNC", "GRAPH"), token.type == "RBRACE")
+            self.line = INDENT * self.level
+            self.head = token.type in ("FUNC", "GRAPH", "MODULE")
+        elif breaks:
+            self.end_line()
+            self.line = self.continuation(token)
+        elif not self.tight(token):
+            self.line += " "
+        self.line += self.laid_out(token)
+        self.last = token.type
+        if token.type in OPENING and not (token.type == "LBRACE" and self.head and not self.open):
+            self.open.append(len(self.line.rpartition("\n")[2]))
+        elif token.type in CLOSING and self.open:
+            self.open.pop()
+        elif token.type == "LBRACE":
+            self.level += 1
+            self.head = False
+            self.last = "body"
+
+    def comment(self, token: Token, breaks: int) -> None:
+        text = token.text.rstrip()
+        if not breaks and self.line.strip():
+            self.end_line()
+            self.trailing[len(self.lines) - 1] = text
+        else:
+            self.end_line()
+            self.blank_line(breaks, False, False)
+            self.lines.append((self.continuation(token) if self.open else INDENT * self.level) + text)
+
+    def continuation(self, token: Token) -> str:
+        column = self.open[-1] if self.open else -1
+        if column > 0 and token.type in CLOSING:
+            column -= 1
+        return " " * column if column > 0 else INDENT * self.level + CONTINUED
+
+    def blank_line(self, breaks: int, always: bool, never: bool) -> None:
+        """One blank line where there were some, none at the edges of a body."""
+        before = self.lines[-1] if self.lines else "{"
+        edge = before.rstrip().endswith("{") or never or not before
+        after_comment = before.lstrip().startswith("//")
+        if not edge and (breaks > 1 or (always and not after_comment)):
+            self.lines.append("")
+
+    def end_line(self) -> None:
+        if self.line.strip():
+            self.lines += self.line.rstrip().split("\n")
+        self.line = ""
+        self.last = ""
+
+    def tight(self, token: Token) -> bool:
+        """Whether no blank stands before the token."""
+        if not self.line.strip() or self.last in TIGHT_AFTER or token.type in TIGHT_BEFORE:
+            return self.last != "body"
+        if token.type == "LPAR":
+            return self.last in CALLED
+        if token.type == "COLON":
+            return self.head and bool(self.open)
+        return False
+
+    def laid_out(self, token: Token) -> str:
+        match token.type:
+            case "TENSOR" | "FIELD" | "ELEMENT":
+                return type_text(token.text)
+            case "DENSE":
+                return dense_text(token.text, len(self.line.rpartition("\n")[2]))
+            case "ASCRIPTION":
+                return ": " + "".join(token.text[1:].split())
+        return token.text
+
+
+def type_text(text: str) -> str:
+    """A type as the printer writes it: blanks around every x where a size has a name, and after commas."""
+    text = "".join(text.split())
+    if re.search(r"\?[A-Z]", text):
+        text = re.sub(r"(?<=[?0-9A-Z_])x", " x ", text)
+    return text.replace(",", ", ")
+
+
+_INSIDE = re.compile(r"//[^\n]*|\n|[ \t\r\f]+|[\[\](),]|[^\s\[\](),/]+|/")
+
+
+def dense_text(text: str, column: int) -> str:
+    """A dense constant that begins at a column: its lines are indented under the brackets they stand in."""
+    opening = text.index("<") + 1
+    out, open_at = "dense<", [column + len("dense<")]
+    position = open_at[0]
+    pieces: list[str] = [out]
+    fresh, gap = True, False
+    for match in _INSIDE.finditer(text[opening:-1].strip()):
+        piece = match[0]
+        if piece == "\n":
+            if not fresh:
+                pieces.append("\n")
+            fresh = True
+            continue
+        if piece[0] in " \t\r\f":
+            continue
+        if fresh and pieces[-1] == "\n":
+            indent = open_at[-1] - (1 if piece in ")]" and len(open_at) > 1 else 0)
+            pieces.append(" " * indent)
+            position = indent
+        elif gap:
+            pieces.append("  " if piece.startswith("//") else " ")
+            position += len(pieces[-1])
+        elif piece.startswith("//"):
+            pieces.append("  ")
+        pieces.append(piece.rstrip())
+        position += len(piece)
+        fresh, gap = False, piece == ","
+        if piece in "[(":
+            open_at.append(position)
+        elif piece in "])" and len(open_at) > 1:
+            open_at.pop()
+    return "".join(pieces) + ">"
