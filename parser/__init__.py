@@ -44,15 +44,16 @@ def parse_unverified(
 
 def read(path: str | Path, allow_outside: bool = False) -> Module:
     """The verified module of a file."""
-    path = Path(path)
+    return parse(read_bytes(path), str(path), Path(path).parent, allow_outside)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What a file holds; raises ParseError where it cannot be read."""
     try:
-        data = path.read_bytes()
+        return Path(path).read_bytes()
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
-        raise ParseError(
-            Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
-        ) from None
-    return parse(data, str(path), path.parent, allow_outside)
+        raise ParseError(Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")) from None
 
 
 def _build(

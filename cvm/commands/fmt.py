@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 import cvm
 from cvm.commands.files import STDIN, write
+from cvm.parser import read_bytes
 from cvm.parser.format import format_text
 
 
@@ -16,8 +16,8 @@ def fmt(options: Namespace) -> int:
     changes = 0
     for name in options.programs:
         try:
-            before = _read(name)
-            after = format_text(before.decode(), STDIN if name == "-" else name).encode()
+            before = sys.stdin.buffer.read() if name == "-" else read_bytes(name)
+            after = format_text(before, STDIN if name == "-" else name).encode()
         except cvm.Error as e:
             mistakes += e.diagnostics
             continue
@@ -30,6 +30,3 @@ def fmt(options: Namespace) -> int:
         raise cvm.Error(mistakes)
     return 1 if options.check and changes else 0
 
-
-def _read(name: str) -> bytes:
-    return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()

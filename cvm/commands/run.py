@@ -41,6 +41,10 @@ def run(options: Namespace) -> int:
         returned = f(*arrays)
         first = time.perf_counter() - began
     results = named(f, returned)
+    if options.output is not None:
+        archive = io.BytesIO()
+        np.savez(archive, **results)  # type: ignore[arg-type]
+        write(options.output, archive.getvalue())
     out = sys.stderr if options.output == "-" else sys.stdout
     for name, array in results.items():
         print(f"%{name}: {describe(array)}\n{values(array)}", file=out)
@@ -48,10 +52,6 @@ def run(options: Namespace) -> int:
             print(f"  sha256 {digest(array)}", file=out)
     if options.time:
         print(f"compiled in {duration(compiled)}, ran in {fastest(f, arrays, first)}", file=out)
-    if options.output is not None:
-        archive = io.BytesIO()
-        np.savez(archive, **results)  # type: ignore[arg-type]
-        write(options.output, archive.getvalue())
     return 0
 
 
