@@ -1,0 +1,230 @@
+"""The command line: what it prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import cvm
+import numpy as np
+import pytest
+from cvm import cli
+
+ROOT = Path(__file__).parent.parent
+
+ADD = """\
+func @main(%x: tensor<2x3xi32>, %y: tensor<2x3xi32>) -> tensor<2x3xi32> {
+  %sum = cvm.elemwise_add %x, %y
+  return %sum
+}
+"""
+OPEN = """\
+func @main(%x: tensor<?N x 2 x i32> {range = [5, 6]}, %y: tensor<?N x 2 x i32>) {
+  %sum = cvm.elemwise_add %x, %y
+  return %sum, %x
+}
+"""
+WRONG = """\
+func @main(%x: tensor<2xi32>) {
+  %y = cvm.relux %x
+  %z = cvm.relu %q
+  return %y
+}
+"""
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `cvm` in an empty folder; `stdin` is its standard input."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, stdin: str | bytes = "") -> Said:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return Said(cli.main(arguments), *capsys.readouterr())
+
+    Path("add.cvm").write_text(ADD)
+    Path("open.cvm").write_text(OPEN)
+    Path("wrong.cvm").write_text(WRONG)
+    return run
+
+
+def arrays() -> None:
+    np.save("x.npy", np.arange(6, dtype=np.int32).reshape(2, 3))
+    np.savez("xy.npz", x=np.ones((2, 3), np.int32), y=np.full((2, 3), 7, np.int32))
+
+
+def test_run_takes_arrays_by_name(command: Command) -> None:
+    arrays()
+    said = command("run", "add.cvm", "--inputs", "xy.npz", "--input", "x=x.npy", "--output", "out.npz")
+    assert said == (0, "%sum: tensor<2x3xi32>\n  [[7, 8, 9],\n   [10, 11, 12]]\n", "")
+    with np.load("out.npz") as out:
+        assert out.files == ["sum"]
+        assert out["sum"].dtype == np.int32 and out["sum"].tolist() == [[7, 8, 9], [10, 11, 12]]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_random_inputs_are_those_of_their_seed(command: Command, target: str) -> None:
+    first, again, other = (command("run", "open.cvm", "--random-inputs", seed, "--target", target) for seed in "112")
+    assert first == again and first.out != other.out
+    assert first.err == "sizes of %x left open, here ?N = 4\n"
+    assert "%x: tensor<4x2xi32>" in first.out and set(first.out.partition("%x:")[2]) <= set("56tensor<4x2xi32> [],\n")
+
+
+def test_given_arrays_settle_sizes_of_random_ones(command: Command) -> None:
+    arrays()
+    np.save("tall.npy", np.full((9, 2), 5, np.int32))
+    said = command("run", "open.cvm", "--input", "x=tall.npy", "--random-inputs", "0")
+    assert said.status == 0 and "%sum: tensor<9x2xi32>" in said.out and said.err == ""
+
+
+def test_digest_is_of_type_and_elements(command: Command) -> None:
+    import hashlib
+
+    arrays()
+    said = command("run", "add.cvm", "--inputs", "xy.npz", "--digest")
+    elements = np.full((2, 3), 8, "<i4").tobytes()
+    assert hashlib.sha256(b"tensor<2x3xi32>\n" + elements).hexdigest() in said.out
+
+
+def test_run_says_how_long_it_took(command: Command) -> None:
+    assert "compiled in " in command("run", "add.cvm", "--random-inputs", "0", "--time").out
+
+
+def test_results_to_standard_output(command: Command) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cvm", "run", str(Path("add.cvm").resolve()), "--random-inputs", "3", "--output", "-"],
+        cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip
+    with np.load(io.BytesIO(done.stdout)) as out:
+        assert out["sum"].shape == (2, 3)
+    assert b"%sum: tensor<2x3xi32>" in done.stderr
+
+
+def test_large_results_are_shown_by_their_first_elements(command: Command) -> None:
+    text = "func @main(%x: tensor<8x9xi32> {range = [4, 4]}) {\n  return %x\n}\n"
+    assert command("run", "-", "--random-inputs", "0", stdin=text).out == (
+        "%x: tensor<8x9xi32>\n  4, 4, 4, 4, 4, 4, 4, 4, ... (72 values, from 4 to 4)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run add.cvm", "no array for %x, %y: it takes %x: tensor<2x3xi32>, %y: tensor<2x3xi32>"),
+        ("run add.cvm --inputs x.npy", "x.npy holds one array"),
+        ("run add.cvm --input x=xy.npz", "xy.npz holds several arrays"),
+        ("run add.cvm --input x=none.npy", "none.npy cannot be read: no such file or directory"),
+        ("run add.cvm --input x=add.cvm", "add.cvm cannot be read"),
+        ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
+        ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
+        ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),
+        ("run add.cvm --random-inputs 0 --output no/folder.npz", "no/folder.npz cannot be written: no such file or directory"),
+        ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, reference"),
+        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, formulas, loops, llvm"),
+        ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
+        ("frobnicate", "invalid choice"),
+        ("", "required"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2(command: Command, arguments: str, said: str) -> None:
+    arrays()
+    found = command(*arguments.split())
+    assert found.status == 2 and said in found.err and found.out == ""
+
+
+def test_a_program_that_fails_is_status_1(command: Command) -> None:
+    np.save("wide.npy", np.zeros((2, 4), np.int32))
+    for arguments, said in {
+        "run no.cvm": "no.cvm",
+        "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
+        "run add.cvm --random-inputs 0 --input x=wide.npy": "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>",
+    }.items():
+        found = command(*arguments.split())
+        assert found.status == 1 and said in found.err and found.err.endswith("1 error\n") and found.out == ""
+
+
+def test_check_says_every_mistake_and_their_count(command: Command) -> None:
+    found = command("check", "wrong.cvm", "add.cvm")
+    assert found.status == 1 and found.out == "add.cvm: ok, 1 function, 1 operation\n"
+    assert "wrong.cvm:2:8: error[op.unknown]" in found.err and "wrong.cvm:3:17: error[value.undefined]" in found.err
+    assert found.err.endswith("\n2 errors\n")
+
+
+def test_many_mistakes_are_cut_short(command: Command) -> None:
+    Path("many.cvm").write_text("func @main() {\n" + "  %y = cvm.relu %x\n" * 300 + "  return\n}\n")
+    found = command("check", "many.cvm")
+    assert found.err.count("error[") == cli.SHOWN and found.err.endswith(f"errors, the first {cli.SHOWN} shown\n")
+
+
+def test_every_stage_is_shown(command: Command) -> None:
+    marks = {"graph": "cvm.elemwise_add", "formulas": "%x[%i0, %i1] + %y[%i0, %i1]", "loops": "for %i0", "llvm": "define", "llvm-opt": "define", "asm": ".text"}
+    for stage, mark in marks.items():
+        found = command("lower", "add.cvm", "--to", stage, "-o", "out.txt")
+        assert found == (0, "", "") and mark in Path("out.txt").read_text()
+
+
+def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:
+    Path("loose.cvm").write_text(ADD.replace(" = ", "=").replace("  ", "        "))
+    assert command("fmt", "--check", "loose.cvm", "add.cvm") == (1, "", "loose.cvm: would change\n")
+    assert command("fmt", "loose.cvm") == (0, "", "")
+    assert Path("loose.cvm").read_text() == ADD
+    assert command("fmt", "--check", "loose.cvm") == (0, "", "")
+    assert command("fmt", "no.cvm").status == 1
+    assert command("fmt", "wrong.cvm").status in (0, 1)
+    assert command("fmt", "-", stdin=b"\xff\x00").status == 1
+
+
+def test_fmt_of_standard_input(command: Command) -> None:
+    done = subprocess.run([sys.executable, "-m", "cvm", "fmt", "-"], input=ADD.encode(), cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout == ADD.encode()
+
+
+def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cvm, "load", broken)
+    found = command("check", "add.cvm")
+    assert found.status == 1 and "internal error: RuntimeError: a bug" in found.err and "CVM_TRACEBACK=1" in found.err
+    monkeypatch.setenv("CVM_TRACEBACK", "1")
+    with pytest.raises(RuntimeError):
+        command("check", "add.cvm")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("Unable to allocate 8 TiB")])
+def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def end(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cvm, "load", end)
+    found = command("check", "add.cvm")
+    assert found.status == 1 and found.err.startswith("cvm: ") and found.err.count("\n") == 1
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    ops = subprocess.Popen([sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert ops.stdout is not None and ops.stderr is not None
+    ops.stdout.close()
+    assert ops.stderr.read() == b""
+    assert ops.wait() == 1
+    ops.stderr.close()
+
+
+def test_bad_bytes_are_diagnostics(command: Command) -> None:
+    for text in (b"\xff\xfe", b"func @main(\x00", b"", b"(" * 5000):
+        found = command("check", "-", stdin=text)
+        assert found.status in (0, 1) and "internal" not in found.err
