@@ -187,7 +187,8 @@ def check(test: Filetest) -> None:
             missing.remove(match)
     said = [f"expected on line {e.line}, not found: {e.code}: {e.message}" for e in missing]
     said += [f"not expected: line {d.line}: {d}" for d in unexpected]
-    assert not said, "\n".join(said)
+    if said:
+        raise AssertionError("\n".join(said))
 
 
 def run(test: Filetest) -> None:
@@ -202,7 +203,8 @@ def run(test: Filetest) -> None:
                 said = f"the call failed: {e}"
             if said is not None:
                 wrong.append(f"{target}: {text}\n    {said}")
-    assert not wrong, "\n".join(wrong)
+    if wrong:
+        raise AssertionError("\n".join(wrong))
 
 
 def _call(module: Module, call: Call, target: str) -> str | None:
