@@ -97,8 +97,8 @@ class Conv2d(CvmOperator[T]):
         (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
         row, rows = along(p, ki, self.x.shape[2], sh, ph, dh)
         column, columns = along(q, kj, self.x.shape[3], sw, pw, dw)
-        padded = when(both(rows, columns), self.x[n, c, row, column], constant(0, I32))
-        dot = total((ic, ki, kj), padded * self.w[oc, ic, ki, kj])
+        product = self.x[n, c, row, column] * self.w[oc, ic, ki, kj]
+        dot = total((ic, ki, kj), when(both(rows, columns), product, constant(0, I32)))  # pad(...) * W is 0 outside
         return Element((n, oc, p, q), dot if self.b is None else dot + self.b[oc])
 
 
