@@ -71,7 +71,7 @@ class Slice(CvmOperator[T]):
             low, high = (0, n) if stride > 0 else (-1, n - 1)
             first = min(max(begin + n if begin < 0 else begin, low), high)
             stop = min(max(end + n if end < 0 else end, low), high)
-            y = np.take(y, np.arange(first, stop, stride), i)
+            y = np.take(y, range(first, stop, stride), i)
         return y
 
     def element(self: Slice[Tensor], y: Tensor) -> Element:

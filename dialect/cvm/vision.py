@@ -11,7 +11,7 @@ from ..types import I1, I32, I64, TensorType
 from .form import CvmOperator, i32
 
 ID, SCORE, LEFT, TOP, RIGHT, BOTTOM = range(6)  # the columns of a row
-MOST = 2**63 - 1
+MOST = 2**63 - 1  # of an i64: attributes beyond it mean the same
 
 
 @operator
@@ -55,7 +55,7 @@ class GetValidCount(CvmOperator[T]):
         valid_count, y = results
         b, n, k = indices("b n k", self.x.shape)
         count = accumulator("count", I64)
-        valid = cast(self.x[b, n, SCORE], I64) > self.score_threshold
+        valid = cast(self.x[b, n, SCORE], I64) > min(self.score_threshold, MOST)
         copy = For(k, (Store(y, (b, count[()], k), self.x[b, n, k]),))
         body = (
             Alloc(count),
@@ -166,7 +166,7 @@ class NonMaxSuppression(CvmOperator[T]):
         u, k = indices("u k", y.shape[1:])
         suppressed = accumulator("suppressed", I1)
         found, ratio = _overlap_ratio([y[b, u, c] for c in range(6)], [self.x[b, row, c] for c in range(6)])
-        compare: Block = (*found, update("or", suppressed, ratio >= self.iou_threshold))
+        compare: Block = (*found, update("or", suppressed, ratio >= min(self.iou_threshold, MOST)))
         if not self.force_suppress:
             compare = (If(y[b, u, ID].eq(self.x[b, row, ID]), compare),)
         enter = (For(k, (Store(y, (b, count[()], k), self.x[b, row, k]),)), update("add", count, as_index(1)))
@@ -179,7 +179,7 @@ class NonMaxSuppression(CvmOperator[T]):
 
 
 def _at_most(limit: int, t: Expr) -> Expr:
-    return t if limit < 0 else minimum(t, limit)
+    return t if limit < 0 else minimum(t, min(limit, MOST))
 
 
 def overlap_ratio(p: list[int], q: list[int]) -> int:
