@@ -1,7 +1,7 @@
 """Shapes that meet: NumPy's broadcasting over known and unknown sizes, and three-valued answers about sizes.
 
-A question about unknown sizes is answered where every call gives the same answer; otherwise `Undecided` is raised, and the
-question is asked again when the sizes are known.
+A question about unknown sizes is answered where every call gives the same answer; otherwise `Undecided` is raised, and
+the question is asked again when the sizes are known.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def source(at: tuple[Index, ...], operand: Tensor) -> tuple[Expr, ...]:
-    """Where an operand is read for the result's element at these indices: repeated along the axes where its size is 1."""
+    """Where an operand is read for the result's element at these indices: repeated along axes where its size is 1."""
     return tuple(_source(i, n) for i, n in zip(at[len(at) - operand.rank :], operand.shape, strict=True))
 
 

@@ -12,8 +12,8 @@ from .types import ElementType
 def converted(array: Any, element: ElementType) -> np.ndarray:
     """The array in another element type.
 
-    Integers wrap modulo 2^width, floats round to the nearest (ties to even), floats to integers truncate and saturate, NaN
-    giving 0, and to i1 is `!= 0`. Real to complex has an imaginary part of 0; complex to real takes the real part.
+    Integers wrap modulo 2^width, floats round to the nearest (ties to even), floats to integers truncate and saturate,
+    NaN giving 0, and to i1 is `!= 0`. Real to complex has an imaginary part of 0; complex to real takes the real part.
     """
     given = np.asarray(array)
     if given.dtype == element.dtype:
@@ -21,7 +21,7 @@ def converted(array: Any, element: ElementType) -> np.ndarray:
     if element.kind == "bool":
         return np.asarray(given != 0)
     if given.dtype.kind == "c" and element.kind != "complex":
-        given = given.real
+        given = np.real(given)
     with np.errstate(all="ignore"):
         if given.dtype.kind == "f" and element.is_integer:
             return _saturated(given, element)

@@ -50,7 +50,8 @@ def floating(*elements: ElementType) -> ElementType:
 class Rule:
     """The element types a kind of operator takes, beyond SUPPORTED, and the type of its result.
 
-    `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` where there are several, {symbol} for how the operator is written.
+    `takes` is in words, in which {all} stands for `element(a), element(b) are`, {every} for `all` where there are
+    several operands, and {symbol} for how the operator is written.
     """
 
     gives: str
@@ -68,6 +69,7 @@ def _no_float(*elements: ElementType) -> bool:
 
 
 _NUMBERS = "{all} not {every}i1: inputs to arithmetic operator `{symbol}` cannot be booleans"
+_CONDITION = "element(condition) = i1"
 _INTEGERS = "{all} integral: inputs to bitwise operator `{symbol}` must be of integral type"
 _PROMOTED = "the promotion of its operands"
 
@@ -79,5 +81,5 @@ RULES: dict[str, Rule] = {
     "bitwise": Rule(_PROMOTED, promote, _INTEGERS, _no_float),
     "sign": Rule("its operand's type", promote, _NUMBERS, _some_number),
     "function": Rule("f64 if its operand is, else f32", floating, _NUMBERS, _some_number),
-    "choice": Rule("the promotion of the two", lambda condition, *values: promote(*values), "element(condition) = i1", lambda condition, *_: condition is I1),
-}  # fmt: skip
+    "choice": Rule("the promotion of the two", lambda _, *values: promote(*values), _CONDITION, lambda c, *_: c is I1),
+}

@@ -26,7 +26,8 @@ def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = N
         if id(e) not in done:
             old = children(e)
             parts = tuple(map(visit, old))
-            done[id(e)] = _simplified(e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts), constants, span)
+            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
+            done[id(e)] = _simplified(new, constants, span)
         return done[id(e)]
 
     return visit(value)
@@ -52,7 +53,7 @@ def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Exp
 
 
 def _computed(e: Expr, function: str, operands: list[np.ndarray]) -> Expr:
-    if function in _PARTIAL and operands[-1] == 0 or function not in SCALARS:
+    if (function in _PARTIAL and operands[-1] == 0) or function not in SCALARS:
         return e
     with np.errstate(all="ignore"):
         return constant(np.asarray(SCALARS[function].numpy(*operands))[()], e.type)

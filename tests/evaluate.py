@@ -42,6 +42,8 @@ class Machine:
         self.scalars: dict[Expr, Any] = {}
         self.sizes: dict[tuple[Any, ...], int] = {}
         self.reports: list[str] = []
+        self.known: dict[Expr, Any] = {}  # shared parts of the expression being evaluated
+        self.depth = 0
 
     def give(self, tensor: Tensor, array: np.ndarray) -> None:
         """An operand: its array, and what that says about unknown sizes."""
@@ -74,8 +76,15 @@ class Machine:
 
     def value(self, expr: Expr) -> Any:
         """The value of an expression, as a NumPy scalar of its type."""
+        if expr in self.known:
+            return self.known[expr]
+        self.depth += 1
         with np.errstate(all="ignore"):
             found = self._value(expr)
+        self.depth -= 1
+        self.known[expr] = found
+        if not self.depth:
+            self.known.clear()
         assert np.shape(found) == () and found.dtype == expr.type.dtype, f"{expr} gave {found!r}, not {expr.type}"
         return found
 
@@ -120,6 +129,7 @@ class Machine:
         """All values of the indices in row-major order, each in turn being the indices' value."""
         for point in itertools.product(*(range(self.size(i.extent)) for i in over)):
             self.scalars.update(zip(over, map(np.int64, point), strict=True))
+            self.known.clear()
             yield point
 
     def place(self, tensor: Tensor, at: tuple[Expr, ...]) -> tuple[int, ...]:

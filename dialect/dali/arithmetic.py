@@ -1,4 +1,4 @@
-"""DALI's arithmetic: integers wrap modulo 2^width, floats follow IEEE 754, every operator rounds once, in its own type."""
+"""DALI's arithmetic: integers wrap modulo 2^width, floats follow IEEE 754, each operator rounds once, in its type."""
 
 from __future__ import annotations
 
@@ -99,8 +99,7 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         if a.type.kind == "float":
             return a / b
-        quotient = a / _harmless(b)
-        return _checked(b, select(b.eq(-1), -a, quotient) if a.type.signed else quotient)
+        return _checked(b, a / _harmless(b))
 
 
 @operator
@@ -121,7 +120,7 @@ class Mod(Binary[T], kind="arithmetic", symbol="%"):
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         if a.type.kind == "float":
             return apply("rem", a, b)
-        return _checked(b, apply("rem", a, _harmless(b)))  # x % 1 is what x % -1 should be
+        return _checked(b, apply("rem", a, _harmless(b)))
 
 
 def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -131,8 +130,8 @@ def _remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _harmless(b: Expr) -> Expr:
-    """The divisor, or 1 where dividing by it is undefined: by zero, and where the quotient may not fit."""
-    return select(b.eq(0) | b.eq(-1) if b.type.signed else b.eq(0), 1, b)
+    """The divisor, or 1 where it is zero: the value stays defined until the error is reported."""
+    return select(b.eq(0), 1, b)
 
 
 def _checked(b: Expr, value: Expr) -> Expr:
@@ -141,6 +140,8 @@ def _checked(b: Expr, value: Expr) -> Expr:
 
 class Power(Binary[T]):
     """The family of a to the power of b."""
+
+    scalar = "pow"
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -155,7 +156,7 @@ class Power(Binary[T]):
 
 
 def _integer_power(base: Expr, exponent: Expr) -> Expr:
-    """base^exponent modulo 2^width by squaring: the product of base^(2^k) over the bits k of the exponent, 0 if that is negative."""
+    """base^exponent modulo 2^width: the product of base^(2^k) over the exponent's bits k, but 0 if that is negative."""
     one = constant(1, base.type)
     factors: list[Expr] = []
     square = base
@@ -201,7 +202,7 @@ class Max(Binary[T], kind="arithmetic"):
 
 @operator
 class Clamp(Pointwise[T], kind="arithmetic"):
-    """low if x < low, else high if x > high, else x: high where low > high; a NaN stays, and a bound that is NaN is none."""
+    """low if x < low, else high if x > high, else x: high where low > high. NaN stays; a bound that is NaN is none."""
 
     x: T
     low: T

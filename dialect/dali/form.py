@@ -23,8 +23,8 @@ MOST_GROUPS = 6
 class Pointwise(Operator[T]):
     """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
 
-    Operands are cast to the type the operator works in, the result's unless a subclass says otherwise; then f is computed
-    in it. A subclass says what f is twice: `exact` over arrays and `formula` over elements.
+    Operands are cast to the type the operator works in, the result's unless a subclass says otherwise; then f is
+    computed in it. A subclass says what f is twice: `exact` over arrays and `formula` over elements.
     """
 
     dialect = "dali"
@@ -34,7 +34,7 @@ class Pointwise(Operator[T]):
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
     exact: ClassVar[Callable[..., Any]]
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
-    symbols = {"groups": lambda o: groups(*_shapes(o))}
+    symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
 
     def __init_subclass__(cls, kind: str = "", symbol: str = "", **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -50,7 +50,7 @@ class Pointwise(Operator[T]):
         """The type in which the operator computes, of its operands' types."""
         return self.rule.result(*elements)
 
-    def formula(self, *operands: Expr) -> Expr:
+    def formula(self: Any, *operands: Any, **_: Any) -> Expr:
         """f, of elements of the operands in the working type."""
         return apply(self.scalar, *operands)
 
@@ -97,7 +97,7 @@ def example(name: str, operands: tuple[str, ...], types: tuple[str, ...]) -> str
     arguments = ", ".join(f"%{n}: tensor<{t}>" for n, t in zip(operands, types, strict=False))
     return f"""
         func @main({arguments}) {{
-          %y = dali.{name} {', '.join(f'%{n}' for n in operands)}
+          %y = dali.{name} {", ".join(f"%{n}" for n in operands)}
           return %y
         }}
     """
@@ -109,7 +109,7 @@ _TYPES = ", ".join(e.name for e in SUPPORTED)
 
 
 def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...]:
-    """What every operator of the dialect wants of operands of these names; numbers of rules that ask nothing are left out."""
+    """What the dialect wants of operands of these names; the number of a rule that asks nothing is left out."""
     found = [supported(names)]
     if rule.takes:
         all_are = f"{_each('element', names)} {'is' if len(names) == 1 else 'are'}"
@@ -117,15 +117,21 @@ def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...
         found.append(C(2, text, lambda o: rule.holds(*(t.element for _, t in o.operands()))))
     if len(names) > 1:
         shapes = _each("shape", names)
-        found.append(C(3, f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1", lambda o: broadcastable(*_shapes(o))))
-        found.append(C(4, f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1", lambda o: few_groups(*_shapes(o))))
+        text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
+        found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
+        text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
+        found.append(C(4, text, lambda o: few_groups(*_shapes(o))))
     return tuple(found)
 
 
 def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED, listed: str = _TYPES) -> C:
     """Constraint 1: the operands are tensors of these element types."""
     are = "is a tensor" if len(names) == 1 else "are tensors"
-    return C(1, f"{_each('type', names)} {are} of {listed}", lambda o: all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands()))
+
+    def holds(o: Any) -> bool:
+        return all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands())
+
+    return C(1, f"{_each('type', names)} {are} of {listed}", holds)
 
 
 def _each(what: str, names: tuple[str, ...]) -> str:
