@@ -1,10 +1,10 @@
-"""The language's grammar, for anything that reads it: the text of `cvm.lark`."""
+"""The grammars, for anything that reads them: `cvm.lark` of programs, `loops.lark` of printed kernels."""
 
 from __future__ import annotations
 
 from importlib import resources
 
 
-def read() -> str:
-    """The grammar as Lark takes it."""
-    return resources.files(__name__).joinpath("cvm.lark").read_text("utf-8")
+def read(name: str = "cvm.lark") -> str:
+    """A grammar as Lark takes it."""
+    return resources.files(__name__).joinpath(name).read_text("utf-8")

@@ -53,7 +53,9 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
-        raise ParseError(Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")) from None
+        raise ParseError(
+            Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
+        ) from None
 
 
 def _build(

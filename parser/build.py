@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..dialect.program import Function, Module, Operation, Value
+from ..dialect.program import Function, Graph, Module, Operation, Value
 from ..dialect.source import Diagnostic, Note, Source
 from ..dialect.types import Type
 from .nodes import (
@@ -47,7 +47,8 @@ def build(program: ProgramNode, source: Source, folder: Path | None, outside: bo
                 function = build_function(scope, item)
                 functions[function.name if function.name not in functions else f"{function.name}#{n}"] = function
             case GraphNode():
-                report.at(item.word, "graph.unsupported", "graphs are not supported yet")
+                graph = build_graph(Scope(report, names, folder, outside, lenient=broken), item)
+                functions[graph.name if graph.name not in functions else f"{graph.name}#{n}"] = graph
     return Module(functions, source.filename), report.diagnostics
 
 
@@ -88,6 +89,22 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
         report.span(name),
         tuple(s for _, s in results),
     )
+
+
+def build_graph(scope: Scope, node: GraphNode) -> Graph:
+    scope.body = node.body
+    operations: list[Operation] = []
+    for statement in node.body:
+        match statement:
+            case BrokenNode(token):
+                scope.forgive(token)
+            case ReturnNode(word):
+                scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
+            case _:
+                operation = build_operation(scope, statement)
+                if operation is not None:
+                    operations.append(operation)
+    return Graph(node.name.name, (), tuple(operations), (), span=scope.report.span(node.name))
 
 
 def first_token(statement: StatementNode) -> Token:

@@ -72,13 +72,13 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
             if isinstance(operand, Token):
                 scope.use(operand)
         return None
-    if node.label is not None or node.initial is not None:
-        report.at(node.label or node.name, f"{name}.form", f"{name} is written without a name in quotes")
+    if node.label is not None and not operator.labelled:
+        report.at(node.label, f"{name}.form", f"{name} is written without a name in quotes")
         return None
     form = form_of(operator)
     spans = {"op": report.span(node.name)}
     operands = build_operands(scope, node, operator, form, spans)
-    attributes = build_attributes(scope, node, operator, form, spans)
+    attributes = (build_attributes if node.label is None else build_labelled)(scope, node, operator, form, spans)
     declared = operand_types = None
     good = True
     if node.signature is not None:
@@ -215,6 +215,43 @@ def build_attributes(
     if missing:
         report.at(node.name, code, f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
     return found if good and not missing else None
+
+
+def build_labelled(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
+    """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place of a dictionary."""
+    assert node.label is not None
+    report = scope.report
+    written: dict[str, Any] = {"label": read_string(node.label).value}
+    places = {"label": node.label, "initial": node.initial, "type": node.type}
+    if node.type is not None:
+        found = scope.type(node.type)
+        if found is None:
+            return None
+        if "type" in form.attributes:
+            written["type"] = found
+        if node.initial is not None:
+            written["initial"] = scope.elements(DenseNode(node.initial, node.type))
+    elif node.initial is not None:
+        report.at(
+            node.initial, f"{operator.name}.form", "an initial value is followed by its type, as in dense<0.0> : type"
+        )
+        return None
+    for name, value in written.items():
+        place = places[name]
+        assert place is not None
+        spans[name] = report.span(place)
+        if isinstance(value, Mistake):
+            report.mistake(value)
+            return None
+        if name not in form.attributes:
+            report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
+            return None
+    missing = [r for r in form.required if r not in written]
+    if missing:
+        report.at(node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name")
+    return None if missing else written
 
 
 def unknown_attribute(name: str, operator: type[Operator[Any]], form: Form) -> str:

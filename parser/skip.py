@@ -12,7 +12,7 @@ from .nodes import ConstantNode, FunctionNode, GraphNode, OperationNode, Token
 
 DEPTH = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
 HEADS = ("FUNC", "GRAPH")
-STARTS = ("RETURN", "CALL", "CONST", "OPERATOR", "STRING")
+STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "STRING")
 
 
 class Ahead:
@@ -46,7 +46,7 @@ class Ahead:
     def begins_body(self, n: int) -> bool:
         """Whether the brace opens the body of a function, not a dictionary."""
         after = self[n + 1].type
-        return after in ("RESULT", "VALUE", "RBRACE", *STARTS) and not (after in STARTS and self[n + 2].type == "EQUAL")
+        return after in ("VALUE", "RBRACE", *STARTS) and not (after in STARTS and self[n + 2].type == "EQUAL")
 
 
 def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
@@ -103,12 +103,20 @@ def skip_item(ahead: Ahead, taken: list[Token]) -> int | None:
     return n
 
 
+def skip_rest(ahead: Ahead, taken: list[Token]) -> int | None:
+    n = 0
+    while ahead[n].type != END:
+        n += 1
+    return n
+
+
 SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
     "BROKEN_STATEMENT": skip_statement,
     "BROKEN_ARGUMENT": skip_argument,
     "BROKEN_TYPES": skip_head,
     "BROKEN_HEADER": skip_head,
     "BROKEN_ITEM": skip_item,
+    "BROKEN_REST": skip_rest,
 }
 
 

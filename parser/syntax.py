@@ -16,11 +16,14 @@ from lark.parsers.lalr_analysis import Shift
 
 from .. import grammar
 from ..dialect.source import Diagnostic, Note, Source, Span
+from .explain import explain
 from .lex import END, Scanner
-from .mistakes import explain
+from .mistakes import Known, by_state
 from .nodes import ProgramNode, Token
-from .skip import SKIPS, Ahead, first_offset
+from .skip import SKIPS, STARTS, Ahead, first_offset
 from .tree import Tree
+
+NO_ACTION = (None, None)
 
 
 @cache
@@ -34,6 +37,36 @@ def scanner() -> Scanner:
     return lexer
 
 
+@cache
+def friendly() -> Known:
+    """What to say about frequent mistakes; made when the first mistake is met."""
+    return by_state(stops_at)
+
+
+def stops_at(text: str) -> tuple[Any, Token]:
+    """The parser's state and the token where it cannot go on."""
+    state: Any = language().parse_interactive().parser_state
+    for token in [*scanner().tokens(text), Token(END, "", len(text), len(text))]:
+        try:
+            state.feed_token(token, token.type == END)
+        except UnexpectedToken:
+            return settled(state), token
+    raise AssertionError(f"an example of a mistake is none: {text}")
+
+
+def settled(state: Any) -> Any:
+    """The parser's state once what can only be one thing is taken for it: after `[1`, the state after an element."""
+    states, table = list(state.state_stack), state.parse_conf.states
+    while True:
+        actions = list(table[states[-1]].values())
+        action, rule = actions[0]
+        if action is Shift or any(a is Shift or r != rule for a, r in actions):
+            return states[-1]
+        if size := len(rule.expansion):
+            del states[-size:]
+        states.append(table[states[-1]][rule.origin.name][1])
+
+
 class Stream:
     """Tokens one after the other, of which some can be put back."""
 
@@ -43,12 +76,12 @@ class Stream:
         self.waiting: list[Token] = []  # the next one last
 
     def __iter__(self) -> Iterator[Token]:
+        while self.waiting:
+            yield self.waiting.pop()
+        for token in self.tokens:  # not `yield from`, which would close them with this generator
+            yield token
         while True:
-            while self.waiting:
-                yield self.waiting.pop()
-            yield from self.tokens
-            if not self.waiting:
-                yield self.end
+            yield self.end
 
     def back(self, tokens: list[Token]) -> None:
         self.waiting += reversed(tokens)
@@ -84,11 +117,21 @@ class Reader:
             self.stream.back([token])
             self.feed("RBRACE", token.start, token.start)
             return
-        self.diagnostics.append(explain(self.source, self.state, token))
+        new_line = Ahead(self.source.text, token, iter(())).on_new_line(0)
+        if token.type in STARTS and new_line and self.accepts("LBRACE") and not self.accepts("COMMA"):
+            self.diagnostics.append(
+                Diagnostic(
+                    f"expected '{{' before the first statement, got {token.text}", self.span(token), "parse.brace"
+                )
+            )
+            self.stream.back([token])
+            self.feed("LBRACE", token.start, token.start)
+            return
+        self.diagnostics.append(explain(self.source, self.state, settled(self.state), token, friendly()))
         ahead = Ahead(self.source.text, token, iter(self.stream))
         states, values = self.state.state_stack, self.state.value_stack
         for depth in range(len(states), 0, -1):
-            kind = next((k for k in SKIPS if k in self.table[states[depth - 1]]), None)
+            kind = next((k for k in SKIPS if self.table[states[depth - 1]].get(k, NO_ACTION)[0] is Shift), None)
             if kind is None:
                 continue
             start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
@@ -117,7 +160,7 @@ class Reader:
         """Whether the parser could take such a token now."""
         states = list(self.state.state_stack)
         while True:
-            action, argument = self.table[states[-1]].get(kind, (None, None))
+            action, argument = self.table[states[-1]].get(kind, NO_ACTION)
             if action is None:
                 return False
             if action is Shift:

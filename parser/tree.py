@@ -48,7 +48,7 @@ class Tree:
         return ProgramNode(parts)
 
     def module(self, parts: list[Any]) -> ProgramNode:
-        return ProgramNode(parts[2:])
+        return ProgramNode(parts[2:-1])
 
     def function(self, parts: list[Any]) -> FunctionNode:
         return FunctionNode(*parts)
