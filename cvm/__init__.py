@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
     from cvm.dialect.program import Module
     from cvm.jit.function import CompiledFunction
+    from cvm.jit.graph import CompiledGraph
 
     from .traced import TracedFunction
+
+    _Compiled = CompiledFunction | CompiledGraph | _Any  # which of the two, the program says: Any spares callers a cast
 else:
 
     def _overload(function):
@@ -73,21 +76,21 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 
 
 @_overload
-def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> CompiledFunction: ...
+def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> _Compiled: ...
 @_overload
 def compile(program: _Callable[..., _Any], *, target: str = "cpu") -> TracedFunction: ...
 @_overload
 def compile(*, target: str = "cpu") -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
 def compile(
     program: Module | str | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main", target: str = "cpu"
-) -> CompiledFunction | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
-    """A function of a program, compiled: NumPy arrays in, NumPy arrays out.
+) -> _Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
+    """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it is
     called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code) or "reference" (each operator's
     definition, evaluated slowly and obviously).
     """
-    from cvm.jit.function import compile_function
+    from cvm.jit.compile import compile_program
 
     if callable(program) or program is None:
         from .traced import TracedFunction
@@ -99,7 +102,7 @@ def compile(
         module = parse(program) if "\n" in program or "{" in program else load(program)
     else:
         module = program
-    return compile_function(module, entry, target)
+    return compile_program(module, entry, target)
 
 
 def __getattr__(name: str) -> _Any:

@@ -33,7 +33,7 @@ class C:
 
     number: int
     text: str
-    holds: Callable[[Any], Any]
+    holds: Callable[..., Any]
     at: str | None = None
 
 
@@ -69,6 +69,8 @@ class Operator(Generic[T]):
     dialect: ClassVar[str] = ""
     fields: ClassVar[tuple[Field, ...]] = ()
     constraints: ClassVar[tuple[C, ...]] = ()
+    placement: ClassVar[tuple[C, ...]] = ()  # constraints on where an operation stands: of it and its function
+    labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
     results: ClassVar[tuple[str, ...]] = ("y",)
@@ -126,11 +128,10 @@ class Operator(Generic[T]):
     @property
     def types(self) -> dict[str, Type]:
         """The types of the operands by name, also where arrays or tensors of index notation stand for them."""
-        known: dict[str, Type] | None = getattr(self, "_types", None)
-        if known is None:
-            found = {name: getattr(v, "type", v) for name, v in self.operands()}
-            known = {name: t for name, t in found.items() if isinstance(t, Type)}
-        return known
+        found = {name: getattr(v, "type", v) for name, v in self.operands()}
+        if all(isinstance(t, Type) for t in found.values()):
+            return typing.cast(dict[str, Type], found)
+        return getattr(self, "_types", {})
 
     def result_types(self: Any) -> tuple[Type, ...]:
         found = self.infer()
@@ -149,7 +150,7 @@ def operator(cls: type[U]) -> type[U]:
         made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
     hints = typing.get_type_hints(cls)
     made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
-    numbers = [c.number for c in made.constraints]
+    numbers = [c.number for c in (*made.placement, *made.constraints)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
     assert made.name not in OPERATORS, f"{made.name} is declared twice"
     OPERATORS[made.name] = made

@@ -11,7 +11,7 @@ import numpy as np
 from .builtin import Call, Const, Elements
 from .literals import literal_text, literal_type
 from .op import Operator, Symbol, attribute_text, quoted
-from .program import Function, Literal, Module, Operation, Value
+from .program import Function, Graph, Literal, Module, Operation, Value
 from .types import Type
 
 WIDTH = 100  # a function's head that is longer has its arguments on lines of their own
@@ -28,7 +28,9 @@ def print_module(module: Module, generic: bool = False) -> str:
 
 def print_function(function: Function, generic: bool = False) -> str:
     """The text of one function."""
-    return _generic_function(function) if generic else _short_function(function)
+    if generic:
+        return _generic_function(function)
+    return _short_graph(function) if isinstance(function, Graph) else _short_function(function)
 
 
 class Names:
@@ -75,6 +77,11 @@ def _short_function(function: Function) -> str:
     return "\n".join([*lines, "}\n"])
 
 
+def _short_graph(graph: Graph) -> str:
+    names = Names()
+    return "\n".join([f"graph @{graph.name} {{", *(f"  {_short_operation(o, names)}" for o in graph.operations), "}\n"])
+
+
 def _outcome(function: Function) -> str:
     """The result types, with the arrow: those the program states, or those that were inferred."""
     types: tuple[Type | None, ...] = function.declared or tuple(r.type for r in function.results)
@@ -88,6 +95,8 @@ def _short_operation(operation: Operation, names: Names) -> str:
     operands = ", ".join(_operand(v, operator.dialect, names) for _, v in operator.operands())
     if isinstance(operator, Const):
         text = f"const {operator.data.text} : {operator.type}"
+    elif operator.labelled:
+        text = _labelled(operator, operands)
     else:
         attributes = _written_attributes(operator)
         callee = attributes.pop("callee", None)
@@ -99,6 +108,16 @@ def _short_operation(operation: Operation, names: Names) -> str:
         text += _dictionary(attributes) + _stated(operation)
     results = ", ".join(map(names.of, operation.results))
     return f"{results} = {text}" if results else text
+
+
+def _labelled(operator: Operator[Any], operands: str) -> str:
+    """`cog.field "n" init dense<0.0> : type`"""
+    written = {f.name: v for f, v in operator.attributes()}
+    initial, type = written.get("initial"), written.get("type")
+    text = f"{operator.name} {quoted(written['label'])}" + (f" {operands}" if operands else "")
+    if initial is not None:
+        return f"{text} init {initial.data.text} : {initial.type}"
+    return f"{text} : {type}" if type is not None else text
 
 
 def _stated(operation: Operation) -> str:

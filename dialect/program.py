@@ -97,6 +97,10 @@ class Function:
             yield from operation.results
 
 
+class Graph(Function):
+    """`graph @name { operations }`: state and how it moves at every tick. It has neither arguments nor results."""
+
+
 @dataclass(frozen=True, eq=False)
 class Module:
     """A program as it was read: its functions by name, in order."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from .builtin import Call
 from .op import Operator, actual_values, violated
-from .program import Function, Literal, Module, Operation, Value
+from .program import Function, Graph, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
 from .types import Dim, FieldType, Size, Type, Undecided, evaluate, same_size
 
@@ -130,7 +130,7 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     typed = [a for a in function.arguments if a.type is not None]
     bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
     for operation in function.operations:
-        found = _check_operation(scope, operation, bound)
+        found = _check_operation(scope, operation, bound) if _well_placed(scope, operation, function) else None
         if found is not None:
             scope.types.update(zip(operation.results, found, strict=True))
     results = [type_of(scope, v) for v in function.results]
@@ -139,6 +139,15 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     if function.declared is not None:
         _check_declared(scope, function, results, bound)
     return tuple(r for r in results if r is not None)
+
+
+def _well_placed(scope: Scope, operation: Operation, function: Function) -> bool:
+    """Whether the operation may stand where it does; the first rule that fails is reported."""
+    for rule in operation.operator.placement:
+        if not rule.holds(operation, function):
+            scope.report(f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at))
+            return False
+    return True
 
 
 def type_of(scope: Scope, value: Value) -> Type | None:
@@ -257,6 +266,9 @@ def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # the parser has said so
     at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
+    if isinstance(callee, Graph):
+        scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
+        return None
     if len(typed.arguments) != len(callee.arguments):
         message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(typed.arguments)}"
         scope.report("call.operands", message, at, declared_here)

@@ -22,7 +22,7 @@ def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarra
     mistakes: list[Diagnostic] = []
     for argument, value in zip(function.arguments, given, strict=True):
         try:
-            array = _as_array(value, argument.known_type)
+            array = array_of(value, argument.known_type)
             _check(array, argument, arrays, function)
             arrays.append(array)
         except ValueError as e:
@@ -33,7 +33,7 @@ def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarra
     return arrays
 
 
-def _as_array(value: Any, wanted: Type) -> np.ndarray:
+def array_of(value: Any, wanted: Type) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen; numbers and lists must fit."""
     dtype = wanted.element.dtype
     if isinstance(value, np.ndarray) and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,19 +22,23 @@ from .arguments import take_arguments, take_outputs
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 
-TARGETS = ("cpu", "reference")
+ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
 ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm")
 
 
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
-    """Compiles one function of a verified module for a target: "cpu" or "reference"."""
-    function = module.functions.get(entry)
-    if function is None:
-        names = ", ".join(f"@{n}" for n in module.functions) or "none"
-        raise TargetError(f"the program has no function @{entry}; it has {names}")
+    """Compiles one function of a verified module for a target of TARGETS."""
+    return TARGETS[target](module, find(module, entry, target))
+
+
+def find(module: Module, entry: str, target: str) -> Function:
+    """The function or graph of this name; TargetError where it or the target is unknown."""
     if target not in TARGETS:
         raise TargetError(f"unknown target {target!r}; the targets are {', '.join(TARGETS)}")
-    return (NativeFunction if target == "cpu" else ReferenceFunction)(module, function)
+    if entry not in module.functions:
+        names = ", ".join(f"@{n}" for n in module.functions) or "none"
+        raise TargetError(f"the program has no function @{entry}; it has {names}")
+    return module.functions[entry]
 
 
 class CompiledFunction:
@@ -123,16 +128,17 @@ class NativeFunction(CompiledFunction):
     """Runs native code made by LLVM. Thread-safe; the GIL is released while it runs."""
 
     target = "cpu"
+    more_text: ClassVar[str] = ""  # IR beside the entry, and what of it is called from outside
+    exports: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module, function)
         from .native import Library
 
-        self._library = Library(self.native_text.module)
+        self.library = Library(self.native_text.module + self.more_text, {"entry": ENTRY, **self.exports})
         plan = self.plan
         self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
         self._constant_pointers = [c.ctypes.data for c in self._constants]
-        self._pointers = ctypes.c_void_p * (len(plan.arguments) + len(plan.results) + len(self._constants))
         self._scratch = threading.local()
         self._size_places = [self._place(atom) for atom in self.native_text.sizes]
 
@@ -146,19 +152,29 @@ class NativeFunction(CompiledFunction):
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)}
-        needed = evaluate(self.plan.workspace, sizes)
-        pointers = self._pointers(*(a.ctypes.data for a in (*arrays, *outputs)), *self._constant_pointers)
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
-        status = self._library.entry(pointers, known, self._workspace(needed))
+        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, self.workspace(sizes)))
+
+    def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+        """The table that the entry takes: arguments and results, then the constants."""
+        addresses = [*(a.ctypes.data for a in arrays), *self._constant_pointers]
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+    def report(self, status: int) -> None:
+        """Raises CallError for the requirement that a status names."""
         if status:
             message, span = self.native_text.requirements[status - 1]
             raise CallError(Diagnostic(message, span, "run"))
 
-    def _workspace(self, needed: int) -> int:
-        """Memory for intermediate arrays, kept for this thread's next call."""
+    def workspace(self, sizes: Mapping[Any, int]) -> int:
+        """The address of memory for intermediate arrays, kept for this thread's next call."""
+        needed = evaluate(self.plan.workspace, sizes)
         if not needed:
             return 0
         held: np.ndarray | None = getattr(self._scratch, "memory", None)
         if held is None or held.size < needed + 64:
             held = self._scratch.memory = np.empty(needed + 64, np.uint8)
         return (held.ctypes.data + 63) // 64 * 64
+
+
+TARGETS: dict[str, type[CompiledFunction]] = {c.target: c for c in (NativeFunction, ReferenceFunction)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -67,14 +68,16 @@ def _environment() -> tuple[str, ...]:
 
 
 class Library:
-    """Native code in memory, and the address of its entry; freed with the object."""
+    """Native code in memory and the functions it exports, which give an i32 status; freed with the object."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, exports: Mapping[str, tuple[Any, ...]]) -> None:
         global _count
         _count += 1
         image = object_code(text)
-        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process().export_symbol("entry")
+        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        for name in exports:
+            builder = builder.export_symbol(name)
         self._tracker = builder.link(_linker(), f"cvm{_count}")
-        self.address: int = self._tracker["entry"]
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        self.entry = prototype(self.address)
+        self.functions: dict[str, Callable[..., int]] = {
+            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._tracker[name]) for name, types in exports.items()
+        }

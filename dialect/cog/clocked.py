@@ -1,0 +1,185 @@
+"""What stands in a graph only: state, inputs, outputs, and the feedback that moves them at every tick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..builtin import Elements
+from ..op import C, Operator, T, operator
+from ..program import Function, Graph, Operation, Value
+from ..source import Diagnostic, Note
+from ..types import FieldType, Type, Undecided
+from .form import CogOperator, is_field
+
+
+def _defines(function: Function, value: Value) -> Operator[Value] | None:
+    return next((o.operator for o in function.operations if value in o.results), None)
+
+
+def _others(operation: Operation, function: Function) -> list[Operator[Value]]:
+    return [o.operator for o in function.operations if o is not operation]
+
+
+IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
+LABEL = C(
+    11,
+    "a name stands for one field, sensor, probe or actuator of the graph",
+    lambda o, f: all(getattr(x, "label", None) != o.operator.label for x in _others(o, f)),
+    at="label",
+)
+IS_FIELD = C(1, "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
+             lambda o: is_field(o.type) and o.type.is_static, at="type")  # fmt: skip
+
+
+class Clocked(CogOperator[T]):
+    """An operation of a graph. `label` is the name by which the compiled graph knows it, written in quotes."""
+
+    def element(self, y: Any) -> Any:
+        raise NotImplementedError("a clocked operation is state, not a formula")
+
+
+@operator
+class Field(Clocked[T]):
+    """A constant field; with feedback, state that starts as it.   (ComputeGraph, fields)"""
+
+    label: str
+    type: Type
+    initial: Elements | None = None
+
+    constraints = (IS_FIELD,)
+    placement = (IN_GRAPH, LABEL)
+    labelled = True
+    example = """
+graph @main {
+  %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>
+  %next = cog.add %n, 1
+  cog.feedback %n, %next
+  cog.probe "next" %next
+}
+"""
+
+    def infer(self: Field[Any]) -> Type:
+        return self.type
+
+
+@operator
+class Sensor(Clocked[T]):
+    """An input field: zero until the caller writes it.   (ComputeGraph, sensors)"""
+
+    label: str
+    type: Type
+
+    constraints = (IS_FIELD,)
+    placement = (IN_GRAPH, LABEL)
+    labelled = True
+    example = """
+graph @main {
+  %x = cog.sensor "x" : !cog.field<[4], f32>
+  %sum = cog.field_reduce_sum %x
+  cog.probe "sum" %sum
+}
+"""
+
+    def infer(self: Sensor[Any]) -> Type:
+        return self.type
+
+
+@operator
+class Feedback(Clocked[T]):
+    """target <== driver: at every tick, together with all other feedback, the target takes the value that the driver had.
+
+    A driver that is larger is trimmed at the origin.   (Field operators, feedback)
+    """
+
+    target: T
+    driver: T
+
+    constraints = (
+        C(2, "rank(target) = rank(driver)", lambda o: o.target.rank == o.driver.rank),
+        C(3, "type(target) and type(driver) have one tensor shape", lambda o: o.target.tensor.shape == o.driver.tensor.shape),
+        C(4, "element(target) = element(driver)", lambda o: o.target.element is o.driver.element),
+        C(5, "shape(target) <= shape(driver)", lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
+    )
+    placement = (
+        IN_GRAPH,
+        C(1, "the target is a field that cog.field declares", lambda o, f: isinstance(_defines(f, o.operator.target), Field), at="target"),
+        C(6, "a field has one feedback", lambda o, f: all(not isinstance(x, Feedback) or x.target is not o.operator.target for x in _before(o, f)), at="target"),
+    )
+    results = ()
+    example = Field.example
+
+    def infer(self: Feedback[Any]) -> tuple[Type, ...]:
+        return ()
+
+
+def _before(operation: Operation, function: Function) -> list[Operator[Value]]:
+    return [o.operator for o in function.operations[: function.operations.index(operation)]]
+
+
+@operator
+class Probe(Clocked[T]):
+    """A computed field that the caller may read by name.   (ComputeGraph, probes)"""
+
+    label: str
+    x: T
+
+    constraints = (C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),)
+    placement = (IN_GRAPH, LABEL)
+    labelled = True
+    results = ()
+    example = Field.example
+
+    def infer(self: Probe[Any]) -> tuple[Type, ...]:
+        return ()
+
+
+@operator
+class Actuator(Clocked[T]):
+    """An output, one tick late: zero, or its initial value, after a reset, and then what x was at the tick before."""
+
+    label: str
+    x: T
+    initial: Elements | None = None
+
+    constraints = (C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),)
+    placement = (IN_GRAPH, LABEL)
+    labelled = True
+    results = ()
+    example = """
+graph @main {
+  %n = cog.field "n" init dense<1.0> : !cog.field<[], f32>
+  %twice = cog.mul %n, 2
+  cog.feedback %n, %twice
+  cog.actuator "out" %twice
+}
+"""
+
+    def infer(self: Actuator[Any]) -> tuple[Type, ...]:
+        return ()
+
+
+def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
+    """What a field, sensor or actuator holds after a reset."""
+    shape = type.array_shape
+    if initial is None:
+        return np.zeros(shape, type.element.dtype)  # type: ignore[arg-type]
+    return np.array(np.broadcast_to(initial.data.array, shape))  # type: ignore[arg-type]
+
+
+def warnings(graph: Graph) -> list[Diagnostic]:
+    """What is legal in a graph but worth saying: drivers that are trimmed."""
+    found: list[Diagnostic] = []
+    for operation in graph.operations:
+        if isinstance(feedback := operation.operator, Feedback):
+            target, driver = feedback.target.type, feedback.driver.type
+            try:
+                larger = isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
+            except Undecided:
+                larger = True
+            if larger:
+                notes = tuple(Note(f"{what} is {t}", v.span) for what, t, v in (("the target", target, feedback.target), ("the driver", driver, feedback.driver)))
+                message = "the driver is larger than its target and is trimmed at the origin"
+                found.append(Diagnostic(message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"))
+    return found
