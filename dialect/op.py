@@ -308,8 +308,10 @@ def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, A
                 return size_text(op.symbols[match[0]](op))
             return attribute_text(attributes[match[0]]) if match[0] in attributes else None
         operand = getattr(op, name, None)
-        if isinstance(operand, tuple):
-            return None if subscript is None or not subscript[1:-1].isdigit() else _about(operand[int(subscript[1:-1])], what, argument)
+        if isinstance(operand, tuple) and subscript is not None:
+            if subscript[1:-1].isdigit():
+                return _about(operand[int(subscript[1:-1])], what, argument)
+            return f"({', '.join(str(_about(x, what, argument)) for x in operand)})"  # xs[i]: of every one
         return None if operand is None else _about(operand, what, argument)
     except (Undecided, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return None
