@@ -29,6 +29,11 @@ class Source:
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
+    def on_new_line(self, offset: int, besides: str = "") -> bool:
+        """Whether only blanks (and some other characters) stand before an offset on its line."""
+        start = self.line_starts[bisect_right(self.line_starts, offset) - 1]
+        return not self.text[max(start, offset - 1000) : offset].strip(f" \t\r{besides}")
+
     def line(self, number: int) -> str:
         start = self.line_starts[number - 1]
         end = self.text.find("\n", start)

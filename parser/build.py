@@ -62,7 +62,9 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
     scope.body = node.body
     operations: list[Operation] = []
     returned: ReturnNode | None = None
-    for statement in node.body:
+    for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(after, BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
+            statement = broken_too(statement, after)
         if returned is not None and not isinstance(statement, BrokenNode):
             report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
                       [Note("the return", report.span(returned.word))])  # fmt: skip
@@ -77,7 +79,7 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
                 if operation is not None:
                     operations.append(operation)
     name = node.name or node.word
-    if returned is None and not any(isinstance(s, BrokenNode) and "return" in s.token.text for s in node.body):
+    if returned is None and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
     results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
     return Function(
@@ -105,6 +107,13 @@ def build_graph(scope: Scope, node: GraphNode) -> Graph:
                 if operation is not None:
                     operations.append(operation)
     return Graph(node.name.name, (), tuple(operations), (), span=scope.report.span(node.name))
+
+
+def broken_too(statement: StatementNode, after: BrokenNode) -> BrokenNode:
+    """A statement that what follows on its line belongs to."""
+    start, end = first_token(statement).start, after.token.end
+    names = [] if isinstance(statement, (BrokenNode, ReturnNode)) else [r.text for r in statement.results]
+    return BrokenNode(Token("BROKEN_STATEMENT", " ".join([*names, after.token.text]), start, end))
 
 
 def first_token(statement: StatementNode) -> Token:

@@ -13,6 +13,7 @@ from .nodes import Token
 from .suggest import did_you_mean
 
 BLANKS = " \t\r\n\f\v"
+STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
 DENSE = "dense<...> holds numbers, brackets and commas up to a '>'"
 
 
@@ -22,7 +23,7 @@ def explain(source: Source, state: Any, at: Any, token: Token, known: Known) -> 
     span = Span(source, token.end - len(word(token)), token.end)
     if token.type == UNKNOWN and token.text == "<" and before is not None and before.text == "dense":
         return Diagnostic(DENSE, Span(source, before.start, token.end), "parse.constant")
-    if token.type == "NAME" and token.text == "dense":
+    if token.type == "NAME" and token.text == "dense" and source.text[token.end :].lstrip()[:1] == "<":
         return Diagnostic(DENSE, span, "parse.constant")
     if token.type == UNKNOWN and (not token.text.isascii() or not token.text.isprintable() or token.text in "\"'/\\"):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
@@ -30,6 +31,8 @@ def explain(source: Source, state: Any, at: Any, token: Token, known: Known) -> 
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
     said = known.get((at, token.type)) or known.get((at, None))
+    if token.type == "NAME" and "RETURN" in state.parse_conf.states[at] and source.on_new_line(token.start):
+        said = STATEMENT
     if said is not None:
         return Diagnostic(said.message.replace("{got}", shown(token)) + meant(said, token), span, said.code)
     expected = {k for k in state.parse_conf.states[at] if k.isupper() or k == END}
@@ -43,8 +46,8 @@ def word(token: Token) -> str:
 
 def missing_comma(source: Source, value: Token, token: Token) -> bool:
     """Whether a value that seems to begin a statement stands on the line of the one before."""
-    line = source.text[source.text.rfind("\n", 0, value.start) + 1 : value.start]
-    return token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE") and bool(line.strip(" \t{"))
+    after = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
+    return after and not source.on_new_line(value.start, "{")
 
 
 def meant(said: Said, token: Token) -> str:

@@ -148,7 +148,7 @@ def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Li
     value = item.value
     try:
         if isinstance(value, Mistake):
-            scope.report.mistake(value)
+            scope.wrong_operand(item, value)
             return None
         if value is None:
             raise ValueError("an operand is a value or a number, got none")
@@ -178,7 +178,7 @@ def build_attributes(
 ) -> dict[str, Any] | None:
     report, code = scope.report, f"{operator.name}.attributes"
     found: dict[str, Any] = {}
-    good = True
+    good, misspelt = True, False
     if node.callee is not None:
         spans["callee"] = report.span(node.callee)
         if "callee" not in form.attributes:
@@ -196,7 +196,7 @@ def build_attributes(
                 if field
                 else unknown_attribute(name.text, operator, form),
             )
-            good = False
+            good, misspelt = False, misspelt or field is None
             continue
         value = scope.attribute_value(item)
         spans[name.text] = report.span(item)
@@ -212,7 +212,7 @@ def build_attributes(
             good = False
     given = {name.text for name, _ in node.attributes}
     missing = [r for r in form.required if r not in found and r not in given]
-    if missing:
+    if missing and not misspelt:
         report.at(node.name, code, f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
     return found if good and not missing else None
 

@@ -98,6 +98,13 @@ class Scope:
             token, "value.undefined", f"there is no value {token.text}{did_you_mean(token.name, self.values, '%')}"
         )
 
+    def wrong_operand(self, item: Item, mistake: Mistake) -> None:
+        """Reports what is wrong with a literal operand; a word may be the name of a value without its %."""
+        word = self.report.source.text[item.start : item.end]
+        if mistake.code == "parse.word" and word in self.values:
+            mistake = mistake._replace(message=f"the name of a value begins with %, got {word}; did you mean %{word}")
+        self.report.mistake(mistake)
+
     def returned(self, operand: OperandNode) -> Value:
         if isinstance(operand, Token):
             return self.use(operand)

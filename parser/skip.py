@@ -7,6 +7,7 @@ from typing import Any
 
 from lark import Tree
 
+from ..dialect.source import Source
 from .lex import END
 from .nodes import ConstantNode, FunctionNode, GraphNode, OperationNode, Token
 
@@ -18,8 +19,8 @@ STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "STRING")
 class Ahead:
     """The token that could not be read, and those after it as far as they are asked for."""
 
-    def __init__(self, text: str, first: Token, rest: Iterator[Token]) -> None:
-        self.text = text
+    def __init__(self, source: Source, first: Token, rest: Iterator[Token]) -> None:
+        self.source = source
         self.tokens = [first]
         self.rest = rest
 
@@ -29,8 +30,7 @@ class Ahead:
         return self.tokens[n]
 
     def on_new_line(self, n: int) -> bool:
-        start = self[n].start
-        return not self.text[self.text.rfind("\n", 0, start) + 1 : start].strip()
+        return self.source.on_new_line(self[n].start)
 
     def begins_statement(self, n: int, depth: int) -> bool:
         """Whether the token begins a statement for certain, given the brackets open before it."""

@@ -117,7 +117,7 @@ class Reader:
             self.stream.back([token])
             self.feed("RBRACE", token.start, token.start)
             return
-        new_line = Ahead(self.source.text, token, iter(())).on_new_line(0)
+        new_line = self.source.on_new_line(token.start)
         if token.type in STARTS and new_line and self.accepts("LBRACE") and not self.accepts("COMMA"):
             self.diagnostics.append(
                 Diagnostic(
@@ -128,7 +128,7 @@ class Reader:
             self.feed("LBRACE", token.start, token.start)
             return
         self.diagnostics.append(explain(self.source, self.state, settled(self.state), token, friendly()))
-        ahead = Ahead(self.source.text, token, iter(self.stream))
+        ahead = Ahead(self.source, token, iter(self.stream))
         states, values = self.state.state_stack, self.state.value_stack
         for depth in range(len(states), 0, -1):
             kind = next((k for k in SKIPS if self.table[states[depth - 1]].get(k, NO_ACTION)[0] is Shift), None)
