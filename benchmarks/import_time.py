@@ -8,8 +8,13 @@ CODE = "import numpy, time; began = time.perf_counter(); import cvm; print(time.
 
 
 def main() -> None:
-    times = [float(subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True).stdout) for _ in range(11)]
-    print(f"import cvm: {1000 * statistics.median(times):.1f} ms beyond numpy (from {1000 * min(times):.1f} to {1000 * max(times):.1f})")
+    times = [
+        float(subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True).stdout) for _ in range(11)
+    ]
+    print(
+        f"import cvm: {1000 * statistics.median(times):.1f} ms beyond numpy, "
+        f"from {1000 * min(times):.1f} to {1000 * max(times):.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends native code at once, too
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character is no reason to fail
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal that cannot show a character is no reason to fail
     try:
         options = parser().parse_args(argv)
         status = options.command(options)
@@ -46,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as e:
         if os.environ.get("CVM_TRACEBACK") == "1":
             raise
-        return _say(f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
+        return _say(
+            f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1
+        )
 
 
 class Usage(Exception):
@@ -69,7 +73,10 @@ def _say(message: str, status: int) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="cvm", description="Runs, checks, shows and formats tensor programs. A file named - is standard input or output.")
+    top = argparse.ArgumentParser(
+        prog="cvm",
+        description="Runs, checks, shows and formats tensor programs. A file named - is standard input or output.",
+    )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for add in (_run, _check, _lower, _ops, _fmt):
@@ -96,10 +103,16 @@ def _run(commands: Any) -> None:
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default) or reference")
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
     run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
-    run.add_argument("--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise")
+    run.add_argument(
+        "--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise"
+    )
     run.add_argument("--output", metavar="FILE.npz", help="write the results, by their names in the program")
     run.add_argument("--time", action="store_true", help="show how long compiling and running take")
-    run.add_argument("--digest", action="store_true", help="show a SHA-256 digest of each result: of its type, as text, and its bytes")
+    run.add_argument(
+        "--digest",
+        action="store_true",
+        help="show a SHA-256 digest of each result: of its type, as text, and its bytes",
+    )
 
 
 def _check(commands: Any) -> None:
@@ -112,7 +125,9 @@ def _lower(commands: Any) -> None:
     lower.add_argument("program", metavar="PROG.cvm")
     lower.add_argument("--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt or asm")
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    lower.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)")
+    lower.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
+    )
 
 
 def _ops(commands: Any) -> None:

@@ -1,7 +1,7 @@
 """The conformance cases: programs with the arrays they are given and must return, recorded from other implementations.
 
-A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that is not valid has to be
-rejected, when it is compiled or when it is called.
+A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that is not valid has to
+be rejected, when it is compiled or when it is called.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import cvm
 import numpy as np
+
+import cvm
 
 FOLDER = Path(__file__).parent / "conformance"
 Case = dict[str, Any]

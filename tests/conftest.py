@@ -8,8 +8,12 @@ pytest.register_assert_rewrite("filetest")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write what the filetests print into their golden lines")
-    parser.addoption("--slow", action="store_true", help="run the slow tests too, such as those that build and install packages")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what the filetests print into their golden lines"
+    )
+    parser.addoption(
+        "--slow", action="store_true", help="run the slow tests too, such as those that build and install packages"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import cvm
 import numpy as np
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
 from cvm.jit.function import TARGETS
 from written import Call, as_array, difference, read_call
+
+import cvm
 
 GOLDEN, HEADER = "//>", "//= "
 Golden = dict[str, list[str]]  # of each function: its golden lines
@@ -50,7 +51,11 @@ class Filetest:
         return Filetest(path.read_text("utf-8"), path)
 
     def _comments(self, word: str) -> list[str]:
-        return [line[len(word) + 4 :].strip() for line in self.lines if line.startswith(f"// {word} ") or line == f"// {word}"]
+        return [
+            line[len(word) + 4 :].strip()
+            for line in self.lines
+            if line.startswith(f"// {word} ") or line == f"// {word}"
+        ]
 
     @cached_property
     def module(self) -> Module:
@@ -58,7 +63,7 @@ class Filetest:
 
     @cached_property
     def calls(self) -> list[tuple[str, Call]]:
-        """The `run:` lines; one goes on in the comment lines below it while brackets are open or it ends with a mark."""
+        """The `run:` lines; one goes on in the comments below it while brackets are open or it ends with a mark."""
         calls = []
         for n, line in enumerate(self.lines):
             if line.startswith("// run:"):
@@ -90,7 +95,9 @@ class Filetest:
                 elif current == command:
                     found.setdefault(name, []).append(line.removeprefix(GOLDEN).removeprefix(" "))
                 elif current not in goldens:
-                    raise AssertionError(f"golden lines of {current or 'no command'} stand after @{name}; --update-golden removes them")
+                    raise AssertionError(
+                        f"golden lines of {current or 'no command'} stand after @{name}; --update-golden removes them"
+                    )
         return found
 
     def with_golden(self, command: str, golden: Golden) -> str:
@@ -115,7 +122,9 @@ class Filetest:
 
 
 def _goes_on(text: str) -> bool:
-    return sum(text.count(c) for c in "[(") > sum(text.count(c) for c in "])") or text.rstrip().endswith(("==", "~=", ","))
+    return sum(text.count(c) for c in "[(") > sum(text.count(c) for c in "])") or text.rstrip().endswith(
+        ("==", "~=", ",")
+    )
 
 
 def _functions(lines: list[str]) -> Iterable[tuple[str, int, int]]:
@@ -141,12 +150,16 @@ def graph(test: Filetest) -> Golden:
     printed = print_module(test.module)
     again = print_module(cvm.parse(printed)) if "file(" not in printed else printed
     assert again == printed, f"the printed program reads back as another one:\n{again}"
-    return {name: _lines(print_module(test.module.with_functions({name: f}))) for name, f in test.module.functions.items()}
+    return {
+        name: _lines(print_module(test.module.with_functions({name: f}))) for name, f in test.module.functions.items()
+    }
 
 
 def stage(name: str) -> Callable[[Filetest], Golden]:
     def lowered(test: Filetest) -> Golden:
-        return {entry: _lines(cvm.compile(test.module, entry, "reference").lower(name)) for entry in test.module.functions}
+        return {
+            entry: _lines(cvm.compile(test.module, entry, "reference").lower(name)) for entry in test.module.functions
+        }
 
     return lowered
 
@@ -210,7 +223,9 @@ def run(test: Filetest) -> None:
 def _call(module: Module, call: Call, target: str) -> str | None:
     f = cvm.compile(module, call.function, target)
     declared = [a.known_type for a in f.function.arguments]
-    assert len(declared) == len(call.arguments), f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
+    assert len(declared) == len(call.arguments), (
+        f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
+    )
     arrays = [as_array(a, t.element.dtype, t.array_shape) for a, t in zip(call.arguments, declared, strict=True)]
     if call.relation == "error:":
         return _fails(f, arrays, call)
@@ -233,7 +248,11 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
     try:
         result = f(*arrays)
     except cvm.Error as e:
-        return None if any(d.code == code and d.message.startswith(message) for d in e.diagnostics) else f"it failed otherwise: {e}"
+        return (
+            None
+            if any(d.code == code and d.message.startswith(message) for d in e.diagnostics)
+            else f"it failed otherwise: {e}"
+        )
     return f"it did not fail, and gave {result}"
 
 
@@ -258,8 +277,19 @@ def ordered(name: str) -> Callable[[Filetest], None]:
     return checked
 
 
-GOLDENS: dict[str, Callable[[Filetest], Golden]] = {"graph": graph, "formulas": stage("formulas"), "loops": stage("loops"), "llvm": stage("llvm"), "fmt": fmt}  # fmt: skip
-CHECKS: dict[str, Callable[[Filetest], None]] = {"check": check, "run": run, "llvm-opt": ordered("llvm-opt"), "asm": ordered("asm")}
+GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
+    "graph": graph,
+    "formulas": stage("formulas"),
+    "loops": stage("loops"),
+    "llvm": stage("llvm"),
+    "fmt": fmt,
+}
+CHECKS: dict[str, Callable[[Filetest], None]] = {
+    "check": check,
+    "run": run,
+    "llvm-opt": ordered("llvm-opt"),
+    "asm": ordered("asm"),
+}
 COMMANDS = (*GOLDENS, *CHECKS)
 
 

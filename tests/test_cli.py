@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import cvm
 import numpy as np
 import pytest
+
+import cvm
 from cvm import cli
 
 ROOT = Path(__file__).parent.parent
@@ -132,7 +133,10 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
         ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
         ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),
-        ("run add.cvm --random-inputs 0 --output no/folder.npz", "no/folder.npz cannot be written: no such file or directory"),
+        (
+            "run add.cvm --random-inputs 0 --output no/folder.npz",
+            "no/folder.npz cannot be written: no such file or directory",
+        ),
         ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, reference"),
         ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, formulas, loops, llvm"),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
@@ -151,7 +155,9 @@ def test_a_program_that_fails_is_status_1(command: Command) -> None:
     for arguments, said in {
         "run no.cvm": "no.cvm",
         "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
-        "run add.cvm --random-inputs 0 --input x=wide.npy": "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>",
+        "run add.cvm --random-inputs 0 --input x=wide.npy": (
+            "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>"
+        ),
     }.items():
         found = command(*arguments.split())
         assert found.status == 1 and said in found.err and found.err.endswith("1 error\n") and found.out == ""
@@ -171,7 +177,14 @@ def test_many_mistakes_are_cut_short(command: Command) -> None:
 
 
 def test_every_stage_is_shown(command: Command) -> None:
-    marks = {"graph": "cvm.elemwise_add", "formulas": "%x[%i0, %i1] + %y[%i0, %i1]", "loops": "for %i0", "llvm": "define", "llvm-opt": "define", "asm": ".text"}
+    marks = {
+        "graph": "cvm.elemwise_add",
+        "formulas": "%x[%i0, %i1] + %y[%i0, %i1]",
+        "loops": "for %i0",
+        "llvm": "define",
+        "llvm-opt": "define",
+        "asm": ".text",
+    }
     for stage, mark in marks.items():
         found = command("lower", "add.cvm", "--to", stage, "-o", "out.txt")
         assert found == (0, "", "") and mark in Path("out.txt").read_text()
@@ -189,7 +202,9 @@ def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:
 
 
 def test_fmt_of_standard_input(command: Command) -> None:
-    done = subprocess.run([sys.executable, "-m", "cvm", "fmt", "-"], input=ADD.encode(), cwd=ROOT, capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "cvm", "fmt", "-"], input=ADD.encode(), cwd=ROOT, capture_output=True, check=True
+    )
     assert done.stdout == ADD.encode()
 
 
@@ -216,7 +231,9 @@ def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error:
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    ops = subprocess.Popen([sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ops = subprocess.Popen(
+        [sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert ops.stdout is not None and ops.stderr is not None
     ops.stdout.close()
     assert ops.stderr.read() == b""

@@ -16,5 +16,7 @@ BROKEN |= {call.error.partition(":")[0].strip() for f in FILES for _, call in f.
 
 @pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.constraints))
 def test_every_constraint_is_broken(name: str) -> None:
-    unbroken = [f"{name}.C{c.number}: {c.text}" for c in OPERATORS[name].constraints if f"{name}.C{c.number}" not in BROKEN]
+    unbroken = [
+        f"{name}.C{c.number}: {c.text}" for c in OPERATORS[name].constraints if f"{name}.C{c.number}" not in BROKEN
+    ]
     assert not unbroken, "no filetest breaks " + "; ".join(unbroken)

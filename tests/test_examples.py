@@ -6,14 +6,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import cvm
 import numpy as np
 import pytest
-from cvm.commands.inputs import inputs
-from cvm.commands.ops import by_dialect, page, summary
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.program import Module
 from cvm.jit.function import TARGETS
+
+import cvm
+from cvm.commands.inputs import inputs
+from cvm.commands.ops import by_dialect, page, summary
 
 ROOT = Path(__file__).parent.parent
 OPS = sorted(name for members in by_dialect().values() for name in (op.name for op in members))
@@ -21,7 +22,7 @@ PROGRAMS = sorted((ROOT / "examples").rglob("*.cvm"))
 
 
 def agree(module: Module) -> None:
-    """Every function gives the same on every target, for random arguments: integers to the bit, floats within 4 ulps."""
+    """Every function gives the same on every target, for random arguments: integers exactly, floats within 4 ulps."""
     options = Namespace(input=[], inputs=None, random_inputs=0)
     for name, function in module.functions.items():
         given = inputs(function, options)

@@ -97,7 +97,12 @@ def test_every_file_is_as_blessed() -> None:
         ("check", "cvm.negative %x", "cvm.negative %q // error: value.undefined: no such", "not expected: line 7: "),
         ("loop", "// test run", "// test run", "unknown command 'loop'"),
         ("asm", "// test run", "// test asm", "there is no `// check:` line"),
-        ("asm", "// test run", "// test asm\n// check: no such instruction", "'no such instruction' does not follow in"),
+        (
+            "asm",
+            "// test run",
+            "// test asm\n// check: no such instruction",
+            "'no such instruction' does not follow in",
+        ),
         ("asm", "// test run", "// test asm\n// check: entry\n// check-not: ret", "'ret' stands in"),
     ],
 )

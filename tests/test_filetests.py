@@ -19,10 +19,17 @@ def test(path: Path, command: str, update_golden: bool) -> None:
 
 def test_expectations_are_tested() -> None:
     """What a file expects is looked at by one of its commands."""
-    needs = {"// run:": {"run"}, "// error:": {"check"}, "// check": {"llvm-opt", "asm"}, "//>": {"graph", "formulas", "loops", "llvm", "fmt"}}
+    needs = {
+        "// run:": {"run"},
+        "// error:": {"check"},
+        "// check": {"llvm-opt", "asm"},
+        "//>": {"graph", "formulas", "loops", "llvm", "fmt"},
+    }
     for path in FILES:
         test = Filetest.load(path)
         assert test.commands, f"{path} has no `// test` line"
         for mark, commands in needs.items():
             if any(mark in line for line in test.lines):
-                assert commands & set(test.commands), f"{path}: `{mark}` without `// test {'` or `// test '.join(sorted(commands))}`"
+                assert commands & set(test.commands), (
+                    f"{path}: `{mark}` without `// test {'` or `// test '.join(sorted(commands))}`"
+                )

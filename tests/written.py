@@ -1,4 +1,4 @@
-"""The literals of `run:` lines: numbers, nested lists and calls, as text, to arrays; and how results are compared with them."""
+"""The calls and literals of `run:` lines, from text to arrays, and how results are compared with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORDS: dict[str, Any] = {"true": True, "false": False}
 
 
 class Call(NamedTuple):
-    """`@function(arguments) relation results`: `==` to the bit, `~=` within 2 units of single precision, `error: ...`."""
+    """`@function(arguments) relation results`: `==` exactly, `~=` within 2.4e-7, or `error: code: message`."""
 
     function: str
     arguments: list[Any]

@@ -16,7 +16,8 @@ def check(options: Namespace) -> int:
         except cvm.Error as e:
             mistakes += e.diagnostics
         else:
-            print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(sum(len(f.operations) for f in functions), 'operation')}")
+            operations = sum(len(f.operations) for f in functions)
+            print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(operations, 'operation')}")
     if mistakes:
         raise cvm.Error(mistakes)
     return 0

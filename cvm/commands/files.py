@@ -13,7 +13,7 @@ STDIN = "<stdin>"
 
 
 def load(name: str) -> Module:
-    """The verified program of a file, or of standard input, whose `file(...)` constants are looked for in this folder."""
+    """The verified program of a file, or of standard input: its `file(...)` constants are looked for in this folder."""
     if name != "-":
         return cvm.load(name)
     from cvm.parser import parse

@@ -29,4 +29,3 @@ def fmt(options: Namespace) -> int:
     if mistakes:
         raise cvm.Error(mistakes)
     return 1 if options.check and changes else 0
-

@@ -26,7 +26,9 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
         if not separator or not path:
             raise Usage(f"--input {item}: expected NAME=FILE.npy")
         if name.removeprefix("%") not in names:
-            raise Usage(f"--input {item}: @{function.name} has no argument %{name.removeprefix('%')}; {_arguments(function)}")
+            raise Usage(
+                f"--input {item}: @{function.name} has no argument %{name.removeprefix('%')}; {_arguments(function)}"
+            )
         given[name.removeprefix("%")] = _array(path)
     missing = [a for a in function.arguments if a.name not in given]
     if missing and options.random_inputs is None:
@@ -73,8 +75,10 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
         raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
 
 
-def _random(function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Arrays of random elements. An unknown size is that of an array given for it, or else UNKNOWN, and that is said."""
+def _random(
+    function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int
+) -> dict[str, np.ndarray]:
+    """Arrays of random elements. An unknown size is that of an array given for it, or else UNKNOWN, which is said."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
     sizes: dict[object, int] = {}
@@ -105,7 +109,11 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
     if element.is_discrete:
         least, most = element.limits
         low, high = bounds or (max(least, -MAGNITUDE), min(most, MAGNITUDE))
-        return random.integers(low, high, shape, np.int64 if element.name != "ui64" else np.uint64, endpoint=True).astype(element.dtype)
+        return random.integers(
+            low, high, shape, np.int64 if element.name != "ui64" else np.uint64, endpoint=True
+        ).astype(element.dtype)
     low, high = bounds or (-1.0, 1.0)
     real = random.uniform(low, high, shape)
-    return np.asarray(real + 1j * random.uniform(low, high, shape) if element.kind == "complex" else real).astype(element.dtype)
+    return np.asarray(real + 1j * random.uniform(low, high, shape) if element.kind == "complex" else real).astype(
+        element.dtype
+    )

@@ -58,8 +58,14 @@ def _first_line(text: str | None) -> str:
 def page(op: type[Operator[Any]]) -> str:
     """Everything there is to know about an operator."""
     notes = _notes(op)
-    operands = [(f.name, {"optional": "optional", "variadic": "any number"}.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand]
-    attributes = [(f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand]
+    operands = [
+        (f.name, {"optional": "optional", "variadic": "any number"}.get(f.kind, ""), notes.get(f.name, ""))
+        for f in op.fields
+        if f.is_operand
+    ]
+    attributes = [
+        (f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand
+    ]
     constraints = [(f"C{c.number}", c.text) for c in op.constraints]
     sections = {
         "operands": _table(operands),

@@ -69,7 +69,9 @@ def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
 def values(array: np.ndarray) -> str:
     """A small array whole; of a large one the first elements and its range."""
     if array.size <= WHOLE:
-        shown = np.array2string(array, WIDTH, separator=", ", prefix="  ", threshold=sys.maxsize, formatter={"all": element})
+        shown = np.array2string(
+            array, WIDTH, separator=", ", prefix="  ", threshold=sys.maxsize, formatter={"all": element}
+        )
         return "  " + shown.replace("\n\n", "\n")
     first = ", ".join(map(element, array.flat[:FIRST]))
     if array.dtype.kind in "iuf":
@@ -85,7 +87,7 @@ def element(value: Any) -> str:
 
 
 def digest(array: np.ndarray) -> str:
-    """SHA-256 of the array's type as the language writes it, a line break, and its elements, little-endian and row-major."""
+    """SHA-256 of the type as the language writes it, a line break, and the elements, little-endian and row-major."""
     elements = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return hashlib.sha256(f"{describe(array)}\n".encode() + elements).hexdigest()
 
