@@ -1,5 +1,5 @@
 """Every dialect: once this has been imported, OPERATORS holds all operators."""
 
-from . import builtin, cog, cvm, dali
+from . import builtin, cog, cvm, dali, theano
 
-__all__ = ["builtin", "cog", "cvm", "dali"]
+__all__ = ["builtin", "cog", "cvm", "dali", "theano"]

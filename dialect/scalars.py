@@ -73,6 +73,11 @@ def _truncated_rem(a: Any, b: Any) -> Any:
     return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
 
 
+def _larger(a: Any, b: Any) -> Any:
+    """NumPy's maximum, of zeros of both signs the positive one."""
+    return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
+
+
 def precise(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function in NumPy's longest precision, rounded to its operands' type."""
 
@@ -100,6 +105,8 @@ _row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
 # order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
 _row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), commutative=True, identity=_least)
 _row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), commutative=True, identity=_greatest)
+_row("maximum", 2, FLOATS, lambda a, b: _larger(a, b), commutative=True, identity=_least, doc="the larger one; NaN if one is; -0.0 is below 0.0")
+_row("minimum", 2, FLOATS, lambda a, b: -_larger(-a, -b), commutative=True, identity=_greatest, doc="the smaller one; likewise")
 _row("eq", 2, ANY, np.equal, "==", predicate=True, commutative=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True, commutative=True)
 _row("lt", 2, ANY, np.less, "<", predicate=True)

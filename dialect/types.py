@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -233,6 +234,24 @@ class Size:
 
 
 Dim: TypeAlias = int | Size
+
+
+class Given(int):
+    """A size that was not known when the program was verified, as it is in one call. What is computed from it is one too."""
+
+    __slots__ = ()
+
+
+def _given(operation: Callable[[int, int], int]) -> Callable[[Given, Dim], Dim]:
+    def compute(self: Given, other: Dim) -> Dim:
+        return Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    setattr(Given, f"__{_name}__", _given(getattr(operator, _name)))
+    setattr(Given, f"__r{_name}__", _given(lambda a, b, f=getattr(operator, _name): f(b, a)))
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "*": lambda a, b: a * b,
     "//": lambda a, b: a // b if b else 0,
@@ -401,6 +420,12 @@ class FieldType:
 
 
 Type: TypeAlias = TensorType | FieldType
+
+
+def as_given(type: Type, shape: tuple[int, ...]) -> Type:
+    """The type in a call with an array of this shape."""
+    sizes = zip(type.array_shape, shape, strict=True)
+    return type.with_array_shape(tuple(Given(n) if isinstance(d, Size) else n for d, n in sizes))
 
 
 def product(shape: Shape) -> Dim:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic, TargetError
-from ..dialect.types import Size, Type, evaluate
+from ..dialect.types import Size, Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
 from ..lowering.pipeline import lower
@@ -77,7 +77,7 @@ class CompiledFunction:
             return list(self.function.result_types)
         key = tuple(a.shape for a in arrays)
         if key not in self._types:
-            given = [a.known_type.with_array_shape(array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)]
+            given = [as_given(a.known_type, array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)]
             types = instantiate(self.module, self.function, given)
             if len(self._types) > 1000:
                 self._types.clear()

@@ -81,6 +81,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("min", "uint"): _intrinsic("umin", "ab"),
     ("min", "bool"): ("and {t} {a}, {b}",),
     ("min", "float"): _extreme("olt"),
+    **{(f, "float"): _intrinsic(f, "ab") for f in ("maximum", "minimum")},
     **{(f, k): (f"icmp {c} {{t}} {{a}}, {{b}}",) for f, (s, u, _) in _COMPARISONS.items() for k, c in (("int", s), ("uint", u), ("bool", u))},
     **{(f, "float"): (f"fcmp {c} {{t}} {{a}}, {{b}}",) for f, (_, _, c) in _COMPARISONS.items()},
     **{("not", k): ("xor {t} {a}, {x}",) for k in ("int", "uint", "bool")},

@@ -152,10 +152,10 @@ class Power(Binary[T]):
         return np.asarray(power(a, b), object).astype(np.uint64).astype(a.dtype)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
-        return apply("pow", a, b) if a.type.kind == "float" else _integer_power(a, b)
+        return apply("pow", a, b) if a.type.kind == "float" else integer_power(a, b)
 
 
-def _integer_power(base: Expr, exponent: Expr) -> Expr:
+def integer_power(base: Expr, exponent: Expr) -> Expr:
     """base^exponent modulo 2^width: the product of base^(2^k) over the exponent's bits k, but 0 if that is negative."""
     one = constant(1, base.type)
     factors: list[Expr] = []

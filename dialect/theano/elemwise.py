@@ -1,0 +1,116 @@
+"""`theano.elemwise`: a scalar operation on tensors, broadcast along the dimensions that are declared to be 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..broadcasting import all_of
+from ..index import ZERO, Element, Expr, Index, Tensor, axes
+from ..op import C, Operator, T, operator
+from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType, Undecided
+from .arithmetic import cast_to
+from .form import aligned, is_broadcastable, joined
+from .scalar_op import SCALAR_OPS, ScalarOp
+
+
+@operator
+class Elemwise(Operator[T]):
+    """Y[d...] = scalar_op of the operands at d..., each computed in the result's type.   (tensor.elemwise, Elemwise)
+
+    Operands of lower rank are completed on the left. An operand is repeated along the dimensions that its type says are 1;
+    a size that is not known does not stretch, even if it turns out to be 1. `inplace_pattern = {0 = n}` lets the result
+    take the storage of operand n. `cast` takes the element type `dtype`.
+    """
+
+    xs: tuple[T, ...]
+    scalar_op: str
+    inplace_pattern: dict[int, int] | None = None
+    dtype: ElementType | None = None
+
+    symbols = {
+        "operands": lambda o: len(o.xs),
+        "arity": lambda o: o.op.arity,
+        "elements": lambda o: tuple(x.element for x in o.xs),
+        "wanted": lambda o: o.op.wanted,
+        "sizes": lambda o: o.clash(),
+        "result": lambda o: o.infer(),
+        "target": lambda o: o.xs[o.target],
+    }
+    constraints = (
+        C(1, "scalar_op is a scalar operation of Theano", lambda o: o.scalar_op in SCALAR_OPS, at="scalar_op"),
+        C(2, "operands = arity of scalar_op", lambda o: o.xs and o.op.arity in (None, len(o.xs))),
+        C(3, "dtype is given for cast, and only there", lambda o: (o.dtype is None) == (o.scalar_op != "cast")),
+        C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
+        C(5, "sizes that meet are equal, or declared to be 1", lambda o: o.fits()),
+        C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
+        C(7, "element(target) = element(result), in place", lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
+        C(8, "shape(target) = shape(result), in place", lambda o: o.target is None or o.covers()),
+    )
+    example = """
+        func @main(%x: tensor<2x3xf64>, %y: tensor<3xf32>) -> tensor<2x3xf64> {
+          %z = theano.elemwise %x, %y {scalar_op = "add"}
+          return %z
+        }
+    """
+
+    @property
+    def op(self: Any) -> ScalarOp:
+        return cast_to(self.dtype) if self.scalar_op == "cast" and self.dtype is not None else SCALAR_OPS[self.scalar_op]
+
+    @property
+    def target(self: Any) -> int | None:
+        """The operand whose storage the result takes."""
+        return (self.inplace_pattern or {}).get(0)
+
+    def pattern_is_in_range(self: Any) -> bool:
+        pattern = self.inplace_pattern or {}
+        return all(k == 0 and 0 <= v < len(self.xs) for k, v in pattern.items())
+
+    def dims(self: Any) -> list[tuple[Dim, ...]]:
+        return aligned(*(x.shape for x in self.xs))
+
+    def fits(self: Any) -> bool:
+        def equal(sizes: list[Dim]) -> bool:
+            return all_of((lambda d=d: d == sizes[0]) for d in sizes[1:])
+
+        return all_of((lambda s=s: equal([d for d in s if not is_broadcastable(d)])) for s in self.dims())
+
+    def clash(self: Any) -> tuple[Dim, ...]:
+        """The first sizes that meet and differ."""
+        for sizes in self.dims():
+            strict = [d for d in sizes if not is_broadcastable(d)]
+            try:
+                if any(d != strict[0] for d in strict[1:]):
+                    return sizes
+            except Undecided:
+                continue
+        raise LookupError
+
+    def covers(self: Any) -> bool:
+        result, target = self.infer(), self.xs[self.target]
+        if result.rank != target.rank:
+            return False
+        return all(is_broadcastable(r) or not is_broadcastable(t) for r, t in zip(result.shape, target.shape, strict=True))
+
+    def infer(self: Elemwise[TensorType]) -> TensorType:
+        return TensorType(tuple(joined(*sizes) for sizes in self.dims()), self.op.rule.result(*(x.element for x in self.xs)))
+
+    def reference(self: Elemwise[np.ndarray]) -> np.ndarray:
+        elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
+        result = self.op.rule.result(*elements)
+        return np.asarray(self.op.evaluate(np.broadcast_arrays(*self.xs), elements, result))
+
+    def element(self: Elemwise[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
+
+    def python_constant_folding(self: Elemwise[TensorType]) -> bool:
+        """Theano's veto of constant folding by the reference: only of scalars, and of few operands."""
+        return self.infer().rank == 0 and len(self.xs) < 32
+
+
+def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:
+    """Where an operand is read for the result's element at these indices."""
+    return tuple(ZERO if is_broadcastable(n) else i for i, n in zip(at[len(at) - len(shape) :], shape, strict=True))

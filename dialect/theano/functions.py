@@ -1,0 +1,120 @@
+"""Theano's elementary functions: floats and complex numbers as they are, integers as floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..index import Expr, apply, select
+from ..scalars import SCALARS, precise
+from . import complex_numbers as c
+from .elementary import LN2, LN10, exp2, expm1, log1p
+from .scalar_op import row
+
+
+def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in NumPy's longest precision, also of complex numbers."""
+    of_reals = precise(function)
+
+    def numpy(x: np.ndarray) -> np.ndarray:
+        return np.asarray(function(x.astype(np.clongdouble))).astype(x.dtype) if x.dtype.kind == "c" else of_reals(x)
+
+    return numpy
+
+
+# Theano's name: the scalar function or formula, the complex one, and the derivative by g, x and y
+_FUNCTIONS: dict[str, tuple[Any, Any, Callable[[Any, Any, Any], Any]]] = {
+    "exp": ("exp", c.exp, lambda g, x, y: g * y),
+    "exp2": (exp2, c.exp2, lambda g, x, y: g * y * LN2),
+    "expm1": (expm1, c.expm1_, lambda g, x, y: g * x.scalar("exp")),
+    "log": ("log", c.log, lambda g, x, y: g / x),
+    "log2": ("log2", c.log2, lambda g, x, y: g / (x * LN2)),
+    "log10": ("log10", c.log10, lambda g, x, y: g / (x * LN10)),
+    "log1p": (log1p, c.log1p_, lambda g, x, y: g / (x + 1)),
+    "sin": ("sin", c.sin, lambda g, x, y: g * x.scalar("cos")),
+    "cos": ("cos", c.cos, lambda g, x, y: -(g * x.scalar("sin"))),
+    "tan": ("tan", c.tan, lambda g, x, y: g * (y * y + 1)),
+    "arcsin": ("asin", c.arcsin, lambda g, x, y: g / _root(1 - x * x)),
+    "arccos": ("acos", c.arccos, lambda g, x, y: -(g / _root(1 - x * x))),
+    "arctan": ("atan", c.arctan, lambda g, x, y: g / (x * x + 1)),
+    "sinh": ("sinh", c.sinh, lambda g, x, y: g * x.scalar("cosh")),
+    "cosh": ("cosh", c.cosh, lambda g, x, y: g * x.scalar("sinh")),
+    "tanh": ("tanh", c.tanh, lambda g, x, y: g * (1 - y * y)),
+    "arcsinh": ("asinh", c.arcsinh, lambda g, x, y: g / _root(x * x + 1)),
+    "arccosh": ("acosh", c.arccosh, lambda g, x, y: g / _root(x * x - 1)),
+    "arctanh": ("atanh", c.arctanh, lambda g, x, y: g / (1 - x * x)),
+}
+
+
+def _root(x: Any) -> Any:
+    return x.scalar("sqrt")
+
+
+def _enter() -> None:
+    for name, (real, on_complex, derivative) in _FUNCTIONS.items():
+        formula = (lambda x, f=real: apply(f, x)) if isinstance(real, str) else real
+        exact = getattr(np, name)
+        row(name, 1, "float", _exactly(exact), formula, f"{name} of x", on_complex=on_complex,
+            gradient=lambda g, xs, y, d=derivative: (d(g, xs[0].cast(y.element), y),))  # fmt: skip
+
+
+_enter()
+
+
+def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+    a, b = (x.cast(y.element) for x in xs)
+    below = a * a + b * b
+    return g * b / below, -(g * a / below)
+
+
+row("arctan2", 2, "float real", SCALARS["atan2"].numpy, lambda x, y: apply("atan2", x, y), "the angle of the point (y, x)", gradient=_arctan2_gradient)
+row("deg2rad", 1, "float real", precise(np.deg2rad), lambda x: x * (math.pi / 180), "degrees in radians", gradient=lambda g, xs, y: (g * (math.pi / 180),))
+row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.pi), "radians in degrees", gradient=lambda g, xs, y: (g * (180 / math.pi),))
+
+
+def _sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below: neither overflows."""
+    e = apply("exp", -apply("abs", x))
+    return select(x >= 0.0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+def _softplus(x: Expr) -> Expr:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|))"""
+    above = select(x > 0.0, x, select(x.eq(x), 0.0, x))
+    return above + log1p(apply("exp", -apply("abs", x)))
+
+
+row("sigmoid", 1, "float real", precise(lambda x: 1 / (1 + np.exp(-x))), _sigmoid, "1 / (1 + exp(-x))", gradient=lambda g, xs, y: (g * y * (1 - y),))
+row("softplus", 1, "float real", precise(lambda x: np.logaddexp(0, x)), _softplus, "log(1 + exp(x))",
+    gradient=lambda g, xs, y: (g * xs[0].cast(y.element).scalar("sigmoid"),))  # fmt: skip
+
+
+# Polar coordinates
+
+
+def _angle(x: Expr) -> Expr:
+    """Of a real number: 0, or π where its sign is minus, NaN of NaN."""
+    return apply("atan2", select(x.eq(x), 0.0, x), x)
+
+
+def _polar(x: Expr, y: Expr) -> Expr:
+    return apply("complex", x * apply("cos", y), x * apply("sin", y))
+
+
+def _polar_exactly(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    angle = y.astype(np.longdouble)
+    return SCALARS["complex"].numpy((x * np.cos(angle)).astype(x.dtype), (x * np.sin(angle)).astype(x.dtype))
+
+
+def _polar_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
+    r, angle = xs
+    re, im = g.scalar("real"), g.scalar("imag")
+    cos, sin = angle.scalar("cos"), angle.scalar("sin")
+    return re * cos + im * sin, r * (im * cos - re * sin)
+
+
+row("angle", 1, "angle", np.angle, _angle, "the angle of x in the complex plane, as f64", on_complex=c.angle, gradient=lambda g, xs, y: (None,))
+row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=_polar_gradient)

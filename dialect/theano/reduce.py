@@ -1,0 +1,350 @@
+"""Theano's reductions: folds by commutative and associative scalar operations, in types of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..broadcasting import all_of
+from ..conversion import converted
+from ..index import Element, Expr, Index, Tensor, apply, axes, cast, constant, reduce, select
+from ..op import C, Operator, T, operator
+from ..types import BY_DTYPE, C64, C128, F16, F32, F64, I1, I64, UI64, ElementType, TensorType
+from .form import are_distinct, axes_exist, reduced
+from .rules import upcast
+from .scalar_op import SCALAR_OPS
+
+MUL_WITHOUT_ZEROS = "mul_without_zeros"
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(Operator[T]):
+    """The family of Y[kept...] = fold by scalar_op of X over the axes in `axis`; all of them where it is absent, none where
+    it is [].
+
+    X is converted to the accumulator's type, folded in it, and the result to its own type. A fold of floats has the order
+    of every float reduction (see the lowering); it is the same on every target and for every number of threads.
+    """
+
+    x: T
+    axis: tuple[int, ...] | None = None
+
+    symbols = {
+        "N": lambda o: o.x.rank,
+        "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.over()) if isinstance(n, int) and n < 1),
+        "accumulator": lambda o: o.accumulator(),
+    }
+    constraints = (
+        C(1, "axis in [-N, N)", lambda o: axes_exist(o.axis, o.x.rank), at="axis"),
+        C(2, "no axis repeats in axis", lambda o: are_distinct(o.axis, o.x.rank), at="axis"),
+    )
+
+    def function(self: Any) -> str:
+        """The scalar operation that folds."""
+        raise NotImplementedError
+
+    def accumulator(self: Any) -> ElementType:
+        """The type in which X is folded."""
+        return self.x.element
+
+    def result(self: Any) -> ElementType:
+        return self.x.element
+
+    def over(self: Any) -> tuple[int, ...]:
+        return reduced(self.axis, len(self.x.shape))
+
+    def infer(self: Reduction[TensorType]) -> TensorType:
+        kept = (n for j, n in enumerate(self.x.shape) if j not in self.over())
+        return TensorType(tuple(kept), self.result())
+
+    def typed(self: Any) -> Any:
+        """The same over types, for what depends on the element type."""
+        return self.map(lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x)))
+
+    def prepared(self: Any, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
+        """The elements in the accumulator's type; f16 is folded in f32."""
+        accumulator = self.typed().accumulator()
+        return convert(x, F32 if accumulator is F16 else accumulator)
+
+    def reference(self: Reduction[np.ndarray]) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            folded = FOLDS[self.function()](self.prepared(self.x, converted), self.over())
+            return converted(np.asarray(folded), self.typed().result())
+
+    def element(self: Reduction[Tensor], y: Tensor) -> Element:
+        d = iter(at := axes(y.shape))
+        over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
+        x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast)
+        return Element(at, cast(fold(self.function(), tuple(over.values()), x), y.element))
+
+
+def element_of(x: Any) -> ElementType:
+    return BY_DTYPE[x.dtype] if isinstance(x, np.ndarray) else x.element
+
+
+def fold(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
+    """The fold of an element by a scalar operation."""
+    if not over:
+        return x
+    if function == MUL_WITHOUT_ZEROS:
+        product = fold("mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x)
+        return select(reduce("or", over, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
+    name = SCALAR_OPS[function].fold
+    assert name is not None
+    if x.type is I1:
+        name = ON_BOOL.get(name, name)
+    elif x.type.kind != "float":
+        name = {"maximum": "max", "minimum": "min"}.get(name, name)
+    return reduce(name, over, x)
+
+
+ON_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
+
+
+def _product_of_nonzero(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    product = np.multiply.reduce(np.where(x == 0, np.ones((), x.dtype), x), axis, x.dtype)
+    return np.where((x != 0).any(axis), product, np.zeros((), x.dtype))
+
+
+def _accurate(ufunc: Any) -> Callable[[np.ndarray, tuple[int, ...]], Any]:
+    """NumPy's fold in the array's own type, which a float sum does pairwise."""
+
+    def fold(x: np.ndarray, axis: tuple[int, ...]) -> Any:
+        return ufunc.reduce(x, axis, x.dtype) if axis else x
+
+    return fold
+
+
+FOLDS: dict[str, Callable[[np.ndarray, tuple[int, ...]], Any]] = {
+    "add": _accurate(np.add),
+    "mul": _accurate(np.multiply),
+    "maximum": _accurate(np.maximum),
+    "minimum": _accurate(np.minimum),
+    "and_": _accurate(np.bitwise_and),
+    "or_": _accurate(np.bitwise_or),
+    "xor": _accurate(np.bitwise_xor),
+    MUL_WITHOUT_ZEROS: _product_of_nonzero,
+}
+
+NONEMPTY = C(
+    3,
+    "n_j > 0 for j in axis, n being shape(x): the fold has no identity",
+    lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()),
+)
+FOLDABLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in FOLDS, at="scalar_op")
+ELEMENTS = C(5, "element(x) can be folded by scalar_op", lambda o: foldable(o.scalar_op, o.x.element))
+
+
+def foldable(function: str, element: ElementType) -> bool:
+    if function in ("maximum", "minimum") and element.kind == "complex":
+        return False
+    return SCALAR_OPS[function].takes(element, element)
+
+
+@operator
+class Careduce(Reduction[T]):
+    """A fold by `scalar_op`, in the operand's type: no upcast, integers wrap.   (CAReduce)"""
+
+    scalar_op: str = field(kw_only=True)
+
+    constraints = (FOLDABLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
+    example = """
+        func @main(%x: tensor<2x3xi32>) -> tensor<2xi32> {
+          %y = theano.careduce %x {scalar_op = "xor", axis = [1]}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return self.scalar_op
+
+
+@operator
+class Max(Reduction[T]):
+    """The largest element, NaN if one is.   (CAReduce of maximum)"""
+
+    constraints = (*Reduction.constraints, C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"), NONEMPTY)
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+          %y = theano.max %x {axis = [-1]}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return "maximum"
+
+
+@operator
+class Min(Max[T]):
+    """The smallest element, NaN if one is.   (CAReduce of minimum)"""
+
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<f32> {
+          %y = theano.min %x
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return "minimum"
+
+
+@dataclass(frozen=True, eq=False)
+class Truth(Reduction[T]):
+    """The family of folds of whether elements are not 0; NaN is not 0."""
+
+    def accumulator(self) -> ElementType:
+        return I1
+
+    def result(self) -> ElementType:
+        return I1
+
+
+@operator
+class All(Truth[T]):
+    """Whether no element is 0.   (All)"""
+
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2xi1> {
+          %y = theano.all %x {axis = [1]}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return "and_"
+
+
+@operator
+class Any_(Truth[T]):
+    """Whether some element is not 0.   (Any)"""
+
+    name = "theano.any"
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2xi1> {
+          %y = theano.any %x {axis = [1]}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return "or_"
+
+
+# Folds with types of their own
+
+
+def default_dtype(element: ElementType) -> ElementType:
+    """The result's type: integers of 64 bits of integers, floats and complex numbers as they are."""
+    if element.kind in ("bool", "int"):
+        return I64
+    return UI64 if element.kind == "uint" else element
+
+
+def default_acc_dtype(element: ElementType) -> ElementType:
+    """The accumulator's: f32 of f16, else 64 bits, or complex<f64>."""
+    return {F16: F32, F32: F64, C64: C128}.get(element, default_dtype(element))
+
+
+def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
+    """Whether no precision is lost: by definition not by a float or complex accumulator of integers."""
+    if element.is_discrete and not accumulator.is_discrete:
+        return True
+    return upcast(element, accumulator) is accumulator
+
+
+@dataclass(frozen=True, eq=False)
+class TypedReduction(Reduction[T]):
+    """The family of folds in `acc_dtype` whose result is of `dtype`.
+
+    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16).
+    """
+
+    dtype: ElementType | None = None
+    acc_dtype: ElementType | None = None
+
+    scalar: ClassVar[str] = ""
+    constraints = (
+        *Reduction.constraints,
+        C(6, "accumulator loses no precision of element(x)", lambda o: keeps_precision(o.x.element, o.accumulator()), at="acc_dtype"),
+    )
+
+    def function(self: Any) -> str:
+        return self.scalar
+
+    def accumulator(self: Any) -> ElementType:
+        return self.acc_dtype or default_acc_dtype(self.x.element)
+
+    def result(self: Any) -> ElementType:
+        return self.dtype or default_dtype(self.x.element)
+
+
+@operator
+class CareduceDtype(TypedReduction[T]):
+    """A fold by `scalar_op`, in types of its own.   (CAReduceDtype)"""
+
+    scalar_op: str = field(kw_only=True)
+
+    constraints = (
+        FOLDABLE,
+        *TypedReduction.constraints,
+        C(5, "accumulator can be folded by scalar_op", lambda o: foldable(o.scalar_op, o.accumulator())),
+        NONEMPTY,
+    )
+    example = """
+        func @main(%x: tensor<2x3xi8>) -> tensor<2xf32> {
+          %y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return self.scalar_op
+
+
+@operator
+class Sum(TypedReduction[T]):
+    """The sum of the elements; of none, 0.   (Sum)"""
+
+    scalar = "add"
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+          %y = theano.sum %x {axis = [1]}
+          return %y
+        }
+    """
+
+
+@operator
+class Prod(TypedReduction[T]):
+    """The product of the elements; of none, 1.   (Prod)
+
+    `no_zeros_in_input` says that no element is 0, which makes the derivative simpler.
+    """
+
+    no_zeros_in_input: bool = False
+
+    scalar = "mul"
+    example = """
+        func @main(%x: tensor<2x3xi8>) -> tensor<2xi64> {
+          %y = theano.prod %x {axis = [1]}
+          return %y
+        }
+    """
+
+
+@operator
+class ProdWithoutZeros(TypedReduction[T]):
+    """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
+
+    scalar = MUL_WITHOUT_ZEROS
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<f32> {
+          %y = theano.prod_without_zeros %x
+          return %y
+        }
+    """

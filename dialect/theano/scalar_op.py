@@ -1,0 +1,81 @@
+"""A scalar operation of Theano, as a row of one table: arity, types, NumPy meaning, formula and derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..conversion import converted
+from ..index import Expr, cast
+from ..op import Unmet
+from ..types import C64, F16, F32, ElementType
+from .complex_numbers import Z
+from .rules import RULES, Elements, Rule
+
+# the cotangents of the operands, from the result's, the operands and the result; None is zero
+Gradient = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ScalarOp:
+    """One row. `arity` None is any number from one on.
+
+    `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex` is the formula over complex
+    numbers: "same" where the formula serves them too, None where the operation does not take them. `fold` is the scalar
+    function that a reduction by this operation folds with.
+    """
+
+    name: str
+    arity: int | None
+    rule: Rule
+    numpy: Callable[..., Any]
+    formula: Callable[..., Expr]
+    doc: str = ""
+    on_complex: Any = None
+    gradient: Gradient | None = None
+    fold: str | None = None
+    check: Callable[..., str | None] | None = None  # of arrays: what does not hold of them when the program runs
+
+    def takes(self, *elements: ElementType) -> bool:
+        if not self.rule.takes(*elements):
+            return False
+        return self.on_complex is not None or all(e.kind != "complex" for e in elements)
+
+    @property
+    def wanted(self) -> str:
+        if self.on_complex is None and self.rule.takes(*(C64,) * (self.arity or 2)):
+            return f"{self.rule.wanted} that are not complex" if "not" not in self.rule.wanted else f"{self.rule.wanted}, nor complex"
+        return self.rule.wanted
+
+    def working(self, elements: Elements) -> Elements:
+        """What the operands are converted to: f16 is computed in f32, and rounded once."""
+        return tuple(F32 if e is F16 else e for e in self.rule.working(elements, self.rule.result(*elements)))
+
+    def evaluate(self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType) -> np.ndarray:
+        """The operation on arrays of one shape."""
+        operands = [converted(a, w) for a, w in zip(arrays, self.working(elements), strict=True)]
+        if self.check is not None and (wrong := self.check(*operands)) is not None:
+            raise Unmet(wrong)
+        with np.errstate(all="ignore"):
+            return converted(self.numpy(*operands), result)
+
+    def expression(self, operands: Sequence[Expr], result: ElementType) -> Expr:
+        """The operation on elements."""
+        working = self.working(tuple(o.type for o in operands))
+        given = [cast(o, w) for o, w in zip(operands, working, strict=True)]
+        if callable(self.on_complex) and any(w.kind == "complex" for w in working):
+            found = self.on_complex(*map(Z.of, given))
+            return found.expression(result) if isinstance(found, Z) else cast(found, result)
+        return cast(self.formula(*given), result)
+
+
+SCALAR_OPS: dict[str, ScalarOp] = {}
+
+
+def row(name: str, arity: int | None, rule: str, numpy: Callable[..., Any], formula: Callable[..., Expr], doc: str = "", **more: Any) -> None:
+    """Enters an operation into the table."""
+    assert name not in SCALAR_OPS, f"{name} is there twice"
+    SCALAR_OPS[name] = ScalarOp(name, arity, RULES[rule], numpy, formula, doc, **more)
