@@ -51,6 +51,8 @@ def failure(case: Case, known: dict[str, np.ndarray], target: str) -> str | None
         returned = cvm.compile(case["program"], target=target)(*given)
     except cvm.Error as e:
         return f"it is rejected: {e}" if case["valid"] else None
+    except Exception as e:
+        return f"it raises {type(e).__name__}: {e}"
     if not case["valid"]:
         return f"it is accepted, but should be rejected: {case['why']}"
     results = returned if isinstance(returned, tuple) else (returned,)

@@ -1,0 +1,72 @@
+"""The documents: what they show is what happens, their links lead somewhere, and their tables are complete."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cvm
+import pytest
+from cvm import cli
+from cvm.commands.ops import by_dialect
+from cvm.parser.format import format_text
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a language in a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_ci_uses_the_commands_of_the_readme() -> None:
+    first, second = blocks(README, "sh")[:2]
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert first in script and second in script
+
+
+def test_readme_shows_what_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = next(b for b in blocks(README, "cvm") if b.startswith("// layer.cvm"))
+    narrow = re.sub(r"(\[-?\d+, -?\d+), -?\d+\]", r"\1]", program).replace("tensor<4x3xi32>", "tensor<4x2xi32>")
+    (tmp_path / "layer.cvm").write_text(program, "utf-8")
+    (tmp_path / "wrong.cvm").write_text(narrow.replace("layer.cvm", "wrong.cvm"), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(README, "console"):
+        command, _, shown = block.partition("\n")
+        cli.main(command.removeprefix("$ cvm ").split())
+        said = capsys.readouterr()
+        assert said.err + said.out == shown
+
+
+def test_status_lists_every_operator() -> None:
+    listed = re.findall(r"^\| `([\w.]+)` \|", README, re.MULTILINE)
+    assert listed == [op.name for ops in by_dialect().values() for op in ops if op.dialect != "builtin"], (
+        "python docs/status.py brings the table up to date"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} points at {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_programs_in_pages_are_programs(page: Path) -> None:
+    """A block of language `cvm` is a whole program, in the usual layout."""
+    for block in blocks(page.read_text("utf-8"), "cvm"):
+        cvm.parse(block, page.name)
+        assert format_text(block) == block
+
+
+def test_import_time_is_measured() -> None:
+    script = ROOT / "benchmarks" / "import_time.py"
+    said = subprocess.run([sys.executable, str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert b"ms beyond numpy" in said.stdout
