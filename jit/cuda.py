@@ -1,0 +1,189 @@
+"""Kernels to CUDA C. Knows the loop language and the spelling of scalar functions, and no operator.
+
+A kernel becomes one `__global__` function over pointers and the sizes that are not known while compiling. A parallel loop
+runs over the grid, in strides of all its threads; code outside of one runs in a single thread. A requirement that does not
+hold leaves its number in `*status`. No name of the user's reaches the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..dialect.index import Extent, Tensor, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.source import Span
+from ..dialect.types import Dim, Size, product
+from ..lowering.plan import Plan, scratch_buffers, written
+from .cuda_expressions import Expressions, Val, fits
+from .cuda_spelling import HELPERS, SHIFT, value_type
+
+THREADS = 256  # of a block, where a kernel does not say
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is started: over `work` threads in all; None for a single one."""
+
+    name: str
+    arrays: tuple[Tensor, ...]
+    sizes: tuple[tuple[object, ...], ...]
+    reports: bool
+    threads: int
+    work: Dim | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The CUDA C of a plan, its launches in their order, and what they may report."""
+
+    text: str
+    launches: tuple[Launch, ...]
+    requirements: tuple[tuple[str, Span], ...]
+
+
+def emit(plan: Plan) -> Source:
+    """The source of every kernel of a plan that has been placed on a GPU."""
+    requirements: list[tuple[str, Span]] = []
+    functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.kernels)]
+    texts = [f.define() for f in functions]
+    body = "\n".join(texts)
+    head = "// compile with --fmad=false: every operation rounds once\n"
+    return Source(head + _helpers(body) + "\n" + body, tuple(f.launch for f in functions), tuple(requirements))
+
+
+def _helpers(body: str) -> str:
+    """The functions that a text calls, in their order."""
+    needed: list[str] = []
+    text = body
+    for name, definition in reversed(HELPERS.items()):
+        if re.search(rf"\b{name}\s*\(", text):
+            needed.append(definition)
+            text += definition
+    return "".join(f"\n{d}\n" for d in reversed(needed))
+
+
+class _Function(Expressions):
+    """One kernel's statements being emitted."""
+
+    def __init__(self, kernel: Kernel, name: str, requirements: list[tuple[str, Span]]) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.requirements = requirements
+        tensors = (*kernel.parameters, *scratch_buffers(kernel))
+        super().__init__({}, written(kernel))
+        self.arrays = {t: self.fresh() for t in tensors}
+        self.atoms = _atoms(kernel, tensors)
+        self.sizes = {atom: self.fresh() for atom in self.atoms}
+        self.reports = any(isinstance(s, Require) for s in statements(kernel.body))
+        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel))
+
+    def define(self) -> str:
+        arrays = dict(self.arrays)
+        if self.launch.work is None:
+            self.line("if (blockIdx.x != 0 || threadIdx.x != 0) return;")
+        self.block(self.kernel.body)
+        parameters = [self.parameter(t, name) for t, name in arrays.items()]
+        parameters += [f"long long {s}" for s in self.sizes.values()]
+        parameters += ["int* __restrict__ status"] if self.reports else []
+        bounds = f"__launch_bounds__({self.launch.threads})"
+        opening = f'extern "C" __global__ void {bounds} {self.name}({", ".join(parameters)}) {{'
+        return "\n".join([opening, *self.head, *self.lines, "}", ""])
+
+    def parameter(self, tensor: Tensor, name: str) -> str:
+        constant = "" if tensor in self.written else "const "
+        return f"{constant}{self.declared(tensor)}* __restrict__ {name}"
+
+    # statements
+
+    def block(self, block: Block) -> None:
+        outer = dict(self.known)
+        for s in block:
+            self.emit(s)
+        self.known = outer
+
+    def emit(self, s: Statement) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case If(condition, then, otherwise):
+                self.statement(condition)
+                self.line(f"if ({self.exact(condition).text}) {{")
+                self.inner(then)
+                if otherwise:
+                    self.line("} else {")
+                    self.inner(otherwise)
+                self.line("}")
+            case Let(var, value):
+                self.statement(value)
+                found = self.exact(value)
+                self.known[id(var)] = self.named(found, "int" if found.ctype == "int" else value_type(var.type))
+                self.kept.append(var)
+            case Alloc(tensor):
+                self.allocate(tensor)
+            case Store(tensor, at, value):
+                self.statement(*at, value)
+                self.store(tensor, at, value)
+            case Require(condition, message, span):
+                self.requirements.append((message, span))
+                self.statement(condition)
+                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {len(self.requirements)});")
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def inner(self, block: Block) -> None:
+        with self.deeper():
+            self.block(block)
+
+    def loop(self, s: For) -> None:
+        self.statement(s.start, s.end)
+        start, end = self.address(s.start), self.address(s.end)
+        name = self.fresh()
+        if s.kind == "parallel":
+            ctype = "int" if fits(s.end, 2**30) else "long long"
+            first = f"({ctype})blockIdx.x * blockDim.x + threadIdx.x"
+            step = f"{name} += ({ctype})gridDim.x * blockDim.x"
+        else:
+            ctype = "int" if fits(s.end) else "long long"
+            first, step = start.text, f"++{name}"
+            if s.kind == "unrolled":
+                self.line("#pragma unroll")
+        self.line(f"for ({ctype} {name} = {first}; {name} < {end.at(SHIFT)}; {step}) {{")
+        outer = dict(self.known)
+        self.known[id(s.index)] = Val(name, ctype)
+        self.kept.append(s.index)
+        self.inner(s.body)
+        self.known = outer
+        self.line("}")
+
+    def allocate(self, tensor: Tensor) -> None:
+        if tensor.space == "heap":
+            return
+        self.arrays[tensor] = name = self.fresh()
+        size = product(tensor.shape)
+        self.line(f"{self.declared(tensor)} {name}{f'[{size}]' if tensor.shape else ''};")
+
+
+def _atoms(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
+    """The sizes a kernel wants to know, of its arrays and of its loops."""
+    found = [d for t in tensors for d in t.shape]
+    for s in statements(kernel.body):
+        if isinstance(s, For):
+            found.append(s.index.extent)
+        for top in expressions(s):
+            found += [e.size for e in walk(top) if isinstance(e, Extent)]
+    return tuple(sorted({a for d in found if isinstance(d, Size) for a in d.atoms()}, key=repr))
+
+
+def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
+    """Threads of a block, and in all."""
+    match kernel.body:
+        case (For(index=index, kind="parallel"),):
+            return THREADS, index.extent
+    return 1, None

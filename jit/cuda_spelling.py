@@ -1,0 +1,244 @@
+"""How CUDA C spells types, numbers, scalar functions and conversions: one row for each function and kind of element.
+
+Integers wrap: a row whose mode is "modular" computes in an unsigned type of at least 32 bits, of which the low bits count.
+An f16 is carried as a float that half precision holds, and rounded after every operation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..dialect.types import F16, F32, F64, I1, ElementType
+
+ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, CHOICE = range(20, 9, -1)
+
+_VALUES = {
+    "i1": "bool",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "ui8": "unsigned char",
+    "ui16": "unsigned short",
+    "ui32": "unsigned",
+    "ui64": "unsigned long long",
+    "f16": "float",
+    "f32": "float",
+    "f64": "double",
+}
+
+
+def value_type(element: ElementType) -> str:
+    """The C type that carries a value."""
+    return _VALUES[element.name]
+
+
+def memory_type(element: ElementType) -> str:
+    """The C type of an array's elements."""
+    return "unsigned short" if element is F16 else _VALUES[element.name]
+
+
+def modular_type(element: ElementType) -> str:
+    """The unsigned C type that wrapping arithmetic is done in."""
+    return "unsigned long long" if element.bits == 64 else "unsigned"
+
+
+def number(value: object, element: ElementType) -> str:
+    """A literal of the type that carries the element."""
+    if element.kind == "float":
+        return _float(float(element.dtype.type(value)), element)
+    if element is I1:
+        return "true" if value else "false"
+    found = int(value)  # type: ignore[call-overload]
+    if element.bits < 64:
+        least = found == -(2**31)
+        return "(-2147483647 - 1)" if least else f"{found}{'u' if element.name == 'ui32' else ''}"
+    if element.kind == "uint":
+        return f"{found}ull"
+    return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"
+
+
+def _float(value: float, element: ElementType) -> str:
+    mark = "" if element is F64 else "f"
+    if not math.isfinite(value):
+        if element is F64:
+            return f"__longlong_as_double(0x{int(np.float64(value).view(np.uint64)):016x}ll)"
+        return f"__int_as_float(0x{int(np.float32(value).view(np.uint32)):08x})"
+    text = repr(value) if element is F64 else str(F32.dtype.type(value))
+    return (text if any(c in text for c in ".e") else f"{text}.0") + mark
+
+
+@dataclass(frozen=True)
+class Row:
+    """One function: its text over operands {a} {b} {c}, how tightly that binds, and in which mode it computes.
+
+    Modes: "exact" takes values and gives one, "modular" takes and gives unsigned numbers modulo 2^width, "rounded" gives a
+    float that is yet to be rounded to the element's type.
+    """
+
+    text: str
+    level: int = ATOM
+    mode: str = "exact"
+
+
+_INTEGERS = ("int", "uint")
+_DISCRETE = ("int", "uint", "bool")
+_ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _call(name: str, operands: str = "a", mode: str = "exact") -> Row:
+    return Row(f"{name}({', '.join('{' + o + '}' for o in operands)})", ATOM, mode)
+
+
+ROWS: dict[tuple[str, str], Row] = {
+    **{("add", k): Row("{a} + {b}", SUM, "modular") for k in _INTEGERS},
+    **{("sub", k): Row("{a} - {b}", SUM, "modular") for k in _INTEGERS},
+    **{("mul", k): Row("{a} * {b}", PRODUCT, "modular") for k in _INTEGERS},
+    **{("neg", k): Row("0u - {a}", SUM, "modular") for k in _INTEGERS},
+    **{("not", k): Row("~{a}", UNARY, "modular") for k in _INTEGERS},
+    **{("and", k): Row("{a} & {b}", AND, "modular") for k in _INTEGERS},
+    **{("xor", k): Row("{a} ^ {b}", XOR, "modular") for k in _INTEGERS},
+    **{("or", k): Row("{a} | {b}", OR, "modular") for k in _INTEGERS},
+    **{("shl", k): Row("{a} << {b}", SHIFT, "modular") for k in _INTEGERS},
+    **{("shr", k): Row("{a} >> {b}", SHIFT) for k in _INTEGERS},
+    ("and", "bool"): Row("({a} & {b}) != 0", EQUALITY),
+    ("or", "bool"): Row("({a} | {b}) != 0", EQUALITY),
+    ("xor", "bool"): Row("{a} != {b}", EQUALITY),
+    ("not", "bool"): Row("!{a}", UNARY),
+    ("add", "float"): Row("{a} + {b}", SUM, "rounded"),
+    ("sub", "float"): Row("{a} - {b}", SUM, "rounded"),
+    ("mul", "float"): Row("{a} * {b}", PRODUCT, "rounded"),
+    ("div", "float"): Row("{a} / {b}", PRODUCT, "rounded"),
+    ("neg", "float"): Row("-{a}", UNARY),
+    ("div", "uint"): Row("{a} / {b}", PRODUCT),
+    ("rem", "uint"): Row("{a} % {b}", PRODUCT),
+    ("floordiv", "uint"): Row("{a} / {b}", PRODUCT),
+    ("floormod", "uint"): Row("{a} % {b}", PRODUCT),
+    **{(f, "int"): _call(name, "ab") for f, name in (("div", "quotient"), ("rem", "truncated_remainder"), ("floordiv", "floor_quotient"), ("floormod", "floor_remainder"))},
+    ("abs", "int"): _call("absolute"),
+    ("abs", "uint"): Row("{a}"),
+    ("abs", "float"): _call("fabs{s}"),
+    **{(f, k): _call(f, "ab") for f in ("max", "min") for k in _INTEGERS},
+    ("max", "float"): Row("{a} > {b} ? {a} : {b}", CHOICE),
+    ("min", "float"): Row("{a} < {b} ? {a} : {b}", CHOICE),
+    ("max", "bool"): Row("({a} | {b}) != 0", EQUALITY),
+    ("min", "bool"): Row("({a} & {b}) != 0", EQUALITY),
+    **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
+    **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
+    **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in (*_DISCRETE, "float")},
+    **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
+    ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
+    ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
+    ("fma", "float"): _call("fma{s}", "abc", "rounded"),
+    # until they are expanded before emission
+    **{(f, "float"): _call(f"{f}{{s}}", mode="rounded") for f in ("cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{(f, "float"): _call(f"{f}{{s}}", "ab", "rounded") for f in ("pow", "atan2")},
+}  # fmt: skip
+
+_INLINE = "static __device__ __forceinline__"
+
+# functions that a source defines if it calls them; each may call those above it
+HELPERS: dict[str, str] = {
+    "quotient": f"""// INT_MIN / -1 wraps
+template <class T> {_INLINE} T quotient(T a, T b) {{
+  return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}}""",
+    "truncated_remainder": f"""template <class T> {_INLINE} T truncated_remainder(T a, T b) {{
+  return b == -1 ? (T)0 : (T)(a % b);
+}}""",
+    "floor_quotient": f"""// rounded toward minus infinity
+template <class T> {_INLINE} T floor_quotient(T a, T b) {{
+  if (b == -1) return (T)(0ull - (unsigned long long)a);
+  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+}}""",
+    "floor_remainder": f"""// with the sign of the divisor
+template <class T> {_INLINE} T floor_remainder(T a, T b) {{
+  if (b == -1) return (T)0;
+  const T r = (T)(a % b);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}}""",
+    "absolute": f"""template <class T> {_INLINE} T absolute(T a) {{
+  return a < 0 ? (T)(0ull - (unsigned long long)a) : a;
+}}""",
+    "leading_zeros": f"""template <class T> {_INLINE} T leading_zeros(T a) {{
+  const int unused = 64 - 8 * (int)sizeof(T);
+  return (T)(a == 0 ? 64 - unused : __clzll((long long)((unsigned long long)a << unused)));
+}}""",
+    "from_half": f"""{_INLINE} float from_half(unsigned short bits) {{
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}}""",
+    "to_half": f"""{_INLINE} unsigned short to_half(float value) {{
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}}
+{_INLINE} unsigned short to_half(double value) {{
+  unsigned short bits;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
+  return bits;
+}}""",
+    "half": """// rounded to half precision
+template <class T> static __device__ __forceinline__ float half(T value) { return from_half(to_half(value)); }""",
+    "fma_half": f"""{_INLINE} float fma_half(float a, float b, float c) {{
+  unsigned short bits;
+  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
+  return from_half(bits);
+}}""",
+    "to_int": f"{_INLINE} int to_int(float value) {{ return __float2int_rz(value); }}\n"
+    f"{_INLINE} int to_int(double value) {{ return value != value ? 0 : __double2int_rz(value); }}",
+    "to_unsigned": f"{_INLINE} unsigned to_unsigned(float value) {{ return __float2uint_rz(value); }}\n"
+    f"{_INLINE} unsigned to_unsigned(double value) {{ return value != value ? 0 : __double2uint_rz(value); }}",
+    "to_long": f"{_INLINE} long long to_long(float value) {{ return value != value ? 0 : __float2ll_rz(value); }}\n"
+    f"{_INLINE} long long to_long(double value) {{ return value != value ? 0 : __double2ll_rz(value); }}",
+    "to_unsigned_long": f"{_INLINE} unsigned long long to_unsigned_long(float value) {{ return value != value ? 0 : __float2ull_rz(value); }}\n"
+    f"{_INLINE} unsigned long long to_unsigned_long(double value) {{ return value != value ? 0 : __double2ull_rz(value); }}",
+}  # fmt: skip
+
+_ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to_unsigned_long"}
+
+
+def conversion(source: ElementType, target: ElementType) -> Row:
+    """How a value of one type becomes one of another: integers wrap, floats saturate."""
+    if target.kind == "bool":
+        return Row("{a} != 0", EQUALITY)
+    if target is F16:
+        return Row("half({a})" if source.kind == "float" else "half((double){a})", UNARY)
+    if source.kind == "float" and target.is_integer:
+        if target.bits >= 32:
+            return Row(f"{_ROUNDS[target.name]}({{a}})")
+        least, most = target.limits
+        return Row(f"({value_type(target)})min(max(to_int({{a}}), {least}), {most})", UNARY)
+    return Row(f"({value_type(target)}){{a}}", UNARY)
+
+
+_BITS = {
+    ("f32", "int"): "__float_as_int({a})",
+    ("f32", "uint"): "__float_as_uint({a})",
+    ("f64", "int"): "__double_as_longlong({a})",
+    ("f64", "uint"): "(unsigned long long)__double_as_longlong({a})",
+    ("int", "f32"): "__int_as_float({a})",
+    ("uint", "f32"): "__uint_as_float({a})",
+    ("int", "f64"): "__longlong_as_double({a})",
+    ("uint", "f64"): "__longlong_as_double((long long){a})",
+    ("f16", "int"): "(short)to_half({a})",
+    ("f16", "uint"): "to_half({a})",
+    ("int", "f16"): "from_half((unsigned short){a})",
+    ("uint", "f16"): "from_half({a})",
+}
+
+
+def reinterpretation(source: ElementType, target: ElementType) -> Row:
+    """The same bits as another type."""
+    floats = source.kind == "float", target.kind == "float"
+    if floats == (False, False):
+        return Row(f"({value_type(target)}){{a}}", UNARY)
+    if all(floats):
+        return Row("{a}")
+    return Row(_BITS[(source.name, target.kind) if floats[0] else (source.kind, target.name)], UNARY)
