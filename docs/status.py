@@ -1,6 +1,6 @@
 """Writes the status table of README.md: every operator, and whether its recorded cases hold on each target.
 
-    python docs/status.py
+python docs/status.py
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cases import cases, failures  # noqa: E402
+from cvm.jit.function import TARGETS  # noqa: E402
 
 from cvm.commands.ops import by_dialect  # noqa: E402
-from cvm.jit.function import TARGETS  # noqa: E402
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- status: written by docs/status.py -->\n", "<!-- end of status -->\n"
@@ -29,21 +29,17 @@ def _dialect(dialect: str, names: list[str]) -> str:
     held = {(n, t): len(cases()[n]) - sum(1 for _ in failures(n, t)) for n in names if n in cases() for t in TARGETS}
     total = sum(len(cases().get(n, ())) for n in names)
     outcome = ", ".join(f"{sum(held.get((n, t), 0) for n in names)} on {t}" for t in TARGETS)
-    rows = [
-        f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in TARGETS)} |" for n in names
+    lines = [
+        f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {outcome}</summary>",
+        "",
+        f"| operator | cases | {' | '.join(TARGETS)} |",
+        f"|---|---|{'---|' * len(TARGETS)}",
     ]
-    return "\n".join(
-        [
-            f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} recorded cases hold {outcome}</summary>",
-            "",
-            f"| operator | cases | {' | '.join(TARGETS)} |",
-            f"|---|---|{'---|' * len(TARGETS)}",
-            *rows,
-            "",
-            "</details>",
-            "",
-        ]
-    )
+    for n in names:
+        lines.append(
+            f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in TARGETS)} |"
+        )
+    return "\n".join([*lines, "", "</details>", ""])
 
 
 def _cell(held: int | None, name: str) -> str:

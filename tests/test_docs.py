@@ -6,12 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+from cvm.dialect.op import OPERATORS
+from cvm.parser.format import format_text
+from filetest import Filetest, perform
 
 import cvm
-import pytest
 from cvm import cli
 from cvm.commands.ops import by_dialect
-from cvm.parser.format import format_text
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -70,3 +74,20 @@ def test_import_time_is_measured() -> None:
     script = ROOT / "benchmarks" / "import_time.py"
     said = subprocess.run([sys.executable, str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True)
     assert b"ms beyond numpy" in said.stdout
+
+
+def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator of docs/operators.md can be added as it stands, and passes its filetests."""
+    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    module = ModuleType("cvm.dialect.cvm.worked")
+    module.__package__ = "cvm.dialect.cvm"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(blocks(page, "python")[0], "docs/operators.md", "exec"), module.__dict__)
+    try:
+        for n, text in enumerate(blocks(page, "cvm-test")):
+            path = tmp_path / f"{n}.cvm"
+            path.write_text(text, "utf-8")
+            for command in Filetest.load(path).commands:
+                perform(Filetest.load(path), command, update=command == "loops")
+    finally:
+        del OPERATORS["cvm.weigh_rows"]
