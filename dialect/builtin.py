@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -89,14 +90,32 @@ class Const(Operator[T]):
         raise NotImplementedError("a constant is data, not a formula")
 
 
+@dataclass(frozen=True, eq=False)
+class Calling(Operator[T]):
+    """The family of operators that name a function of the module, to which their first operands are passed."""
+
+    arguments: tuple[T, ...]
+    callee: Symbol
+
+    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = ((), ())  # types of what is passed, and given for it
+
+    def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
+        """The same operator, knowing what its function takes and gives: constraints and result types depend on it."""
+        known = replace(self)
+        object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
+        return known
+
+    def passed(self, count: int) -> tuple[T, ...]:
+        """The operands that are passed to a function of so many arguments."""
+        return self.arguments
+
+
 @operator
-class Call(Operator[T]):
+class Call(Calling[T]):
     """A call of another function of the module: `call @f(%x)`. Expanded before lowering."""
 
     dialect = "builtin"
     name = "call"
-    arguments: tuple[T, ...]
-    callee: Symbol
 
     example = """
         func @twice(%x: tensor<?N x i32>) -> tensor<?N x i32> {
@@ -109,6 +128,9 @@ class Call(Operator[T]):
           return %y
         }
     """
+
+    def infer(self: Call[Any]) -> tuple[Type, ...]:
+        return self.signature[1]
 
 
 class FileConstantError(ValueError):

@@ -93,6 +93,25 @@ class Operator(Generic[T]):
         """The statements of an irregular operator, in the loop language's builder (`dialect.nest`)."""
         raise NotImplementedError(self.name)
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """The cotangents of the operands, in their order, from those of the results; None is zero.
+
+        Everything is a `Node` of `dialect.builder`. Cotangents have their value's shape and, where that is a float, its type.
+        """
+        raise NotImplementedError(self.name)
+
+    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+        """The tangents of the results from those of the operands; without it, what the transpose of `pullback` gives."""
+        raise NotImplementedError(self.name)
+
+    def decompose(self: Any) -> Any:
+        """The result as a `Node`, of operators that are compiled better; derivatives are taken before. None: as it is."""
+        return None
+
+    @classmethod
+    def has_pullback(cls) -> bool:
+        return cls.pullback is not Operator.pullback
+
     @classmethod
     def has_nest(cls) -> bool:
         return cls.nest is not Operator.nest

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .builtin import Call
+from .builtin import Calling
 from .op import Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
@@ -161,7 +161,7 @@ def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
         return None
     typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
-    found = _check_call(scope, operation, typed) if isinstance(typed, Call) else _satisfied(scope, operation, typed)
+    found = _check_call(scope, operation, typed) if isinstance(typed, Calling) else _satisfied(scope, operation, typed)
     return None if found is None else _declared_types(scope, operation, found, bound)
 
 
@@ -261,7 +261,7 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
             scope.report("func.type", f"@{function.name} returns {inferred}, but its type says {stated}", span, notes)
 
 
-def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[Type, ...] | None:
+def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
     if callee is None or any(a.type is None for a in callee.arguments):
         return None  # the parser has said so
@@ -269,20 +269,21 @@ def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[
     if isinstance(callee, Graph):
         scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
         return None
-    if len(typed.arguments) != len(callee.arguments):
-        message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(typed.arguments)}"
+    passed = typed.passed(len(callee.arguments))
+    if len(passed) != len(callee.arguments):
+        message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(passed)}"
         scope.report("call.operands", message, at, declared_here)
         return None
-    for n, (given, argument) in enumerate(zip(typed.arguments, callee.arguments, strict=True)):
+    for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
         if not agree(argument.known_type, given):
             message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
             scope.report("call.type", message, operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
             return None
-    conflict = size_conflict(callee.argument_types, typed.arguments)
+    conflict = size_conflict(callee.argument_types, passed)
     if conflict is not None:
         scope.report("call.size", conflict, at, declared_here)
         return None
-    arguments = received(callee.argument_types, typed.arguments)
+    arguments = received(callee.argument_types, passed)
     key = _called(typed.callee, arguments)
     if key not in scope.known:
         if scope.depth >= MAX_CALLS:
@@ -297,7 +298,8 @@ def _check_call(scope: Scope, operation: Operation, typed: Call[Type]) -> tuple[
             called_here = Note("called here", operation.span)
             scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
         # otherwise they are reported where the callee itself is verified
-    return scope.known[key]
+    results = scope.known[key]
+    return None if results is None else _satisfied(scope, operation, typed.with_signature(passed, results))
 
 
 def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:

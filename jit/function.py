@@ -15,6 +15,7 @@ from ..dialect.source import CallError, Diagnostic, TargetError
 from ..dialect.types import Size, Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
+from ..lowering.differentiate import expand_derivatives
 from ..lowering.pipeline import lower
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
@@ -28,7 +29,11 @@ ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm")
 
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
-    return TARGETS[target](module, find(module, entry, target))
+    function = find(module, entry, target)
+    expanded = expand_derivatives(module, function)
+    if expanded is not function:
+        module = module.with_functions({**module.functions, entry: expanded})
+    return TARGETS[target](module, expanded)
 
 
 def find(module: Module, entry: str, target: str) -> Function:

@@ -68,6 +68,13 @@ class Dimshuffle(Operator[T]):
         y = np.transpose(self.x, (*self.kept(), *dropped))
         return y.reshape(tuple(1 if j == "x" else self.x.shape[j] for j in self.new_order)).copy()
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        where = {j: i for i, j in enumerate(self.new_order) if j != "x"}
+        return [cotangents[0].dimshuffle([where.get(j, "x") for j in range(self.x.rank)])]
+
+    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+        return [tangents[0].dimshuffle(self.new_order)]
+
     def element(self: Dimshuffle[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
         e: list[Expr] = [ZERO] * self.x.rank

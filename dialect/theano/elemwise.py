@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..broadcasting import all_of
+from ..builder import Node
 from ..index import ZERO, Element, Expr, Index, Tensor, axes
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType, Undecided
@@ -106,9 +107,33 @@ class Elemwise(Operator[T]):
         at = axes(y.shape)
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        if self.op.gradient is None:
+            raise NotImplementedError(f"{self.name} of {self.scalar_op}")
+        (y,), (g,) = results, cotangents
+        return [None if d is None else unbroadcast(d, x) for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
+
+    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+        if self.op.gradient is None:
+            raise NotImplementedError(f"{self.name} of {self.scalar_op}")
+        (y,) = results
+        total = None
+        for n, t in enumerate(tangents):
+            part = None if t is None else self.op.gradient(t.like(y).cast(y.element), self.xs, y)[n]
+            total = part if total is None else total if part is None else total + part
+        return [total]
+
     def python_constant_folding(self: Elemwise[TensorType]) -> bool:
         """Theano's veto of constant folding by the reference: only of scalars, and of few operands."""
         return self.infer().rank == 0 and len(self.xs) < 32
+
+
+def unbroadcast(d: Node, x: Node) -> Node:
+    """The sum of a cotangent over the dimensions along which its operand was repeated."""
+    padded = d.rank - x.rank
+    repeated = [n + padded for n, m in enumerate(x.shape) if is_broadcastable(m) and not is_broadcastable(d.shape[n + padded])]
+    found = d.sum([*range(padded), *repeated], dtype=d.element)
+    return found.with_ones([n - padded for n in repeated])
 
 
 def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:

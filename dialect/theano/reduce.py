@@ -69,6 +69,30 @@ class Reduction(Operator[T]):
         accumulator = self.typed().accumulator()
         return convert(x, F32 if accumulator is F16 else accumulator)
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """By the operation that folds; a fold in integers has no derivative but zero."""
+        x, (y,), (g,) = self.x, results, cotangents
+        if x.element.is_discrete and self.typed().accumulator().is_discrete:
+            return [None]
+        over = self.over()
+        g = g.with_ones(over)
+        match self.function():
+            case "add":
+                return [g.like(x)]
+            case "mul":
+                return [self._of_product(x, y.with_ones(over), g)]
+            case "maximum" | "minimum":
+                return [x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]
+            case "mul_without_zeros":
+                return [x.scalar("eq", 0).scalar("switch", 0, g * y.with_ones(over) / x)]
+        return [None]
+
+    def _of_product(self: Any, x: Any, y: Any, g: Any) -> Any:
+        if getattr(self, "no_zeros_in_input", False):
+            return g * y / x
+        others = x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
+        return g * others
+
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
             folded = FOLDS[self.function()](self.prepared(self.x, converted), self.over())

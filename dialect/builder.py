@@ -1,0 +1,142 @@
+"""Programs built operation by operation: what passes and derivative rules make new operations with.
+
+A `Builder` records operations over typed values; a `Node` is one of its values with arithmetic, which is Theano's elemwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .literals import literal_type
+from .op import OPERATORS, Operator
+from .program import Literal, Operation, Value
+from .source import NOWHERE, Span
+from .types import ElementType, Shape, TensorType
+from .verify import type_operation
+
+
+@dataclass
+class Builder:
+    """Operations in order. New ones are verified, and stand at `span` in the program's text."""
+
+    operations: list[Operation] = field(default_factory=list)
+    span: Span = NOWHERE
+    prefix: str = "d"
+
+    def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
+        """Records an operation; gives its results."""
+        where = span or self.span
+        types = type_operation(Operation(operator, (), where, spans={"op": where}))
+        given = names or [f"{self.prefix}{len(self.operations)}" + (f"_{n}" if n else "") for n in range(len(types))]
+        results = tuple(Value(n, t, where) for n, t in zip(given, types, strict=True))
+        self.operations.append(Operation(operator, results, where, spans={"op": where}))
+        return results
+
+    def node(self, value: Value) -> Node:
+        return Node(self, value)
+
+    def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
+        """An operator of one result, applied. Variadic operands are given one by one."""
+        operator = OPERATORS[name]
+        given = list(operands)
+        fields: dict[str, Any] = dict(attributes)
+        for f in operator.fields:
+            if f.kind == "variadic":
+                fields[f.name], given = tuple(o.value for o in given), []
+            elif f.is_operand and given:
+                fields[f.name] = given.pop(0).value
+        return self.node(self.add(operator(**fields))[0])
+
+
+Operand: TypeAlias = "Node | int | float"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A value of a program being built. Numbers beside it become literals: floats of its own type, where that is a float."""
+
+    builder: Builder
+    value: Value
+
+    @property
+    def type(self) -> TensorType:
+        found = self.value.known_type
+        assert isinstance(found, TensorType)
+        return found
+
+    @property
+    def element(self) -> ElementType:
+        return self.type.element
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        return self.type.rank
+
+    def literal(self, number: Operand) -> Node:
+        if isinstance(number, Node):
+            return number
+        own = isinstance(number, float) and self.element.kind == "float"
+        type = TensorType((), self.element) if own else literal_type("theano", number)
+        assert isinstance(type, TensorType)
+        return Node(self.builder, Literal(number, type, self.builder.span, explicit=True))
+
+    def scalar(self, name: str, *others: Operand, **attributes: Any) -> Node:
+        """A scalar operation of Theano with this as its first operand."""
+        operands = (self, *map(self.literal, others))
+        return self.builder.apply("theano.elemwise", *operands, scalar_op=name, **attributes)
+
+    def cast(self, element: ElementType) -> Node:
+        return self if element is self.element else self.scalar("cast", dtype=element)
+
+    def like(self, other: Node) -> Node:
+        """This repeated to the shape of another node."""
+        if self.type.key == other.type.with_element(self.element).key:
+            return self
+        return other.scalar("second", self)
+
+    def dimshuffle(self, order: Sequence[int | str]) -> Node:
+        return self if list(order) == list(range(self.rank)) else self.builder.apply("theano.dimshuffle", self, new_order=tuple(order))
+
+    def sum(self, axis: Sequence[int], **types: ElementType) -> Node:
+        return self.builder.apply("theano.sum", self, axis=tuple(axis), **types) if axis else self
+
+    def reduce(self, name: str, axis: Sequence[int], **attributes: Any) -> Node:
+        return self.builder.apply(f"theano.{name}", self, axis=tuple(axis), **attributes)
+
+    def with_ones(self, axis: Sequence[int]) -> Node:
+        """This with dimensions of size 1 put in, at these axes of the result."""
+        kept = iter(range(self.rank))
+        return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
+
+    def __add__(self, other: Operand) -> Node:
+        return self.scalar("add", other)
+
+    def __radd__(self, other: Operand) -> Node:
+        return self.scalar("add", other)
+
+    def __sub__(self, other: Operand) -> Node:
+        return self.scalar("sub", other)
+
+    def __rsub__(self, other: Operand) -> Node:
+        return self.literal(other).scalar("sub", self)
+
+    def __mul__(self, other: Operand) -> Node:
+        return self.scalar("mul", other)
+
+    def __rmul__(self, other: Operand) -> Node:
+        return self.scalar("mul", other)
+
+    def __truediv__(self, other: Operand) -> Node:
+        return self.scalar("true_div", other)
+
+    def __rtruediv__(self, other: Operand) -> Node:
+        return self.literal(other).scalar("true_div", self)
+
+    def __neg__(self) -> Node:
+        return self.scalar("neg")

@@ -1,0 +1,137 @@
+"""Derivatives of functions: `theano.l_op`, `theano.r_op` and `theano.grad`, which a pass expands into ordinary operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..broadcasting import all_of
+from ..builtin import Calling
+from ..op import C, T, operator
+from ..types import F64, TensorType, Type
+
+
+def tangent_type(type: Any) -> TensorType:
+    """The type of a tangent or cotangent: floats as they are, f64 of integers."""
+    return type if not type.element.is_discrete else type.with_element(F64)
+
+
+def same_shape(a: Type, b: Type) -> bool:
+    return len(a.array_shape) == len(b.array_shape) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a.array_shape, b.array_shape, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Derivative(Calling[T]):
+    """The family of derivatives of `callee` with respect to some of its arguments, all of them without `wrt`."""
+
+    wrt: tuple[int, ...] | None = None
+
+    symbols = {
+        "arguments": lambda o: len(o.signature[0]),
+        "given": lambda o: len(o.seeds()),
+        "wanted": lambda o: len(o.seeded()),
+        "a_seed": lambda o: next(s for s, t in zip(o.seeds(), o.seeded(), strict=True) if not same_shape(s, t)),
+    }
+    constraints: ClassVar[tuple[C, ...]] = (
+        C(1, "wrt in [0, arguments), without repeating", lambda o: o.wrt_is_in_range(), at="wrt"),
+        C(2, "given = wanted: as many seeds after the arguments", lambda o: len(o.seeds()) == len(o.seeded())),
+        C(3, "a seed has the shape of its value, unlike a_seed", lambda o: all_of((lambda s=s, t=t: same_shape(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True))),
+        C(4, "arguments, results and seeds are not complex", lambda o: all(t.element.kind != "complex" for t in (*o.arguments, *o.signature[1]))),
+    )  # fmt: skip
+
+    def passed(self, count: int) -> tuple[T, ...]:
+        return self.arguments[:count]
+
+    def wrt_is_in_range(self: Any) -> bool:
+        wrt = self.positions()
+        return all(0 <= n < len(self.signature[0]) for n in wrt) and len(set(wrt)) == len(wrt)
+
+    def positions(self: Any, count: int | None = None) -> tuple[int, ...]:
+        """The arguments to differentiate by."""
+        return tuple(range(len(self.signature[0]) if count is None else count)) if self.wrt is None else self.wrt
+
+    def seeds(self: Any, count: int | None = None) -> tuple[Any, ...]:
+        """The operands after those that are passed: cotangents or tangents."""
+        return self.arguments[len(self.signature[0]) if count is None else count :]
+
+    def seeded(self: Any) -> tuple[Any, ...]:
+        """What the seeds belong to: results or arguments."""
+        return self.signature[1]
+
+    def by(self: Any) -> tuple[Any, ...]:
+        return tuple(self.signature[0][n] for n in self.positions())
+
+    def infer(self: Derivative[Any]) -> tuple[Type, ...]:
+        return tuple(tangent_type(t) for t in self.by())
+
+
+@operator
+class LOp(Derivative[T]):
+    """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
+
+    Cotangents of integers are f64; an argument that no result depends on gets zeros.
+    """
+
+    name = "theano.l_op"
+
+    example = """
+        func @f(%x: tensor<3xf64>) -> tensor<3xf64> {
+          %y = theano.elemwise %x {scalar_op = "sqr"}
+          return %y
+        }
+
+        func @main(%x: tensor<3xf64>, %gy: tensor<3xf64>) -> tensor<3xf64> {
+          %gx = "theano.l_op"(%x, %gy) {callee = @f}
+          return %gx
+        }
+    """
+
+
+@operator
+class ROp(Derivative[T]):
+    """The tangents of the results of callee, from those of its arguments, which stand after them: u ↦ J u.   (R_op)"""
+
+    name = "theano.r_op"
+
+    example = """
+        func @f(%x: tensor<3xf64>) -> tensor<3xf64> {
+          %y = theano.elemwise %x {scalar_op = "sqr"}
+          return %y
+        }
+
+        func @main(%x: tensor<3xf64>, %dx: tensor<3xf64>) -> tensor<3xf64> {
+          %dy = "theano.r_op"(%x, %dx) {callee = @f}
+          return %dy
+        }
+    """
+
+    def seeded(self: Any) -> tuple[Any, ...]:
+        return self.by()
+
+    def infer(self: ROp[Any]) -> tuple[Type, ...]:
+        return tuple(tangent_type(t) for t in self.signature[1])
+
+
+@operator
+class Grad(Derivative[T]):
+    """The gradient of callee, whose only result is a float of rank 0:  theano.grad @f(%x, %y)"""
+
+    constraints = (
+        *Derivative.constraints,
+        C(5, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and o.signature[1][0].rank == 0 and o.signature[1][0].element.kind == "float"),
+    )  # fmt: skip
+    example = """
+        func @f(%x: tensor<3xf64>) -> tensor<f64> {
+          %y = theano.elemwise %x {scalar_op = "sqr"}
+          %s = theano.sum %y
+          return %s
+        }
+
+        func @main(%x: tensor<3xf64>) -> tensor<3xf64> {
+          %gx = theano.grad @f(%x)
+          return %gx
+        }
+    """
+
+    def seeded(self: Any) -> tuple[Any, ...]:
+        return ()
