@@ -109,7 +109,7 @@ def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
 def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
     """Whether no element is read at two values of the indices around the read."""
     plain = {p for p in map(_plain, read.indices) if p is not None}
-    return all(i in plain or i.extent == 1 for i in scope)
+    return all(i in plain or same_size(i.extent, 1) for i in scope)
 
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
