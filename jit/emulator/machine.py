@@ -1,0 +1,127 @@
+"""Runs a kernel's grid: blocks in batches, all their threads in lockstep, those that diverge one group after the other.
+
+A group is threads at the same place; the group that is furthest behind goes first, so that threads meet again where their
+branches do. A barrier holds a group until every thread of its block has come to the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .instructions import Instructions, Step
+from .memory import Fault, Local, Memory, Shared
+from .ptx import Entry, Instruction, Unsupported
+from .registers import Active, Registers
+
+Array = np.ndarray[Any, Any]
+LANES = 1 << 15  # threads that run together
+Groups = list[tuple[int, Active]]  # where threads are, by number of a basic block
+
+
+def launch(entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory) -> None:
+    """Runs a kernel over `grid` blocks of `threads` threads. `arguments` are addresses and integers, in order."""
+    named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
+    together = max(1, min(grid, LANES // threads))
+    batch = _Batch(entry, together, threads, grid, named, memory)
+    for first in range(0, grid, together):
+        if grid - first < together:
+            batch = _Batch(entry, grid - first, threads, grid, named, memory)
+        with np.errstate(all="ignore"):
+            batch.run(first)
+
+
+class _Batch:
+    """Blocks that run together."""
+
+    def __init__(self, entry: Entry, blocks: int, threads: int, grid: int, arguments: dict[str, int], memory: Memory) -> None:
+        self.entry = entry
+        self.registers = Registers(entry, blocks, threads, grid, arguments)
+        self.shared = Shared(blocks, entry.shared_bytes, threads)
+        instructions = Instructions(self.registers, memory, self.shared, Local(blocks * threads, entry.local_bytes))
+        self.steps: list[list[Step]] = []
+        self.ends: list[Instruction | None] = []
+        for block in entry.blocks:
+            last = block.instructions[-1] if block.instructions and block.instructions[-1].ends else None
+            body = block.instructions[:-1] if last else block.instructions
+            self.steps.append([instructions.bind(i) for i in body])
+            self.ends.append(last)
+
+    def run(self, first: int) -> None:
+        """Runs the blocks from this number on."""
+        self.registers.first_block(first)
+        running: Groups = [(0, slice(0, self.registers.count))]
+        waiting: Groups = []
+        while running or waiting:
+            if not running:
+                running, waiting = self.meet(waiting), []
+            place, active, later = self.furthest_behind(running)
+            limit = min((p for p, _ in later), default=len(self.steps))
+            while True:
+                for step in self.steps[place]:
+                    step(active)
+                follow = self.follow(place, active, waiting)
+                if len(follow) != 1 or follow[0][0] >= limit:
+                    break
+                place, active = follow[0]
+            running = [*later, *follow]
+
+    def furthest_behind(self, groups: Groups) -> tuple[int, Active, Groups]:
+        """The threads at the first place where there are any, and the other groups."""
+        place = min(p for p, _ in groups)
+        here = [a for p, a in groups if p == place]
+        later = [g for g in groups if g[0] != place]
+        return place, here[0] if len(here) == 1 else self.merged(here), later
+
+    def merged(self, parts: list[Active]) -> Active:
+        found = self.registers.active(np.sort(np.concatenate([self.registers.lanes[a] for a in parts])))
+        assert found is not None
+        return found
+
+    def follow(self, place: int, active: Active, waiting: Groups) -> Groups:
+        """Where the threads go from the end of a basic block."""
+        end = self.ends[place]
+        if end is None:
+            return [(place + 1, active)]
+        leave, stay = self.divided(end, active)
+        found: Groups = [] if stay is None else [(place + 1, stay)]
+        if leave is None:
+            return found
+        if end.name == "bra":
+            found.append((self.entry.labels[end.operands[0]], leave))
+        elif end.name in ("bar", "barrier"):
+            if "sync" not in end.modifiers or end.operands[0] != "0":
+                raise Unsupported(f"the instruction {end}")
+            waiting.append((place + 1, leave))
+        elif end.name == "trap":
+            raise Fault("a trap")
+        return found
+
+    def divided(self, end: Instruction, active: Active) -> tuple[Active | None, Active | None]:
+        """Those of the threads that do what the instruction says, and those that go on."""
+        if end.guard is None:
+            return active, None
+        name, negated = end.guard
+        truth = self.registers.register(name)[active]
+        if negated:
+            truth = ~truth
+        if truth.all():
+            return active, None
+        if not truth.any():
+            return None, active
+        lanes = self.registers.lanes[active]
+        return self.registers.active(lanes[truth]), self.registers.active(lanes[~truth])
+
+    def meet(self, waiting: Groups) -> Groups:
+        """The threads after a barrier, each block's having come to the same one."""
+        threads = self.registers.threads
+        came = np.zeros(self.registers.count // threads, np.int64)
+        for place, active in waiting:
+            blocks, count = np.unique(self.registers.lanes[active] // threads, return_counts=True)
+            if np.any(came[blocks]) or np.any(count != threads):
+                raise Fault(f"{int(count.min())} of {threads} threads of a block come to a barrier (before basic block {place})")
+            came[blocks] = count
+        self.shared.barrier()
+        return list(waiting)

@@ -1,0 +1,150 @@
+"""The emulator's memory: arrays of their own addresses, shared memory with a record of who touched what, local memory.
+
+An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever reached:
+it is an error that says what was wrong. In shared memory, two threads that touch a byte between the same two barriers,
+one of them writing, are an error too: on a GPU they would race.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+SPACE = 40  # bits of an offset
+SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
+SECTOR, WARP = 32, 32
+
+Array = np.ndarray[Any, Any]
+
+
+class Fault(Exception):
+    """What a GPU would do wrong, or leave undefined."""
+
+
+class Memory:
+    """Global memory: arrays that live as long as the memory, and what was asked of them."""
+
+    def __init__(self, count_transactions: bool = False) -> None:
+        self.spaces: dict[int, tuple[Array, int]] = {}
+        self.statistics: Counter[str] | None = Counter() if count_transactions else None
+
+    def give(self, array: Array) -> int:
+        """Copies an array in; gives its address."""
+        size = array.nbytes
+        held = np.zeros((size + 31) // 16 * 16, np.uint8)
+        held[:size] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        space = FIRST + len(self.spaces)
+        self.spaces[space] = held, size
+        return space << SPACE
+
+    def take(self, address: int, like: Array) -> None:
+        """Copies an array out."""
+        held, size = self.spaces[address >> SPACE]
+        like.reshape(-1).view(np.uint8)[...] = held[:size]
+
+    def load(self, addresses: Array, dtype: np.dtype) -> Array:
+        array, places = self._find(addresses, dtype, "read")
+        return array[places]
+
+    def store(self, addresses: Array, values: Array) -> None:
+        array, places = self._find(addresses, values.dtype, "write")
+        array[places] = values
+
+    def update(self, addresses: Array, values: Array, function: np.ufunc) -> Array:
+        """An atomic operation of every thread; gives what was there before any of them."""
+        array, places = self._find(addresses, values.dtype, "write")
+        before = array[places]
+        function.at(array, places, values)
+        return before
+
+    def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array]:
+        """The array that the addresses lie in, as elements of the type, and the elements' numbers."""
+        space = int(addresses[0]) >> SPACE
+        held, size = self.spaces.get(space, (np.empty(0, np.uint8), -1))
+        offsets = addresses.astype(np.int64) - (space << SPACE)
+        low, high = int(offsets.min()), int(offsets.max())
+        if low < 0 or high + dtype.itemsize > size:
+            raise Fault(f"a {what} outside of its array: at byte {high if low >= 0 else low} of {max(size, 0)}")
+        if np.any(offsets & (dtype.itemsize - 1)):
+            raise Fault(f"a {what} of {dtype.itemsize} bytes that is not aligned")
+        return held[: len(held) // dtype.itemsize * dtype.itemsize].view(dtype), offsets >> (dtype.itemsize.bit_length() - 1)
+
+    def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
+        """Counts the sectors that each warp's access touches, and how few could hold the bytes that it wants."""
+        if self.statistics is None:
+            return
+        warps = lanes.astype(np.int64) // WARP << 48
+        byte = addresses.astype(np.int64)
+        touched = np.concatenate([(byte + n) // SECTOR + warps for n in range(0, width, min(width, SECTOR))])
+        wanted = np.unique(byte + warps)
+        each = np.unique(wanted >> 48, return_counts=True)[1]
+        self.statistics[f"{what} sectors"] += len(np.unique(touched))
+        self.statistics[f"{what} least"] += int(np.sum(-(-each * width // SECTOR)))
+        self.statistics[f"{what} requests"] += len(each)
+
+
+class Shared:
+    """The shared memory of the blocks that run together, and since the last barrier, who read and who wrote each byte."""
+
+    def __init__(self, blocks: int, size: int, threads: int) -> None:
+        self.size = -(-size // 16) * 16
+        self.threads = threads
+        self.bytes = np.zeros(blocks * self.size, np.uint8)
+        self.epoch = 0
+        self.write_epoch, self.writer = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
+        self.read_epoch, self.reader = np.full(len(self.bytes), -1, np.int64), np.zeros(len(self.bytes), np.int64)
+
+    def barrier(self) -> None:
+        self.epoch += 1
+
+    def load(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
+        places = self._places(offsets, lanes, dtype)
+        if np.any((self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)):
+            raise Fault("a thread reads shared memory that another wrote since the last barrier")
+        several = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
+        self.reader[places] = np.where(several, -1, lanes)
+        self.read_epoch[places] = self.epoch
+        self.reader[places[self.reader[places] != lanes]] = -1  # lanes that read it together
+        return self.bytes.view(dtype)[places >> (dtype.itemsize.bit_length() - 1)]
+
+    def store(self, offsets: Array, lanes: Array, values: Array) -> None:
+        places = self._places(offsets, lanes, values.dtype)
+        wrote = (self.write_epoch[places] == self.epoch) & (self.writer[places] != lanes)
+        read = (self.read_epoch[places] == self.epoch) & (self.reader[places] != lanes)
+        self.writer[places] = lanes
+        self.write_epoch[places] = self.epoch
+        if np.any(wrote | (self.writer[places] != lanes)):
+            raise Fault("two threads write one place of shared memory between two barriers")
+        if np.any(read):
+            raise Fault("a thread writes shared memory that another read since the last barrier")
+        self.bytes.view(values.dtype)[places >> (values.dtype.itemsize.bit_length() - 1)] = values
+
+    def _places(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
+        within = offsets.astype(np.int64)
+        if np.any((within < 0) | (within + dtype.itemsize > self.size)):
+            raise Fault(f"an access outside of the {self.size} bytes of shared memory")
+        if np.any(within & (dtype.itemsize - 1)):
+            raise Fault("an access to shared memory that is not aligned")
+        return within + lanes // self.threads * self.size
+
+
+class Local:
+    """Memory that every thread has for itself."""
+
+    def __init__(self, lanes: int, size: int) -> None:
+        self.size = -(-size // 16) * 16
+        self.bytes = np.zeros(lanes * self.size, np.uint8)
+
+    def load(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
+        return self.bytes.view(dtype)[self._places(offsets, lanes, dtype)]
+
+    def store(self, offsets: Array, lanes: Array, values: Array) -> None:
+        self.bytes.view(values.dtype)[self._places(offsets, lanes, values.dtype)] = values
+
+    def _places(self, offsets: Array, lanes: Array, dtype: np.dtype) -> Array:
+        within = offsets.astype(np.int64)
+        if np.any((within < 0) | (within + dtype.itemsize > self.size)):
+            raise Fault(f"an access outside of the {self.size} bytes of local memory")
+        return (within + lanes * self.size) // dtype.itemsize

@@ -1,0 +1,338 @@
+"""What each PTX instruction on registers computes: one row by name, a function of its modifiers giving a function of arrays.
+
+A row says of which types its operands are and of which its result is, since an instruction names only one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import floats
+from .ptx import Instruction, Unsupported
+
+Array = np.ndarray[Any, Any]
+Compute = Callable[..., Array]
+
+TYPES = {
+    "pred": "?",
+    **{f"{letter}{bits}": f"{kind}{bits // 8}" for letter, kind in (("u", "u"), ("s", "i"), ("b", "u")) for bits in (8, 16, 32, 64)},
+    "f16": "f2",
+    "f32": "f4",
+    "f64": "f8",
+}
+
+
+def dtype(name: str) -> np.dtype:
+    if name not in TYPES:
+        raise Unsupported(f"the type .{name}")
+    return np.dtype(TYPES[name])
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An instruction bound to its types: the operands', the result's, and how one is computed of the others."""
+
+    operands: tuple[np.dtype, ...]
+    result: np.dtype
+    compute: Compute
+
+
+def operation(i: Instruction) -> Operation:
+    """What an instruction does."""
+    if i.name not in _ROWS:
+        raise Unsupported(f"the instruction {i}")
+    return _ROWS[i.name](i)
+
+
+def _same(compute: Compute) -> Callable[[Instruction], Operation]:
+    """Operands and result of the instruction's type."""
+    return lambda i: Operation((dtype(i.type),) * (len(i.operands) - 1), dtype(i.type), compute)
+
+
+def _wider(kind: np.dtype) -> np.dtype:
+    return np.dtype(f"{kind.kind}{2 * kind.itemsize}")
+
+
+def _high(a: Array, b: Array) -> Array:
+    """The upper half of a product."""
+    kind = a.dtype
+    if kind.itemsize < 8:
+        wide = _wider(kind)
+        return (a.astype(wide) * b.astype(wide) >> (8 * kind.itemsize)).astype(kind)
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x, y = a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64), np.asarray(b).astype(np.uint64)
+    xl, xh, yl, yh = x & mask, x >> shift, y & mask, y >> shift
+    low, one, two = xl * yl, xh * yl, xl * yh
+    middle = (low >> shift) + (one & mask) + (two & mask)
+    high = xh * yh + (one >> shift) + (two >> shift) + (middle >> shift)
+    if kind.kind == "i":
+        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return high.astype(kind)
+
+
+def _mul(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    if "wide" in i.modifiers:
+        wide = _wider(kind)
+        return Operation((kind, kind), wide, lambda a, b: a.astype(wide) * b.astype(wide))
+    if "hi" in i.modifiers:
+        return Operation((kind, kind), kind, _high)
+    _directed(i)
+    return Operation((kind, kind), kind, np.multiply)
+
+
+def _directed(i: Instruction) -> None:
+    if any(m in i.modifiers for m in ("rz", "rm", "rp", "sat", "cc")):
+        raise Unsupported(f"the instruction {i}")
+
+
+def _mad(i: Instruction) -> Operation:
+    product = _mul(i)
+    return Operation((*product.operands, product.result), product.result, lambda a, b, c: product.compute(a, b) + c)
+
+
+def _fma(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
+    if rounding and i.type == "f32":
+        return Operation((kind,) * 3, kind, lambda a, b, c: floats.fma_toward(a, b, c, rounding))
+    _directed(i)
+    return Operation((kind,) * 3, kind, floats.fma)
+
+
+def _plain(function: Compute) -> Callable[[Instruction], Operation]:
+    """As `_same`, of what NumPy rounds to nearest."""
+
+    def row(i: Instruction) -> Operation:
+        _directed(i)
+        return _same(function)(i)
+
+    return row
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a / b
+    quotient = a // b
+    return quotient + ((a - quotient * b != 0) & ((a < 0) != (b < 0))) if a.dtype.kind == "i" else quotient
+
+
+def _div(i: Instruction) -> Operation:
+    _directed(i)
+    return _same(lambda a, b: _quotient(a, b).astype(a.dtype))(i)
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    return (a - _quotient(a, b) * b).astype(a.dtype)
+
+
+def _shift(function: np.ufunc, i: Instruction) -> Operation:
+    """Counts beyond the width shift everything out."""
+    kind = dtype(i.type)
+    bits = np.uint32(8 * kind.itemsize)
+    last = np.uint32(bits - 1)
+
+    def compute(a: Array, count: Array) -> Array:
+        shifted = function(a, np.minimum(count, last).astype(kind))
+        if function is np.right_shift and kind.kind == "i":
+            return shifted
+        return np.where(count >= bits, kind.type(0), shifted)
+
+    return Operation((kind, np.dtype(np.uint32)), kind, compute)
+
+
+def _funnel(i: Instruction) -> Operation:
+    left, wraps = "l" in i.modifiers, "wrap" in i.modifiers
+    word = np.dtype(np.uint32)
+
+    def compute(low: Array, high: Array, count: Array) -> Array:
+        n = (count & np.uint32(31) if wraps else np.minimum(count, np.uint32(32))).astype(np.uint64)
+        both = high.astype(np.uint64) << np.uint64(32) | low
+        return ((both << n) >> np.uint64(32) if left else both >> n).astype(word)
+
+    return Operation((word,) * 3, word, compute)
+
+
+_COMPARE: dict[str, Compute] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+_OPPOSITE = {"equ": np.not_equal, "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal, "geu": np.less}
+_JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _ordered_unequal(a: Array, b: Array) -> Array:
+    return (a < b) | (a > b)
+
+
+def _compare(name: str, kind: np.dtype) -> Compute:
+    if name in ("num", "nan"):
+        return lambda a, b: (np.isnan(a) | np.isnan(b)) == (name == "nan")
+    if name == "neu":
+        return np.not_equal
+    if name == "equ":
+        return lambda a, b: ~_ordered_unequal(a, b)
+    if name in _OPPOSITE:  # true of NaN: the opposite of an ordered comparison
+        return lambda a, b: ~_OPPOSITE[name](a, b)
+    return _ordered_unequal if name == "ne" and kind.kind == "f" else _COMPARE[name]
+
+
+def _setp(i: Instruction) -> Operation:
+    kind, truth = dtype(i.type), np.dtype(bool)
+    compare = _compare(i.modifiers[0], kind)
+    if i.modifiers[1] in _JOIN:
+        join = _JOIN[i.modifiers[1]]
+        return Operation((kind, kind, truth), truth, lambda a, b, p: join(compare(a, b), p))
+    return Operation((kind, kind), truth, compare)
+
+
+def _selp(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    return Operation((kind, kind, np.dtype(bool)), kind, lambda a, b, p: np.where(p, a, b))
+
+
+def _slct(i: Instruction) -> Operation:
+    kind, test = dtype(i.modifiers[-2]), dtype(i.type)
+    return Operation((kind, kind, test), kind, lambda a, b, c: np.where(c >= 0, a, b))
+
+
+def _cvt(i: Instruction) -> Operation:
+    target, source = dtype(i.modifiers[-2]), dtype(i.type)
+    rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *floats.WHOLE)), "")
+    if source.kind == "f" and target.kind != "f":
+        compute: Compute = lambda a: floats.to_integer(a, target, rounding or "rzi")  # noqa: E731
+    elif source.kind == "f" and rounding in floats.WHOLE:
+        compute = lambda a: floats.WHOLE[rounding](a).astype(target)  # noqa: E731
+    elif target.kind == "f":
+        compute = lambda a: floats.narrowed(a, target, rounding)  # noqa: E731
+    elif "sat" in i.modifiers:
+        limits = np.iinfo(target)
+        compute = lambda a: np.clip(a, max(limits.min, np.iinfo(source).min), min(limits.max, np.iinfo(source).max)).astype(target)  # noqa: E731
+    else:
+        compute = lambda a: a.astype(target)  # noqa: E731
+    return Operation((source,), target, compute)
+
+
+def _leading_zeros(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+
+    def compute(a: Array) -> Array:
+        bits = np.full(a.shape, 8 * kind.itemsize, np.uint32)
+        rest = a.copy()
+        for step in (32, 16, 8, 4, 2, 1)[kind.itemsize == 4 :]:
+            upper = rest >> kind.type(step)
+            some = upper != 0
+            bits -= (some * step).astype(np.uint32)
+            rest = np.where(some, upper, rest)
+        return bits - rest.astype(np.uint32)
+
+    return Operation((kind,), word, compute)
+
+
+def _dp4a(i: Instruction) -> Operation:
+    kinds = [np.dtype(TYPES[m[0] + "8"]) for m in i.modifiers]
+    word = np.dtype(np.int32 if "s32" in i.modifiers else np.uint32)
+
+    def parts(x: Array, kind: np.dtype) -> Array:
+        return np.ascontiguousarray(x).view(kind).reshape(-1, 4).astype(np.int32)
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1]), axis=1, dtype=np.int32).view(word)
+
+    return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
+
+
+def _lop3(i: Instruction) -> Operation:
+    word = np.dtype(np.uint32)
+
+    def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
+        found = np.zeros(a.shape, np.uint32)
+        for n in range(8):
+            if int(table[0]) >> n & 1:
+                found |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
+        return found
+
+    return Operation((word,) * 4, word, compute)
+
+
+def _permute(i: Instruction) -> Operation:
+    word = np.dtype(np.uint32)
+
+    def compute(a: Array, b: Array, selector: Array) -> Array:
+        both = b.astype(np.uint64) << np.uint64(32) | a
+        found = np.zeros(a.shape, np.uint32)
+        for n in range(4):
+            pick = selector >> np.uint32(4 * n)
+            byte = (both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
+            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
+            found |= np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * n)
+        return found
+
+    return Operation((word,) * 3, word, compute)
+
+
+def _extract(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+    wide = np.dtype(f"{kind.kind}8")
+
+    def compute(a: Array, start: Array, length: Array) -> Array:
+        bits = 8 * kind.itemsize
+        first, count = start & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(bits))
+        shifted = a.astype(wide) >> np.minimum(first, np.uint32(63)).astype(wide)
+        up = (np.uint32(64) - count).astype(wide)
+        found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
+        return np.where(count == 0, 0, found).astype(kind)
+
+    return Operation((kind, word, word), kind, compute)
+
+
+def _copysign(i: Instruction) -> Operation:
+    return _same(lambda a, b: np.copysign(b, a))(i)
+
+
+_ROWS: dict[str, Callable[[Instruction], Operation]] = {
+    "mov": _same(lambda a: a),
+    "cvta": _same(lambda a: a),
+    "add": _plain(np.add),
+    "sub": _plain(np.subtract),
+    "mul": _mul,
+    "mad": _mad,
+    "fma": _fma,
+    "div": _div,
+    "rem": _same(_remainder),
+    "abs": _same(np.abs),
+    "neg": _same(np.negative),
+    "min": _same(np.fmin),
+    "max": _same(np.fmax),
+    "and": _same(np.bitwise_and),
+    "or": _same(np.bitwise_or),
+    "xor": _same(np.bitwise_xor),
+    "not": _same(np.invert),
+    "shl": lambda i: _shift(np.left_shift, i),
+    "shr": lambda i: _shift(np.right_shift, i),
+    "shf": _funnel,
+    "setp": _setp,
+    "selp": _selp,
+    "slct": _slct,
+    "cvt": _cvt,
+    "clz": _leading_zeros,
+    "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
+    "bfe": _extract,
+    "prmt": _permute,
+    "lop3": _lop3,
+    "dp4a": _dp4a,
+    "copysign": _copysign,
+    "sqrt": _plain(np.sqrt),
+    # approximations, here exact: what relies on their last bits relies on too much
+    "rcp": _plain(np.reciprocal),
+    "rsqrt": _same(lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(a.dtype)),
+    "ex2": _same(lambda a: np.exp2(a.astype(np.float64)).astype(a.dtype)),
+    "lg2": _same(lambda a: np.log2(a.astype(np.float64)).astype(a.dtype)),
+    "sin": _same(lambda a: np.sin(a.astype(np.float64)).astype(a.dtype)),
+    "cos": _same(lambda a: np.cos(a.astype(np.float64)).astype(a.dtype)),
+    "tanh": _same(lambda a: np.tanh(a.astype(np.float64)).astype(a.dtype)),
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""PTX text to instructions in basic blocks. Knows the shape of the language, and not what an instruction does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+
+class Unsupported(Exception):
+    """PTX that the emulator does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """`@guard name.modifiers operands`: `guard` is a register and whether it is negated."""
+
+    name: str
+    modifiers: tuple[str, ...]
+    operands: tuple[str, ...]
+    guard: tuple[str, bool] | None = None
+
+    @property
+    def type(self) -> str:
+        return self.modifiers[-1] if self.modifiers else ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether a basic block ends here."""
+        return self.name in ENDS and "warp" not in self.modifiers
+
+    def __str__(self) -> str:
+        guard = f"@{'!' if self.guard[1] else ''}{self.guard[0]} " if self.guard else ""
+        return f"{guard}{'.'.join((self.name, *self.modifiers))} {', '.join(self.operands)}"
+
+
+@dataclass
+class Block:
+    """Instructions that run one after the other; a branch, a barrier or a return can only be the last."""
+
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+@dataclass
+class Entry:
+    """One kernel: parameters with their types, registers by prefix, variables in shared and local memory, and its code."""
+
+    name: str
+    parameters: list[tuple[str, str]]
+    registers: dict[str, str] = field(default_factory=dict)
+    shared: dict[str, tuple[int, int]] = field(default_factory=dict)  # offset and size
+    local: dict[str, tuple[int, int]] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def shared_bytes(self) -> int:
+        return _end(self.shared)
+
+    @property
+    def local_bytes(self) -> int:
+        return _end(self.local)
+
+
+def _end(variables: dict[str, tuple[int, int]]) -> int:
+    return max((offset + size for offset, size in variables.values()), default=0)
+
+
+ENDS = {"bra", "ret", "exit", "bar", "barrier", "trap"}
+_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{", re.S)
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s[^,]*?\s)?([\w$]+)")
+_VARIABLE = re.compile(r"\.(shared|local)\s+\.align\s+(\d+)\s+\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?")
+_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
+_LABEL = re.compile(r"([\w$]+):\s*")
+_GUARD = re.compile(r"@(!?)(%\w+)\s+(.*)", re.S)
+_OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
+
+
+def parse(text: str) -> dict[str, Entry]:
+    """The kernels of a PTX module, by name."""
+    text = re.sub(r"//[^\n]*", "", text)
+    if re.search(r"\.(global|const)\s+\.align", text):
+        raise Unsupported("variables in global memory")
+    outside: dict[str, tuple[int, int]] = {}
+    found: dict[str, Entry] = {}
+    position = 0
+    for match in _ENTRY.finditer(text):
+        _variables(text[position : match.start()], "shared", outside)
+        body, position = _body(text, match.end())
+        entry = Entry(match[1], [(name, type) for type, name in _PARAMETER.findall(match[2])])
+        entry.shared.update(outside)
+        _fill(entry, body)
+        found[entry.name] = entry
+    return found
+
+
+def _body(text: str, start: int) -> tuple[str, int]:
+    """What stands between the brace before `start` and the one that closes it."""
+    depth, at = 1, start
+    while depth:
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        at += 1
+    return text[start : at - 1], at
+
+
+def _variables(text: str, space: str, found: dict[str, tuple[int, int]]) -> None:
+    for where, align, bits, name, count in _VARIABLE.findall(text):
+        if where == space:
+            at = -(-_end(found) // int(align)) * int(align)
+            found[name] = (at, _BYTES[bits] * int(count or 1))
+
+
+def _fill(entry: Entry, body: str) -> None:
+    _variables(body, "shared", entry.shared)
+    _variables(body, "local", entry.local)
+    block = Block()
+    entry.blocks.append(block)
+    for statement in _statements(body):
+        while label := _LABEL.match(statement):
+            block = _next(entry, block)
+            entry.labels[label[1]] = len(entry.blocks) - 1
+            statement = statement[label.end() :]
+        if declared := _REGISTERS.match(statement):
+            for name in declared[2].split(","):
+                entry.registers[re.sub(r"<\d+>", "", name.strip())] = declared[1]
+        elif statement and not statement.startswith("."):
+            instruction = _instruction(statement)
+            block.instructions.append(instruction)
+            if instruction.ends:
+                block = _next(entry, block, always=True)
+    entry.blocks.append(Block([Instruction("ret", (), ())]))
+
+
+def _next(entry: Entry, block: Block, always: bool = False) -> Block:
+    """A new basic block after this one, unless this one is empty."""
+    if not block.instructions and not always:
+        return block
+    entry.blocks.append(Block())
+    return entry.blocks[-1]
+
+
+def _statements(body: str) -> list[str]:
+    """The statements of a body; the braces of inline assembly only group."""
+    found = []
+    for piece in body.split(";"):
+        statement = " ".join(piece.split())
+        while statement[:1] in ("{", "}"):
+            statement = statement[1:].lstrip()
+        found.append(statement)
+    return found
+
+
+def _instruction(statement: str) -> Instruction:
+    guard = None
+    if match := _GUARD.match(statement):
+        guard, statement = (match[2], match[1] == "!"), match[3]
+    opcode, _, rest = statement.partition(" ")
+    name, *modifiers = opcode.split(".")
+    operands = tuple(o.strip() for o in _OPERAND.findall(rest))
+    return Instruction(name, tuple(m for m in modifiers if m), operands, guard)
