@@ -18,8 +18,9 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.files import load, write
 from cvm.commands.inputs import inputs
+from cvm.dialect.program import Graph
 from cvm.jit.arguments import describe
-from cvm.jit.function import TARGETS, CompiledFunction
+from cvm.jit.function import TARGETS, CompiledFunction, compile_function
 
 WHOLE = 64  # elements: an array of more is shown by its first ones and its range
 FIRST = 8
@@ -31,10 +32,12 @@ def run(options: Namespace) -> int:
         raise Usage(f"unknown target {options.target!r}; the targets are {', '.join(TARGETS)}")
     module = load(options.program)
     function = module.functions.get(options.entry)
+    if isinstance(function, Graph):
+        raise cvm.TargetError(f"@{options.entry} is a graph: compile it in Python, and step it")
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f = cvm.compile(module, options.entry, options.target)
+        f = compile_function(module, options.entry, options.target)
         compiled = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()
