@@ -119,6 +119,9 @@ class Expr:
     def ne(self, other: Operand) -> Expr:
         return apply("ne", self, other)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type}>"
+
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value while compiling: use when() or select()")
 
@@ -126,13 +129,13 @@ class Expr:
 Operand: TypeAlias = Expr | int | float | complex | Size
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Const(Expr):
     value: Any
     type: ElementType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Index(Expr):
     """A loop index, running over [0, extent); compared by identity."""
 
@@ -141,7 +144,7 @@ class Index(Expr):
     type: ElementType = I64
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Var(Expr):
     """A value named by a `Let` of the loop language; compared by identity."""
 
@@ -149,7 +152,7 @@ class Var(Expr):
     type: ElementType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Extent(Expr):
     """A size known when the kernel is called."""
 
@@ -157,7 +160,7 @@ class Extent(Expr):
     type: ElementType = I64
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Read(Expr):
     tensor: Tensor
     indices: tuple[Expr, ...]
@@ -167,7 +170,7 @@ class Read(Expr):
         return self.tensor.element
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Apply(Expr):
     """A function of the scalar table, applied."""
 
@@ -176,7 +179,7 @@ class Apply(Expr):
     type: ElementType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Cast(Expr):
     """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
 
@@ -184,7 +187,7 @@ class Cast(Expr):
     type: ElementType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Bitcast(Expr):
     """The same bits as another type of the same width."""
 
@@ -192,7 +195,7 @@ class Bitcast(Expr):
     type: ElementType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class When(Expr):
     """`then` where the condition holds, else `otherwise`; only that side is evaluated, so reads are guarded by it."""
 
@@ -205,7 +208,7 @@ class When(Expr):
         return self.then.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Expr):
     """A fold of `body` over all values of `indices` in row-major order, by a function of the table, from its identity."""
 
@@ -218,7 +221,7 @@ class Reduce(Expr):
         return self.body.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Check(Expr):
     """`value`, having reported `message` at `span` if the condition does not hold (the value is then still defined)."""
 

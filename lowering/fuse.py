@@ -15,6 +15,7 @@ from ..dialect.types import same_size
 from .formulas import Formula, Formulas, Nest, Step, View, cost
 
 LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
+DEEPEST = 80  # operations inside operations: passes and emission walk expressions recursively
 CHEAP = 2  # operations worth repeating rather than storing
 
 
@@ -86,8 +87,7 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
     sites = [(read, scope, step) for step, read, scope in uses if read is not None]
     if not sites or len(sites) < len(uses):
         return False
-    size = sum(1 for _ in walk(formula.value))
-    if size > LARGEST:
+    if sum(1 for _ in walk(formula.value)) > LARGEST or depth(formula.value) > DEEPEST:
         return False
     whole = any(isinstance(e, (Reduce, Check)) for e in walk(formula.value))  # a check is made of every element
     if whole:
@@ -98,6 +98,21 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
         return True
     once = all(_injective(read, scope) for read, scope, _ in sites)
     return (once and len(sites) == 1) or (work <= CHEAP and (once or len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
+
+
+def depth(value: Expr) -> int:
+    """The length of the longest path from an expression to one without operands."""
+    found: dict[int, int] = {}
+    stack = [value]
+    while stack:
+        e = stack[-1]
+        waiting = [c for c in children(e) if id(c) not in found]
+        if waiting:
+            stack += waiting
+        else:
+            found[id(e)] = 1 + max((found[id(c)] for c in children(e)), default=0)
+            stack.pop()
+    return found[id(value)]
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:

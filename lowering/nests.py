@@ -11,6 +11,7 @@ from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, In
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Require, Statement, accumulator, assign, identity, update
 from ..dialect.loops import Store as StoreStatement
 from .formulas import Formula, reads
+from .share import share
 
 
 def nest(formula: Formula, name: str) -> Kernel:
@@ -22,7 +23,7 @@ def nest(formula: Formula, name: str) -> Kernel:
     block: Block = tuple(body)
     for index in reversed(formula.indices):
         block = (For(index, block),)
-    return Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span)
+    return share(Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span))
 
 
 def sorted_tensors(tensors: set[Tensor]) -> list[Tensor]:

@@ -1,0 +1,82 @@
+"""What is used more than once gets a name:  y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t.
+
+Formulas share their parts as graphs; printed as a tree, or walked as one, a shared part would count as often as it is used.
+Index arithmetic, reads and constants stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+from ..dialect.index import Apply, Bitcast, Cast, Expr, Var, children, with_children
+from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
+
+
+def share(kernel: Kernel) -> Kernel:
+    """The kernel with a `Let` for every part of an expression that is used more than once in its statement."""
+    return kernel.with_body(_Sharing().block(kernel.body))
+
+
+class _Sharing:
+    def __init__(self) -> None:
+        self.names = count()
+
+    def block(self, block: Block) -> Block:
+        return tuple(new for s in block for new in self.statement(s))
+
+    def statement(self, s: Statement) -> Block:
+        lets: list[Statement] = []
+        changed = self.changed(expressions(s), lets)
+        match s:
+            case For(_, body, _, stop):
+                start, end = changed
+                return (*lets, replace(s, body=self.block(body), start=start, stop=None if stop is None else end))
+            case If(_, then, otherwise):
+                return (*lets, If(changed[0], self.block(then), self.block(otherwise)))
+            case Let(var, _):
+                return (*lets, Let(var, changed[0]))
+            case Store():
+                return (*lets, replace(s, indices=changed[:-1], value=changed[-1]))
+            case Require(_, message, span):
+                return (*lets, Require(changed[0], message, span))
+        return (s,)
+
+    def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
+        """The expressions with their shared parts named; the names are appended to `lets`, each after those it uses."""
+        uses = _uses(given)
+        if not any(n > 1 for n in uses.values()):
+            return given
+        done: dict[int, Expr] = {}
+
+        def visit(e: Expr) -> Expr:
+            if id(e) not in done:
+                old = children(e)
+                parts = tuple(map(visit, old))
+                new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
+                if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast)):
+                    var = Var(f"t{next(self.names)}", e.type)
+                    lets.append(Let(var, new))
+                    new = var
+                done[id(e)] = new
+            return done[id(e)]
+
+        return tuple(map(visit, given))
+
+
+def _uses(given: tuple[Expr, ...]) -> Counter[int]:
+    """How often each node that computes with elements is an operand, or is one of the expressions."""
+    uses: Counter[int] = Counter(id(e) for e in given)
+    seen: set[int] = set()
+    stack = list(given)
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, (Apply, Cast, Bitcast)):
+            for c in children(e):
+                uses[id(c)] += 1
+                stack.append(c)
+    return uses
