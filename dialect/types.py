@@ -421,6 +421,20 @@ class FieldType:
 
 Type: TypeAlias = TensorType | FieldType
 
+MAX_RANK = 32  # dimensions of an array
+MAX_SIZE = 1 << 40  # elements of an array, and the bound of a size
+
+
+def excess(type: Type) -> str | None:
+    """Which bound of the language a type breaks, in words; None if it breaks none that is known yet."""
+    shape = type.array_shape
+    if len(shape) > MAX_RANK:
+        return f"a value has at most {MAX_RANK} dimensions, but this one has {len(shape)}"
+    known = [d for d in shape if isinstance(d, int)]
+    if any(d < 0 or d >= MAX_SIZE for d in known) or (0 not in known and product(tuple(known)) >= MAX_SIZE):
+        return f"a value has less than 2^40 elements, but this one is {type}"
+    return None
+
 
 def as_given(type: Type, shape: tuple[int, ...]) -> Type:
     """The type in a call with an array of this shape."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .builtin import Calling
+from .destroy import check_destroyed
 from .op import Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
-from .types import Dim, FieldType, Size, Type, Undecided, evaluate, same_size
+from .types import Dim, FieldType, Size, Type, Undecided, evaluate, excess, same_size
 
 Values = dict[Value, Type]
 
@@ -62,7 +63,7 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         found = check_function(scope, function)
         if all(a.type is not None for a in function.arguments):
             known[_called(key, function.argument_types)] = None if scope.diagnostics else found
-        diagnostics += scope.diagnostics
+        diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
         typed[key] = _typed(function, scope.types)
     diagnostics.sort(key=lambda d: d.span.start)
     return module.with_functions({key: typed[key] for key in module.functions}), diagnostics
@@ -198,7 +199,12 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
     """The result types, if every constraint holds or has to wait for the sizes; else the first that fails is reported."""
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
-        return typed.result_types()
+        found = typed.result_types()
+        wrong = next((w for t in found if (w := excess(t)) is not None), None)
+        if wrong is None:
+            return found
+        scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
+        return None
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
     scope.report(code, _message(typed, broken.text), at, _notes(scope, operation))
     return None
