@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic, TargetError
 from ..dialect.types import Size, Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
 from ..lowering.differentiate import expand_derivatives
-from ..lowering.pipeline import lower
+from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
 from .arguments import take_arguments, take_outputs
+from .cuda import Source
+from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 
 ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
-ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm")
+ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 
 
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
@@ -55,6 +58,7 @@ class CompiledFunction:
         self.module = module
         self.function = function
         self._static = all(t.is_static for t in (*function.argument_types, *function.result_types))
+        self._overwritten = arguments_overwritten(function)
         self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
 
     def __repr__(self) -> str:
@@ -66,12 +70,41 @@ class CompiledFunction:
         arrays = take_arguments(self.function, arguments)
         types = self._result_types(arrays)
         outputs, copies = take_outputs(out, types, arrays, self.function)
-        self._run(arrays, outputs)
+        results = self._in_storage(arguments, arrays, outputs)
+        self._run(arrays, results)
+        self._leave(arguments, arrays, outputs, results, out is None)
         for fresh, array in copies:
             array[...] = fresh
         if out is not None:
             return out
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _in_storage(self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
+        """Where to compute the results: an argument's array where the plan says that one takes its storage."""
+        for k in self._overwritten.values():
+            if isinstance(given[k], np.ndarray) and not given[k].flags.writeable:
+                argument = self.function.arguments[k]
+                raise CallError(Diagnostic(f"argument %{argument.name} is overwritten, but the array is read-only", argument.span, "call.argument"))
+        alone = {n for n in self._computed_in_place if not _shares(arrays, self._overwritten[n])}
+        return [arrays[self._overwritten[n]] if n in alone else output for n, output in enumerate(outputs)]
+
+    def _leave(self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray], results: list[np.ndarray], shared: bool) -> None:
+        """Every overwritten argument holds its result; without `out`, it is the result."""
+        for n, k in self._overwritten.items():
+            if results[n] is not arrays[k]:
+                arrays[k][...] = results[n]
+            target = given[k] if isinstance(given[k], np.ndarray) and given[k].dtype == arrays[k].dtype else arrays[k]
+            if target is not arrays[k]:
+                target[...] = arrays[k]
+            if shared:
+                outputs[n] = target
+            elif outputs[n] is not results[n]:
+                outputs[n][...] = results[n]
+
+    @cached_property
+    def _computed_in_place(self) -> frozenset[int]:
+        """The results that are computed in the storage of the argument they overwrite."""
+        return frozenset()
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         raise NotImplementedError
@@ -90,7 +123,7 @@ class CompiledFunction:
         return self._types[key]
 
     def lower(self, stage: str = "loops") -> str:
-        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
+        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
         if stage in STAGES:
             return show(self.module, self.function, stage)
         if stage == "llvm":
@@ -100,6 +133,8 @@ class CompiledFunction:
 
             text = self.native_text.module
             return str(native.optimise(text)) if stage == "llvm-opt" else native.assembly(text)
+        if stage in ("cuda", "ptx"):
+            return self.gpu_source.text if stage == "cuda" else self.ptx
         raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")
 
     def cost(self) -> Cost:
@@ -116,6 +151,26 @@ class CompiledFunction:
     @cached_property
     def native_text(self) -> Text:
         return emit(self.plan)
+
+    @cached_property
+    def gpu_plan(self) -> Plan:
+        return lower_for_gpu(self.module, self.function)
+
+    @cached_property
+    def gpu_source(self) -> Source:
+        return emit_cuda(self.gpu_plan)
+
+    @cached_property
+    def ptx(self) -> str:
+        """The kernels in NVIDIA's assembly language, by NVRTC."""
+        from .nvrtc import compile_source
+
+        return compile_source(self.gpu_source.text).decode()
+
+
+def _shares(arrays: Sequence[np.ndarray], k: int) -> bool:
+    """Whether another argument lies in the same memory."""
+    return any(np.may_share_memory(arrays[k], a) for n, a in enumerate(arrays) if n != k)
 
 
 class ReferenceFunction(CompiledFunction):
@@ -145,15 +200,11 @@ class NativeFunction(CompiledFunction):
         self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
         self._constant_pointers = [c.ctypes.data for c in self._constants]
         self._scratch = threading.local()
-        self._size_places = [self._place(atom) for atom in self.native_text.sizes]
+        self._size_places = [size_place(function, atom) for atom in self.native_text.sizes]
 
-    def _place(self, atom: tuple[object, ...]) -> tuple[int, int]:
-        """The argument and axis that tell an unknown size."""
-        for n, a in enumerate(self.function.arguments):
-            for axis, d in enumerate(a.known_type.array_shape):
-                if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
-                    return n, axis
-        raise TargetError(f"a size of @{self.function.name} is not that of an argument")
+    @cached_property
+    def _computed_in_place(self) -> frozenset[int]:
+        return frozenset(n for n, k in self._overwritten.items() if self.plan.results[n] is self.plan.arguments[k])
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)}
@@ -182,4 +233,23 @@ class NativeFunction(CompiledFunction):
         return (held.ctypes.data + 63) // 64 * 64
 
 
-TARGETS: dict[str, type[CompiledFunction]] = {c.target: c for c in (NativeFunction, ReferenceFunction)}
+def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
+    """The argument and axis that tell an unknown size."""
+    for n, a in enumerate(function.arguments):
+        for axis, d in enumerate(a.known_type.array_shape):
+            if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
+                return n, axis
+    raise TargetError(f"a size of @{function.name} is not that of an argument")
+
+
+def _simulated(module: Module, function: Function) -> CompiledFunction:
+    from .gpu import SimulatedFunction  # the emulator, loaded when it is asked for
+
+    return SimulatedFunction(module, function)
+
+
+TARGETS: dict[str, Callable[[Module, Function], CompiledFunction]] = {
+    "cpu": NativeFunction,
+    "reference": ReferenceFunction,
+    "cuda-sim": _simulated,
+}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from ..dialect.destroy import arguments_overwritten
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
 from .complexes import split_complex
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
+from .gpu import place_on_gpu
 from .inline import inline_calls
+from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
 
@@ -48,8 +51,19 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
     return kernels, views, tuple(results)
 
 
-def lower(module: Module, function: Function) -> Plan:
-    """Everything a back end needs to run the function."""
+def unscheduled(module: Module, function: Function) -> Plan:
+    """The function as plain nests, before any pass that is for one kind of machine."""
     program = to_formulas(module, function)
     kernels, views, results = to_kernels(program)
+    kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
     return split_complex(make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views))
+
+
+def lower(module: Module, function: Function) -> Plan:
+    """Everything a back end needs to run the function on a CPU."""
+    return unscheduled(module, function)
+
+
+def lower_for_gpu(module: Module, function: Function) -> Plan:
+    """The same for a GPU."""
+    return place_on_gpu(unscheduled(module, function))

@@ -45,12 +45,16 @@ class Memory:
         like.reshape(-1).view(np.uint8)[...] = held[:size]
 
     def load(self, addresses: Array, dtype: np.dtype) -> Array:
-        array, places = self._find(addresses, dtype, "read")
-        return array[places]
+        found = np.empty(len(addresses), dtype)
+        for some in self._by_space(addresses):
+            array, places = self._find(addresses[some], dtype, "read")
+            found[some] = array[places]
+        return found
 
     def store(self, addresses: Array, values: Array) -> None:
-        array, places = self._find(addresses, values.dtype, "write")
-        array[places] = values
+        for some in self._by_space(addresses):
+            array, places = self._find(addresses[some], values.dtype, "write")
+            array[places] = values[some]
 
     def update(self, addresses: Array, values: Array, function: np.ufunc) -> Array:
         """An atomic operation of every thread; gives what was there before any of them."""
@@ -58,6 +62,13 @@ class Memory:
         before = array[places]
         function.at(array, places, values)
         return before
+
+    def _by_space(self, addresses: Array) -> list[Any]:
+        """The threads apart that access different arrays."""
+        spaces = addresses >> np.uint64(SPACE)
+        if np.all(spaces == spaces[0]):
+            return [...]
+        return [spaces == s for s in np.unique(spaces)]
 
     def _find(self, addresses: Array, dtype: np.dtype, what: str) -> tuple[Array, Array]:
         """The array that the addresses lie in, as elements of the type, and the elements' numbers."""

@@ -1,0 +1,94 @@
+"""CUDA C to PTX or machine code by NVRTC, NVIDIA's compiler as a library. It needs no GPU and no driver."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import threading
+from functools import lru_cache
+from pathlib import Path
+
+from ..dialect.source import TargetError
+from . import cache
+
+OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "--minimal")
+HOW = "pip install 'cvm-lang[cuda-sim]'"
+_PATTERNS = ("libnvrtc.so*", "nvrtc64*.dll", "libnvrtc*.dylib")
+_lock = threading.Lock()  # NVRTC compiles one program at a time
+
+
+def compile_source(source: str, architecture: str = "compute_80") -> bytes:
+    """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the cache where it is there."""
+    path = _library_path()
+    if path is None:
+        raise TargetError(f"NVRTC, which compiles CUDA C, is not installed: {HOW}")
+    name = cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
+    code = cache.load(name)
+    if code is None:
+        with _lock:
+            code = _compile(_load(), source, [*OPTIONS, f"--gpu-architecture={architecture}"], "PTX" if "compute" in architecture else "CUBIN")
+        cache.store(name, code)
+    return code
+
+
+def available() -> bool:
+    """Whether there is a library to compile with."""
+    return _library_path() is not None
+
+
+@lru_cache(maxsize=1)
+def _library_path() -> Path | None:
+    """The library: from NVIDIA's wheels, a toolkit that the environment names, or the system."""
+    folders: list[Path] = []
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        folders += sorted((Path(place)).glob("cu[0-9]*/*"), reverse=True) + [Path(place) / "cuda_nvrtc" / part for part in ("lib", "bin")]
+    for variable in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
+        if os.environ.get(variable):
+            folders += [Path(os.environ[variable]) / part for part in ("lib64", "lib", "bin")]
+    folders.append(Path("/usr/local/cuda/lib64"))
+    for folder in folders:
+        for pattern in _PATTERNS:
+            found = [p for p in sorted(folder.glob(pattern)) if "builtins" not in p.name and "alt" not in p.name]
+            if found:
+                return found[0].resolve()
+    named = ctypes.util.find_library("nvrtc")
+    return Path(named) if named and Path(named).exists() else None
+
+
+@lru_cache(maxsize=1)
+def _load() -> ctypes.CDLL:
+    path = _library_path()
+    assert path is not None
+    for builtins in sorted(path.parent.glob("*nvrtc-builtins*")):  # found by name only once it is loaded
+        try:
+            ctypes.CDLL(str(builtins), getattr(ctypes, "RTLD_GLOBAL", 0))
+            break
+        except OSError:
+            continue
+    return ctypes.CDLL(str(path))
+
+
+def _compile(library: ctypes.CDLL, source: str, options: list[str], kind: str) -> bytes:
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    _check(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"program.cu", 0, None, None))
+    try:
+        given = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        if library.nvrtcCompileProgram(program, len(options), given):
+            library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            library.nvrtcGetProgramLog(program, log)
+            raise TargetError(f"NVRTC rejects the emitted source: {log.value.decode(errors='replace').strip()}")
+        _check(getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
+        code = ctypes.create_string_buffer(size.value)
+        _check(getattr(library, f"nvrtcGet{kind}")(program, code))
+        return code.raw if kind == "CUBIN" else code.value
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _check(status: int) -> None:
+    if status:
+        raise TargetError(f"NVRTC failed with status {status}")
