@@ -73,6 +73,7 @@ class Operator(Generic[T]):
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
+    rearranges: ClassVar[bool] = False  # the result shows the first operand's elements, in another order or fewer of them
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[str] = ""
     version: ClassVar[int] = 1  # part of the compile cache's key
@@ -103,6 +104,10 @@ class Operator(Generic[T]):
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         """The tangents of the results from those of the operands; without it, what the transpose of `pullback` gives."""
         raise NotImplementedError(self.name)
+
+    def destroys(self: Any) -> tuple[Any, ...]:
+        """The operands whose storage the results take."""
+        return ()
 
     def decompose(self: Any) -> Any:
         """The result as a `Node`, of operators that are compiled better; derivatives are taken before. None: as it is."""

@@ -73,6 +73,12 @@ def _truncated_rem(a: Any, b: Any) -> Any:
     return (a - _truncated_div(a, b) * b).astype(np.asarray(a).dtype)
 
 
+def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
+    z = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64 if re.dtype == np.float32 else np.complex128)
+    z.real, z.imag = re, im
+    return z
+
+
 def _larger(a: Any, b: Any) -> Any:
     """NumPy's maximum, of zeros of both signs the positive one."""
     return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
@@ -142,7 +148,7 @@ _row("pow", 2, FLOATS, precise(np.power), doc="C's: 1 for x ** 0 and 1 ** x, als
 _row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a), in all four quadrants", ulps=2)
 
 # parts of complex numbers
-_row("complex", 2, FLOATS, lambda re, im: re + 1j * im, element=lambda e: C64 if e is F32 else C128)
+_row("complex", 2, FLOATS, lambda re, im: _pair(np.asarray(re), np.asarray(im)), element=lambda e: C64 if e is F32 else C128)
 _row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
 _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 

@@ -46,6 +46,13 @@ def _fold(ufunc: Any) -> Any:
     return numpy
 
 
+def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x y, each product and difference of the parts of complex numbers rounded by itself."""
+    if x.dtype.kind != "c":
+        return np.multiply(x, y)
+    return SCALARS["complex"].numpy(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+
+
 def _others(g: Any, xs: Any) -> list[Any]:
     """g times the product of all but one, for each."""
     found = []
@@ -59,7 +66,7 @@ def _others(g: Any, xs: Any) -> list[Any]:
 
 row("add", None, "upcast", _fold(np.add), _nary("add", "or"), "x + y + ...", on_complex="same", fold="add",
     gradient=lambda g, xs, y: (g,) * len(xs))  # fmt: skip
-row("mul", None, "upcast", _fold(np.multiply), _nary("mul", "and"), "x y ...", on_complex="same", fold="mul",
+row("mul", None, "upcast", _fold(product), _nary("mul", "and"), "x y ...", on_complex="same", fold="mul",
     gradient=lambda g, xs, y: _others(g, xs))  # fmt: skip
 row("sub", 2, "difference", np.subtract, lambda x, y: x - y, "x - y", on_complex="same", gradient=lambda g, xs, y: (g, -g))
 
@@ -144,7 +151,7 @@ def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 row("pow", 2, "power", _power, lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
     "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=c.power, gradient=_power_gradient)  # fmt: skip
-row("sqr", 1, "same", lambda x: x * x, lambda x: _or("mul", "and")(x, x), "x x", on_complex="same", gradient=lambda g, xs, y: (g * xs[0] * 2,))
+row("sqr", 1, "same", lambda x: product(x, x), lambda x: _or("mul", "and")(x, x), "x x", on_complex="same", gradient=lambda g, xs, y: (g * xs[0] * 2,))
 row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=c.sqrt,
     gradient=lambda g, xs, y: (g * 0.5 / y,))  # fmt: skip
 
@@ -300,7 +307,7 @@ def _without_zeros(x: Expr, y: Expr) -> Expr:
     return select(x.eq(0), y, select(y.eq(0), x, _or("mul", "and")(x, y)))
 
 
-row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, x * y)), _without_zeros,
+row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))), _without_zeros,
     "y where x is 0, x where y is 0, else x y", on_complex="same", fold="mul_without_zeros",
     gradient=lambda g, xs, y: tuple(a.scalar("eq", 0).scalar("switch", 0, b.scalar("eq", 0).scalar("switch", g, g * b)) for a, b in (xs, xs[::-1])))  # fmt: skip
 

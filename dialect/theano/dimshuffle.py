@@ -23,6 +23,7 @@ class Dimshuffle(Operator[T]):
     new_order: tuple[int | Literal["x"], ...]
     input_broadcastable: tuple[bool, ...] | None = None
 
+    rearranges = True
     symbols = {
         "N": lambda o: o.x.rank,
         "broadcastable": lambda o: tuple(is_broadcastable(n) for n in o.x.shape),

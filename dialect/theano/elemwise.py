@@ -123,6 +123,9 @@ class Elemwise(Operator[T]):
             total = part if total is None else total if part is None else total + part
         return [total]
 
+    def destroys(self: Any) -> tuple[Any, ...]:
+        return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)
+
     def python_constant_folding(self: Elemwise[TensorType]) -> bool:
         """Theano's veto of constant folding by the reference: only of scalars, and of few operands."""
         return self.infer().rank == 0 and len(self.xs) < 32

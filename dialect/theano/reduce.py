@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..broadcasting import all_of
-from ..conversion import converted
-from ..index import Element, Expr, Index, Tensor, apply, axes, cast, constant, reduce, select
+from ..index import Element, Expr, Index, Tensor, apply, axes, constant, reduce, select
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, C64, C128, F16, F32, F64, I1, I64, UI64, ElementType, TensorType
+from .casting import cast_to_element, to_element
 from .form import are_distinct, axes_exist, reduced
 from .rules import upcast
 from .scalar_op import SCALAR_OPS
@@ -25,7 +25,7 @@ class Reduction(Operator[T]):
     """The family of Y[kept...] = fold by scalar_op of X over the axes in `axis`; all of them where it is absent, none where
     it is [].
 
-    X is converted to the accumulator's type, folded in it, and the result to its own type. A fold of floats has the order
+    X is to_element to the accumulator's type, folded in it, and the result to its own type. A fold of floats has the order
     of every float reduction (see the lowering); it is the same on every target and for every number of threads.
     """
 
@@ -95,14 +95,14 @@ class Reduction(Operator[T]):
 
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
-            folded = FOLDS[self.function()](self.prepared(self.x, converted), self.over())
-            return converted(np.asarray(folded), self.typed().result())
+            folded = FOLDS[self.function()](self.prepared(self.x, to_element), self.over())
+            return to_element(np.asarray(folded), self.typed().result())
 
     def element(self: Reduction[Tensor], y: Tensor) -> Element:
         d = iter(at := axes(y.shape))
         over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
-        x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast)
-        return Element(at, cast(fold(self.function(), tuple(over.values()), x), y.element))
+        x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast_to_element)
+        return Element(at, cast_to_element(fold(self.function(), tuple(over.values()), x), y.element))
 
 
 def element_of(x: Any) -> ElementType:

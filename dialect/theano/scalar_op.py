@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..conversion import converted
-from ..index import Expr, cast
+from ..index import Expr
 from ..op import Unmet
 from ..types import C64, F16, F32, ElementType
+from .casting import cast_to_element, to_element
 from .complex_numbers import Z
 from .rules import RULES, Elements, Rule
 
@@ -56,20 +56,20 @@ class ScalarOp:
 
     def evaluate(self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType) -> np.ndarray:
         """The operation on arrays of one shape."""
-        operands = [converted(a, w) for a, w in zip(arrays, self.working(elements), strict=True)]
+        operands = [to_element(a, w) for a, w in zip(arrays, self.working(elements), strict=True)]
         if self.check is not None and (wrong := self.check(*operands)) is not None:
             raise Unmet(wrong)
         with np.errstate(all="ignore"):
-            return converted(self.numpy(*operands), result)
+            return to_element(self.numpy(*operands), result)
 
     def expression(self, operands: Sequence[Expr], result: ElementType) -> Expr:
         """The operation on elements."""
         working = self.working(tuple(o.type for o in operands))
-        given = [cast(o, w) for o, w in zip(operands, working, strict=True)]
+        given = [cast_to_element(o, w) for o, w in zip(operands, working, strict=True)]
         if callable(self.on_complex) and any(w.kind == "complex" for w in working):
             found = self.on_complex(*map(Z.of, given))
-            return found.expression(result) if isinstance(found, Z) else cast(found, result)
-        return cast(self.formula(*given), result)
+            return found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
+        return cast_to_element(self.formula(*given), result)
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {}
