@@ -12,6 +12,7 @@ from __future__ import annotations
 import os as _os
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
+from typing import cast as _cast
 
 _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from .traced import TracedFunction
 
-    _Compiled = CompiledFunction | CompiledGraph | _Any  # which of the two, the program says: Any spares callers a cast
+    class Compiled(CompiledFunction, CompiledGraph):
+        """A function or a graph: which of the two, the program says. To a type checker it is both; it is never made."""
+
 else:
 
     def _overload(function):
@@ -72,18 +75,20 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     """
     from cvm.parser import read
 
-    return read(path, allow_outside=allow_outside)
+    return read(_Path(path), allow_outside=allow_outside)
 
 
 @_overload
-def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> _Compiled: ...
+def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> Compiled: ...
 @_overload
 def compile(program: _Callable[..., _Any], *, target: str = "cpu") -> TracedFunction: ...
 @_overload
 def compile(*, target: str = "cpu") -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
 def compile(
-    program: Module | str | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main", target: str = "cpu"
-) -> _Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
+    program: Module | str | _os.PathLike[str] | _Callable[..., _Any] | None = None,
+    entry: str = "main",
+    target: str = "cpu",
+) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it is
@@ -95,14 +100,16 @@ def compile(
     if callable(program) or program is None:
         from .traced import TracedFunction
 
-        return (lambda function: TracedFunction(function, target)) if program is None else TracedFunction(program, target)
+        return (
+            (lambda function: TracedFunction(function, target)) if program is None else TracedFunction(program, target)
+        )
     if isinstance(program, _os.PathLike):
         module = load(program)
     elif isinstance(program, str):
         module = parse(program) if "\n" in program or "{" in program else load(program)
     else:
         module = program
-    return compile_program(module, entry, target)
+    return _cast("Compiled", compile_program(module, entry, target))
 
 
 def __getattr__(name: str) -> _Any:
