@@ -11,7 +11,7 @@ import numpy as np
 from ..index import Element, Expr, Tensor, apply, cast
 from ..op import C, T, operator
 from ..types import C64, F32, FieldType
-from .form import COMPATIBLE, CogOperator, fields, joined, pair, parts, pointwise, read, result_axes, spread_both
+from .form import COMPATIBLE, CogOperator, fields, joined, pair, parts, pointwise, read, real, result_axes, spread_both
 
 
 def example(name: str) -> str:
@@ -78,14 +78,22 @@ class Sub(Arithmetic[T]):
     example = example("sub")
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product by its definition, each operation rounded (NumPy's own may fuse them)."""
-    if a.dtype.kind != "c" or b.dtype.kind != "c":
-        return (a.real * b.real) + 1j * (a.imag * b.real + a.real * b.imag) if "c" in (a.dtype.kind, b.dtype.kind) else a * b
-    y = np.empty(np.broadcast_shapes(a.shape, b.shape), np.complex64)
-    y.real = a.real * b.real - a.imag * b.imag
-    y.imag = a.real * b.imag + a.imag * b.real
+def _complex(re: np.ndarray, im: np.ndarray) -> np.ndarray:
+    y = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64)
+    y.real, y.imag = re, im
     return y
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product by its definition, each operation rounded (NumPy's own may fuse them); a real factor scales both parts."""
+    match a.dtype.kind, b.dtype.kind:
+        case "c", "c":
+            return _complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
+        case "c", _:
+            return _complex(a.real * b, a.imag * b)
+        case _, "c":
+            return _complex(a * b.real, a * b.imag)
+    return np.asarray(a * b)
 
 
 @operator
@@ -106,10 +114,10 @@ class Mul(Arithmetic[T]):
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The quotient by its definition, so that division by zero is NaN + NaN i."""
     if b.dtype.kind != "c":
-        return (a.real / b) + 1j * (a.imag / b) if a.dtype.kind == "c" else a / b
-    scaled = a.astype(np.complex64) * np.conj(b)
+        return _complex(a.real / b, a.imag / b) if a.dtype.kind == "c" else np.asarray(a / b)
+    scaled = _product(a, np.conj(b))
     size = b.real * b.real + b.imag * b.imag
-    return (scaled.real / size) + 1j * (scaled.imag / size)
+    return _complex(scaled.real / size, scaled.imag / size)
 
 
 @operator
@@ -125,10 +133,9 @@ class Div(Arithmetic[T]):
         if b.type is F32:
             return pair(ar / br, ai / br)
         size = br * br + bi * bi
+        if a.type is F32:
+            return pair(ar * br / size, -(ar * bi) / size)
         return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
-
-
-REAL = C(2, "element(a) = element(b) = f32", lambda o: o.a.element is F32 and o.b.element is F32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +143,7 @@ class RealBinary(Binary[T]):
     """An operation that complex fields do not have."""
 
     numpy: ClassVar[Callable[..., Any]]
-    constraints = (fields("a", "b"), COMPATIBLE, REAL)
+    constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
 
     def reference(self: RealBinary[np.ndarray]) -> np.ndarray:
         a, b = spread_both(self)
@@ -231,7 +238,7 @@ func @main(%x: !cog.field<[3], complex<f32>>) {
 """
 
     def reference(self: Neg[np.ndarray]) -> np.ndarray:
-        return -self.x
+        return np.asarray(-self.x)
 
     def combine(self: Any, x: Expr) -> Expr:
         return -x
@@ -249,7 +256,7 @@ func @main(%x: !cog.field<[3], f32>) {
 """
 
     def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
-        return np.asarray(_quotient(np.ones_like(self.x.real), self.x), self.x.dtype)
+        return np.asarray(_quotient(np.ones_like(self.x.real), self.x))
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:

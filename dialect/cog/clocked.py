@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,27 +16,47 @@ from ..types import FieldType, Type, Undecided
 from .form import CogOperator, is_field
 
 
-def _defines(function: Function, value: Value) -> Operator[Value] | None:
-    return next((o.operator for o in function.operations if value in o.results), None)
+@dataclass(frozen=True)
+class _Register:
+    """Of a graph: what defines each value, what has each label first, and what feeds each field back first."""
+
+    definers: dict[Value, Operator[Value]]
+    labels: dict[str, Operation]
+    feedbacks: dict[Value, Operation]
 
 
-def _others(operation: Operation, function: Function) -> list[Operator[Value]]:
-    return [o.operator for o in function.operations if o is not operation]
+@lru_cache(maxsize=8)
+def _register(function: Function) -> _Register:
+    register = _Register({}, {}, {})
+    for operation in function.operations:
+        register.definers.update(dict.fromkeys(operation.results, operation.operator))
+        if isinstance(operation.operator, Feedback):
+            register.feedbacks.setdefault(operation.operator.target, operation)
+        elif isinstance(operation.operator, Clocked):
+            register.labels.setdefault(operation.operator.label, operation)
+    return register
+
+
+def _own_label(operation: Operation, function: Function) -> bool:
+    """Whether no operation before has the label, or one does and a probe gives it to the same value."""
+    first = _register(function).labels[getattr(operation.operator, "label")]  # noqa: B009
+    if operation is first:
+        return True
+    if not isinstance(operation.operator, Probe) or isinstance(first.operator, Actuator):
+        return False
+    return operation.operator.x is (first.operator.x if isinstance(first.operator, Probe) else first.results[0])
 
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
-LABEL = C(
-    11,
-    "a name stands for one field, sensor, probe or actuator of the graph",
-    lambda o, f: all(getattr(x, "label", None) != o.operator.label for x in _others(o, f)),
-    at="label",
-)
+LABEL = C(11, "a name stands for one value or actuator of the graph", _own_label, at="label")
 IS_FIELD = C(1, "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
              lambda o: is_field(o.type) and o.type.is_static, at="type")  # fmt: skip
 
 
 class Clocked(CogOperator[T]):
     """An operation of a graph. `label` is the name by which the compiled graph knows it, written in quotes."""
+
+    label: Any
 
     def element(self, y: Any) -> Any:
         raise NotImplementedError("a clocked operation is state, not a formula")
@@ -48,7 +70,10 @@ class Field(Clocked[T]):
     type: Type
     initial: Elements | None = None
 
-    constraints = (IS_FIELD,)
+    constraints = (
+        IS_FIELD,
+        C(2, "type: that of the initial value", lambda o: o.initial is None or o.initial.type.key == o.type.key, at="initial"),
+    )
     placement = (IN_GRAPH, LABEL)
     labelled = True
     example = """
@@ -97,25 +122,21 @@ class Feedback(Clocked[T]):
     driver: T
 
     constraints = (
-        C(2, "rank(target) = rank(driver)", lambda o: o.target.rank == o.driver.rank),
+        C(2, "type(target) and type(driver) have as many dimensions", lambda o: o.target.rank == o.driver.rank),
         C(3, "type(target) and type(driver) have one tensor shape", lambda o: o.target.tensor.shape == o.driver.tensor.shape),
-        C(4, "element(target) = element(driver)", lambda o: o.target.element is o.driver.element),
-        C(5, "shape(target) <= shape(driver)", lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
+        C(4, "type(target) and type(driver) have one element type", lambda o: o.target.element is o.driver.element),
+        C(5, "no size of type(target) is above that of type(driver)", lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
     )
     placement = (
         IN_GRAPH,
-        C(1, "the target is a field that cog.field declares", lambda o, f: isinstance(_defines(f, o.operator.target), Field), at="target"),
-        C(6, "a field has one feedback", lambda o, f: all(not isinstance(x, Feedback) or x.target is not o.operator.target for x in _before(o, f)), at="target"),
+        C(1, "the target is a field that cog.field declares", lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field), at="target"),
+        C(6, "a field has one feedback", lambda o, f: _register(f).feedbacks[o.operator.target] is o, at="target"),
     )
     results = ()
     example = Field.example
 
     def infer(self: Feedback[Any]) -> tuple[Type, ...]:
         return ()
-
-
-def _before(operation: Operation, function: Function) -> list[Operator[Value]]:
-    return [o.operator for o in function.operations[: function.operations.index(operation)]]
 
 
 @operator
@@ -143,7 +164,10 @@ class Actuator(Clocked[T]):
     x: T
     initial: Elements | None = None
 
-    constraints = (C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),)
+    constraints = (
+        C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),
+        C(1, "type(x): that of the initial value", lambda o: o.initial is None or o.initial.type.key == o.x.key, at="initial"),
+    )
     placement = (IN_GRAPH, LABEL)
     labelled = True
     results = ()

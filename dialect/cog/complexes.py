@@ -8,6 +8,7 @@ import numpy as np
 
 from ..index import Element, Expr, Tensor, apply, constant, select
 from ..op import T, operator
+from ..scalars import SCALARS
 from ..types import C64, F32, FieldType
 from .arithmetic import Binary, Unary
 from .form import COMPATIBLE, fields, pair, parts, pointwise, real, spread_both
@@ -87,7 +88,7 @@ class Conj(Unary[T]):
     example = _example("conj")
 
     def reference(self: Conj[np.ndarray]) -> np.ndarray:
-        return np.conj(self.x)
+        return np.asarray(np.conj(self.x))
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:
@@ -104,7 +105,7 @@ class Abs(Part[T]):
 
     def reference(self: Abs[np.ndarray]) -> np.ndarray:
         x = self.x
-        return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x)
+        return np.asarray(np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x))
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:
@@ -115,15 +116,18 @@ class Abs(Part[T]):
 
 @operator
 class Phase(Part[T]):
-    """Y = the angle of X in (-pi, pi]: 0 or pi of a real number"""
+    """Y = the angle of X in [-pi, pi]; of a real number pi where it is negative, else 0"""
 
     example = _example("phase")
 
     def reference(self: Phase[np.ndarray]) -> np.ndarray:
-        return np.angle(self.x.astype(np.complex128)).astype(np.float32)
+        x = self.x
+        if x.dtype.kind == "c":
+            return np.asarray(SCALARS["atan2"].numpy(x.imag, x.real))
+        return np.where(x < 0, np.float32(np.pi), np.where(x >= 0, np.float32(0), x))
 
     def combine(self: Any, x: Expr) -> Expr:
-        re, im = parts(x)
         if x.type is F32:
-            return select(x < 0, constant(np.pi, F32), x * 0)
+            return select(x < 0, constant(np.pi, F32), select(x >= 0, constant(0, F32), x))
+        re, im = parts(x)
         return apply("atan2", im, re)

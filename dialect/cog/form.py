@@ -34,8 +34,8 @@ def is_field(t: Any) -> bool:
 
 
 def real(number: int, *names: str) -> C:
-    text = " = ".join([*(f"element({n})" for n in names), "f32"])
-    return C(number, text, lambda o: all(getattr(o, n).element is F32 for n in names))
+    listed = ", ".join(f"type({n})" for n in names)
+    return C(number, f"{listed}: of real numbers", lambda o: all(getattr(o, n).element is F32 for n in names))
 
 
 def scalar_field(number: int, *names: str) -> C:

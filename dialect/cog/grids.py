@@ -8,7 +8,7 @@ import numpy as np
 
 from ..index import Element, Expr, Index, Tensor, as_index, both, constant, flat_index, inside, minimum, unflatten, when
 from ..op import C, T, operator
-from ..types import C64, Dim, FieldType, TensorType, product
+from ..types import Dim, FieldType, product
 from .form import CogOperator, fields, real, result_axes, scalar_field
 
 
@@ -36,7 +36,7 @@ class Outer(CogOperator[T]):
         fields("a", "b"),
         real(1, "a", "b"),
         scalar_field(2, "a", "b"),
-        C(3, "rank(a) + rank(b) <= 3", lambda o: o.a.rank + o.b.rank <= 3),
+        C(3, "rank(a) + rank(b) <= 3 for type(a) and type(b)", lambda o: o.a.rank + o.b.rank <= 3),
     )
     example = """
 func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
@@ -49,7 +49,7 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
         return FieldType((*self.a.shape, *self.b.shape), self.a.tensor)
 
     def reference(self: Outer[np.ndarray]) -> np.ndarray:
-        return np.multiply.outer(self.a, self.b).astype(np.float32)
+        return np.asarray(np.multiply.outer(self.a, self.b))
 
     def element(self: Outer[Tensor], y: Tensor) -> Element:
         at, _ = result_axes(y, y.rank)
@@ -152,6 +152,7 @@ class Expand(CogOperator[T]):
         fields("x"),
         C(1, "shape has rank(x) sizes", lambda o: len(o.shape) == o.x.rank, at="shape"),
         C(2, "shape >= shape(x)", lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)), at="shape"),
+        C(3, 'border = "zero", or no size in shape(x) is 0', lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape), at="border"),
     )
     example = _example('expand %x {shape = [6, 6], border = "clamp"}')
 
@@ -197,7 +198,7 @@ class Shift(CogOperator[T]):
 
     def element(self: Shift[Tensor], y: Tensor) -> Element:
         grid, tensor = result_axes(y, self.grid("x"))
-        moved = tuple(i - a for i, a in zip(grid, self.amount, strict=True))
+        moved = tuple(i - bounded(a, n) for i, a, n in zip(grid, self.amount, self.x.shape, strict=False))
         there = both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
         return Element((*grid, *tensor), when(there, self.x[(*moved, *tensor)], zero(self.x)))
 
@@ -227,7 +228,13 @@ def around(i: Index, amount: int, n: Dim) -> Expr:
     """(i - amount) mod n"""
     if isinstance(n, int) and n > 0:
         return i if amount % n == 0 else (i + (-amount) % n) % n
-    return (i - amount) % as_index(n)
+    return (i - as_index(amount) % as_index(n)) % as_index(n)
+
+
+def bounded(amount: int, n: Dim) -> int:
+    """An amount that shifts as far, and that no index arithmetic overflows with."""
+    most = n if isinstance(n, int) else 2**62
+    return max(-most, min(amount, most))
 
 
 @operator
@@ -239,8 +246,8 @@ class Stack(CogOperator[T]):
     constraints = (
         fields("xs[0]"),
         C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
-        C(2, "all fields have type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
-        C(3, "rank(xs[0]) < 3", lambda o: o.xs[0].rank < 3),
+        C(2, "type(xs[i]) = type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
+        C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3),
     )
     example = """
 func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
@@ -251,8 +258,7 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
 
     def infer(self: Stack[FieldType]) -> FieldType:
         first = self.xs[0]
-        element = C64 if any(x.element is C64 for x in self.xs) else first.element
-        return FieldType((len(self.xs), *first.shape), TensorType(first.tensor.shape, element))
+        return FieldType((len(self.xs), *first.shape), first.tensor)
 
     def reference(self: Stack[np.ndarray]) -> np.ndarray:
         return np.stack(self.xs)

@@ -84,14 +84,14 @@ class FieldReduceSum(FieldReduce[T]):
     example = _example("field_reduce_sum")
 
 
-NOT_EMPTY = C(2, "the field has points", lambda o: all(n > 0 for n in o.x.shape))
+NOT_EMPTY = C(2, "no size of type(x) is 0: the field has points", lambda o: all(n > 0 for n in o.x.shape))
 
 
 @operator
 class FieldReduceMin(FieldReduce[T]):
-    """Y = the smallest X[p] over all points p"""
+    """Y = the smallest X[p] over all points p; NaN if one of them is"""
 
-    function = "min"
+    function = "minimum"
     numpy = np.min
     constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
     example = _example("field_reduce_min")
@@ -99,9 +99,9 @@ class FieldReduceMin(FieldReduce[T]):
 
 @operator
 class FieldReduceMax(FieldReduce[T]):
-    """Y = the largest X[p] over all points p"""
+    """Y = the largest X[p] over all points p; NaN if one of them is"""
 
-    function = "max"
+    function = "maximum"
     numpy = np.max
     constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
     example = _example("field_reduce_max")

@@ -51,7 +51,7 @@ class Vector(CogOperator[T]):
     constraints = (
         fields("xs[0]"),
         C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
-        C(2, "all fields have type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
+        C(2, "type(xs[i]) = type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
         C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0),
     )
     example = """
