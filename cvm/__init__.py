@@ -13,6 +13,7 @@ import os as _os
 from pathlib import Path as _Path
 from typing import TYPE_CHECKING
 from typing import cast as _cast
+from typing import overload as _overload
 
 _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
@@ -23,7 +24,6 @@ from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, T
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
     from typing import Any as _Any
-    from typing import overload as _overload
 
     from cvm.dialect.program import Module
     from cvm.jit.function import CompiledFunction
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
     class Compiled(CompiledFunction, CompiledGraph):
         """A function or a graph: which of the two, the program says. To a type checker it is both; it is never made."""
-
-else:
-
-    def _overload(function):
-        return function
 
 
 __version__ = "0.1.0"
@@ -91,9 +86,9 @@ def compile(
 ) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
-    `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it is
-    called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code) or "reference" (each operator's
-    definition, evaluated slowly and obviously).
+    `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
+    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code) or "reference" (each
+    operator's definition, evaluated slowly and obviously).
     """
     from cvm.jit.compile import compile_program
 

@@ -17,11 +17,11 @@ MAY_IMPORT = {
     "grammar": ("", ""),
     "dialect": ("", "numpy"),
     "parser": ("grammar dialect", "lark numpy"),
-    "lowering": ("grammar dialect parser", "numpy lark"),
+    "lowering": ("grammar dialect parser", "numpy"),
     "jit": ("lowering dialect", "numpy llvmlite"),
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm"),
 }
-ALSO = {"jit/device.py": "pycuda"}  # files that may import more
+ALSO = {"jit/device.py": "pycuda", "lowering/read.py": "lark"}  # files that may import more
 
 
 def imports(path: Path) -> Iterator[str]:
