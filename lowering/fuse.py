@@ -6,13 +6,12 @@ put only into a pointwise reader at the same indices, as its epilogue. What rema
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, children, rewrite, substitute, walk
 from ..dialect.types import same_size
-from .formulas import Formula, Formulas, Nest, Step, View, cost
+from .formulas import Formula, Formulas, Nest, Step, View, cost, reads
 
 LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
 DEEPEST = 80  # operations inside operations: passes and emission walk expressions recursively
@@ -38,7 +37,9 @@ def fuse(program: Formulas) -> Formulas:
                 inlined[step.tensor] = step
                 continue
         kept.append(step)
-    return replace(program, steps=tuple(_live(program, kept)))
+    live, needed = _live(program, kept)
+    constants = {t: array for t, array in program.constants.items() if t in needed}
+    return replace(program, steps=tuple(live), constants=constants)
 
 
 Use = tuple[Step, Read | None, tuple[Index, ...]]
@@ -192,20 +193,20 @@ def _fresh_folds(value: Expr) -> Expr:
     return rewrite(value, fresh)
 
 
-def _live(program: Formulas, steps: list[Step]) -> list[Step]:
-    """The steps whose tensors some result depends on."""
-    needed: Counter[Tensor] = Counter(program.results)
+def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:
+    """The steps whose tensors some result depends on, and all tensors that are read or given back."""
+    needed = set(program.results)
     live: list[Step] = []
     for step in reversed(steps):
         tensors = step.tensors if isinstance(step, Nest) else (step.tensor,)
-        if not any(t in needed for t in tensors):
+        if needed.isdisjoint(tensors):
             continue
         live.append(step)
         match step:
             case Formula(_, _, value):
-                needed.update(e.tensor for e in walk(value) if isinstance(e, Read))
+                needed |= reads(value)
             case View(_, of, _):
-                needed[of] += 1
+                needed.add(of)
             case Nest(_, operands, _):
                 needed.update(operands)
-    return live[::-1]
+    return live[::-1], needed

@@ -1,0 +1,253 @@
+"""Python functions as programs: what is traced, what it computes, and what cannot be traced."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import cvm
+
+
+@cvm.compile
+def normalise(image, gain):
+    return cvm.clamp(image * gain, 128, 255)
+
+
+IMAGE = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 13
+GAIN = np.array([1.25, 0.75, 2.0], np.float32)
+
+
+def test_a_function_follows_the_rules_of_dali():
+    y = normalise(IMAGE, GAIN)
+    assert y.dtype == np.float32
+    assert np.array_equal(y, np.clip(IMAGE.astype(np.float32) * GAIN, 128, 255))
+
+
+def test_every_stage_is_shown():
+    normalise(IMAGE, GAIN)
+    text = normalise.lower("graph")
+    assert "dali.mul %image, %gain" in text and "dali.clamp %0, 128, 255" in text
+    module = normalise.program()
+    assert np.array_equal(cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
+    assert np.array_equal(cvm.compile(text, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
+    assert normalise.lower("formulas").count("\n") == 3
+
+
+def test_out_is_written():
+    y = np.empty((2, 3, 3), np.float32)
+    assert normalise(IMAGE, GAIN, out=y) is y
+    assert np.array_equal(y, normalise(IMAGE, GAIN))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + y - 1,
+        lambda x, y: 2 - x * y,
+        lambda x, y: x / (y + 100),
+        lambda x, y: 7 // (x * 0 + 2) + y,
+        lambda x, y: -x + abs(y),
+        lambda x, y: (x > y) & (x != 3) | ~(y <= 2),
+        lambda x, y: (x << 2) ^ (y >> 1),
+        lambda x, y: np.add(x, y) * np.multiply(3, x),
+        lambda x, y: np.maximum(x, np.array([1, -2, 3, 0], np.int32)) + np.int32(4),
+        lambda x, y: np.where(x > 2, x, y),
+    ],
+)
+def test_operators_are_numpys_on_integers(function):
+    x, y = np.array([[5, -3, 7, 2]], np.int32), np.array([[1], [4], [2]], np.int32)
+    got = cvm.compile(function)(x, y)
+    want = function(x, y)
+    if want.dtype == np.float64:
+        want = want.astype(np.float32)
+    assert got.dtype == want.dtype
+    assert np.array_equal(got, want)
+
+
+def test_remainders_are_cs_as_in_dali():
+    x = np.array([7, -7, 5], np.int32)
+    assert cvm.compile(lambda x: x % 3)(x).tolist() == [1, -1, 2]
+    assert cvm.compile(lambda x: np.fmod(x, 3))(x).tolist() == [1, -1, 2]
+
+
+def test_structures_go_in_and_out():
+    @cvm.compile
+    def f(pair, named, scale=2):
+        a, b = pair
+        return {"sum": a + b, "scaled": (named["c"] * scale, a)}
+
+    a, b, c = (np.full(3, n, np.int32) for n in (1, 2, 5))
+    found = f((a, b), {"c": c})
+    assert found["sum"].tolist() == [3] * 3
+    assert found["scaled"][0].tolist() == [10] * 3
+    assert found["scaled"][1].tolist() == [1] * 3
+    assert f([a, b], {"c": c}, scale=3)["scaled"][0].tolist() == [15] * 3
+
+
+class Model:
+    def __init__(self, bias):
+        self.bias = bias
+
+    @cvm.compile
+    def apply(self, x):
+        return x + self.bias
+
+
+def test_methods_are_traced_for_each_instance():
+    x = np.ones(2, np.int32)
+    assert (Model(np.int32(3)).apply(x).tolist(), Model(np.int32(5)).apply(x).tolist()) == ([4, 4], [6, 6])
+
+
+def test_a_signature_is_traced_once():
+    calls = []
+
+    @cvm.compile
+    def f(x, mode="add"):
+        calls.append(mode)
+        return x + 1 if mode == "add" else x * 2
+
+    for _ in range(3):
+        f(np.ones(4, np.int32))
+    f(np.ones(4, np.float32))
+    assert f(np.full(4, 3, np.int32), mode="mul").tolist() == [6] * 4
+    assert calls == ["add", "add", "mul"]
+
+
+def test_many_shapes_share_a_kernel():
+    traces = []
+
+    @cvm.compile
+    def f(x):
+        traces.append(x.shape)
+        return x * 2 + 1
+
+    for n in range(2, 40):
+        assert f(np.full(n, 3, np.int32)).tolist() == [7] * n
+    assert len(traces) < 12
+
+
+def test_a_batch_equals_its_samples():
+    traces = []
+
+    @cvm.compile
+    def f(image, gain):
+        traces.append(image.shape)
+        return cvm.clamp(image * gain, 0, 255)
+
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (h, w, 3)).astype(np.uint8) for h, w in ((2, 5), (7, 4), (3, 6), (9, 2), (4, 5))]
+    results = f.batch(images, GAIN)
+    assert len(traces) <= 2
+    for image, result in zip(images, results, strict=True):
+        assert np.array_equal(result, f(image, GAIN))
+        assert result.dtype == np.float32
+
+
+def test_other_dialects_are_reached():
+    x, w = np.arange(8, dtype=np.int32).reshape(2, 4), np.ones((3, 4), np.int32)
+    f = cvm.compile(lambda x, w: cvm.relu(cvm.dense(x, w) - 10))
+    assert np.array_equal(f(x, w), np.maximum(x @ w.T - 10, 0))
+    g = cvm.compile(lambda x: cvm.transpose(x, axes=(1, 0)))
+    assert np.array_equal(g(x), x.T)
+
+
+def test_targets_agree():
+    f = cvm.compile(lambda x: (x * 3 + 1) // 2)
+    g = cvm.compile(lambda x: (x * 3 + 1) // 2, target="reference")
+    x = np.arange(-9, 9, dtype=np.int16)
+    assert np.array_equal(f(x), g(x))
+
+
+class Exporter:
+    """An array of another library, known by its DLPack protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Interface:
+    def __init__(self, array):
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
+
+
+@pytest.mark.parametrize("wrap", [Exporter, Interface, memoryview])
+def test_arrays_of_other_libraries(wrap):
+    x = np.arange(4, dtype=np.int32)
+    assert cvm.compile(lambda x: x + 1)(wrap(x)).tolist() == [1, 2, 3, 4]
+    f = cvm.compile("func @main(%x: tensor<4xi32>) {\n  %y = cvm.abs %x\n  return %y\n}\n")
+    assert f(wrap(x)).tolist() == [0, 1, 2, 3]
+
+
+def test_compiled_functions_pickle_by_name():
+    assert np.array_equal(pickle.loads(pickle.dumps(normalise))(IMAGE, GAIN), normalise(IMAGE, GAIN))
+
+
+def branch(x):
+    if x > 0:
+        return x
+    return -x
+
+
+def number(x):
+    return x + float(x)
+
+
+def loop(x):
+    return sum(x)
+
+
+def text(x):
+    return x + "3"
+
+
+def nothing(x):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (branch, "use cvm.where"),
+        (number, "cannot become Python numbers"),
+        (loop, "cannot iterate"),
+        (text, "expected an array or a number, got str"),
+        (nothing, "returns no array"),
+        (lambda x: np.sort(x), "np.sort has no counterpart"),
+        (lambda x: cvm.clamp(x, 1), "wants the operand"),
+        (lambda x: cvm.clamp(x, 1, 2, 3), "more"),
+        (lambda x: cvm.conv2d(x, x, pading=1), "no attribute pading"),
+        (lambda x: x + 2**40, "literal|i32"),
+    ],
+)
+def test_what_cannot_be_traced_says_why(function, message):
+    with pytest.raises(cvm.Error, match=message) as caught:
+        cvm.compile(function)(np.ones(3, np.int32))
+    diagnostic = caught.value.diagnostics[0]
+    if function is branch:
+        assert diagnostic.file == __file__
+        assert "if x > 0:" in str(diagnostic)
+
+
+def test_a_broken_rule_names_the_line_of_python():
+    def f(x, w):
+        return cvm.dense(x, w)
+
+    with pytest.raises(cvm.VerifyError) as caught:
+        cvm.compile(f)(np.ones((2, 3), np.int32), np.ones((2, 4), np.int32))
+    diagnostic = caught.value.diagnostics[0]
+    assert diagnostic.code == "cvm.dense.C2"
+    assert "return cvm.dense(x, w)" in str(diagnostic)
+
+
+def test_operators_outside_a_compiled_function():
+    with pytest.raises(cvm.Error, match="works on the arrays of a function compiled"):
+        cvm.sqrt(2.0)
+    with pytest.raises(AttributeError):
+        cvm.no_such_thing  # noqa: B018
