@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..index import Element, Expr, Tensor, apply, cast
-from ..op import C, T, operator
+from ..op import T, operator
 from ..types import C64, F32, FieldType
 from .form import COMPATIBLE, CogOperator, fields, joined, pair, parts, pointwise, read, real, result_axes, spread_both
 
@@ -27,7 +27,7 @@ func @main(%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>) {
 class Binary(CogOperator[T]):
     """The family of  Y[p, t] = A[p, t] OP B[p, t]  over points p and tensor places t.
 
-    A 0-dimensional operand is the same at every point, a scalar field the same at every place of the other's tensors. If
+    A 0-dimensional operand is the same at every point, a scalar field the same at every place of a tensor. If
     one operand is complex, the other is made so.
     """
 
@@ -85,7 +85,7 @@ def _complex(re: np.ndarray, im: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product by its definition, each operation rounded (NumPy's own may fuse them); a real factor scales both parts."""
+    """The product by its definition, each operation rounded (NumPy's own may fuse them); a real factor scales parts."""
     match a.dtype.kind, b.dtype.kind:
         case "c", "c":
             return _complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
@@ -264,5 +264,3 @@ func @main(%x: !cog.field<[3], f32>) {
         re, im = parts(x)
         size = re * re + im * im
         return pair(re / size, -im / size)
-
-

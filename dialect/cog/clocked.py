@@ -49,8 +49,12 @@ def _own_label(operation: Operation, function: Function) -> bool:
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
 LABEL = C(11, "a name stands for one value or actuator of the graph", _own_label, at="label")
-IS_FIELD = C(1, "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
-             lambda o: is_field(o.type) and o.type.is_static, at="type")  # fmt: skip
+IS_FIELD = C(
+    1,
+    "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
+    lambda o: is_field(o.type) and o.type.is_static,
+    at="type",
+)
 
 
 class Clocked(CogOperator[T]):
@@ -72,7 +76,12 @@ class Field(Clocked[T]):
 
     constraints = (
         IS_FIELD,
-        C(2, "type: that of the initial value", lambda o: o.initial is None or o.initial.type.key == o.type.key, at="initial"),
+        C(
+            2,
+            "type: that of the initial value",
+            lambda o: o.initial is None or o.initial.type.key == o.type.key,
+            at="initial",
+        ),
     )
     placement = (IN_GRAPH, LABEL)
     labelled = True
@@ -113,7 +122,7 @@ graph @main {
 
 @operator
 class Feedback(Clocked[T]):
-    """target <== driver: at every tick, together with all other feedback, the target takes the value that the driver had.
+    """target <== driver: at every tick, together with all other feedback, the target takes what the driver had.
 
     A driver that is larger is trimmed at the origin.   (Field operators, feedback)
     """
@@ -123,13 +132,26 @@ class Feedback(Clocked[T]):
 
     constraints = (
         C(2, "type(target) and type(driver) have as many dimensions", lambda o: o.target.rank == o.driver.rank),
-        C(3, "type(target) and type(driver) have one tensor shape", lambda o: o.target.tensor.shape == o.driver.tensor.shape),
+        C(
+            3,
+            "type(target) and type(driver) have one tensor shape",
+            lambda o: o.target.tensor.shape == o.driver.tensor.shape,
+        ),
         C(4, "type(target) and type(driver) have one element type", lambda o: o.target.element is o.driver.element),
-        C(5, "no size of type(target) is above that of type(driver)", lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
+        C(
+            5,
+            "no size of type(target) is above that of type(driver)",
+            lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True)),
+        ),
     )
     placement = (
         IN_GRAPH,
-        C(1, "the target is a field that cog.field declares", lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field), at="target"),
+        C(
+            1,
+            "the target is a field that cog.field declares",
+            lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field),
+            at="target",
+        ),
         C(6, "a field has one feedback", lambda o, f: _register(f).feedbacks[o.operator.target] is o, at="target"),
     )
     results = ()
@@ -166,7 +188,12 @@ class Actuator(Clocked[T]):
 
     constraints = (
         C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),
-        C(1, "type(x): that of the initial value", lambda o: o.initial is None or o.initial.type.key == o.x.key, at="initial"),
+        C(
+            1,
+            "type(x): that of the initial value",
+            lambda o: o.initial is None or o.initial.type.key == o.x.key,
+            at="initial",
+        ),
     )
     placement = (IN_GRAPH, LABEL)
     labelled = True
@@ -199,11 +226,16 @@ def warnings(graph: Graph) -> list[Diagnostic]:
         if isinstance(feedback := operation.operator, Feedback):
             target, driver = feedback.target.type, feedback.driver.type
             try:
-                larger = isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
+                larger = (
+                    isinstance(target, FieldType) and isinstance(driver, FieldType) and target.shape != driver.shape
+                )
             except Undecided:
                 larger = True
             if larger:
-                notes = tuple(Note(f"{what} is {t}", v.span) for what, t, v in (("the target", target, feedback.target), ("the driver", driver, feedback.driver)))
+                notes = tuple(
+                    Note(f"{what} is {t}", v.span)
+                    for what, t, v in (("the target", target, feedback.target), ("the driver", driver, feedback.driver))
+                )
                 message = "the driver is larger than its target and is trimmed at the origin"
                 found.append(Diagnostic(message, operation.at("driver"), "cog.feedback.trimmed", notes, "warning"))
     return found

@@ -1,4 +1,4 @@
-"""What the dialect's operators share: fields as operands, the four ways two fields are compatible, and where they are read."""
+"""What the dialect's operators share: fields as operands, the four ways two are compatible, where they are read."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Slice(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "rank(x) >= 1", lambda o: o.x.rank >= 1),
-        C(2, "0 <= index < size(x)", lambda o: 0 <= o.index and o.index < o.x.shape[0], at="index"),
+        C(2, "0 <= index < size(x)", lambda o: o.index >= 0 and o.index < o.x.shape[0], at="index"),
     )
     symbols = {"size": lambda o: o.x.shape[0]}
     example = _example("slice %x {index = 2}")
@@ -84,7 +84,7 @@ class Slice(CogOperator[T]):
 
 @operator
 class Subfield(CogOperator[T]):
-    """Y[i, j, ...] = X[begin_0 + i, begin_1 + j, ...] for i in [0, end_0 - begin_0), ...   (Field operators, subfields)"""
+    """Y[i, j, ...] = X[begin_0 + i, begin_1 + j, ...] for i < end_0 - begin_0, ...   (Field operators, subfields)"""
 
     x: T
     begin: tuple[int, ...]
@@ -93,7 +93,11 @@ class Subfield(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "begin and end have rank(x) entries", lambda o: len(o.begin) == len(o.end) == o.x.rank),
-        C(2, "0 <= begin < end <= shape(x)", lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True))),
+        C(
+            2,
+            "0 <= begin < end <= shape(x)",
+            lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True)),
+        ),
     )
     example = _example("subfield %x {begin = [1, 1], end = [3, 4]}")
 
@@ -119,7 +123,12 @@ class Reshape(CogOperator[T]):
 
     constraints = (
         fields("x"),
-        C(1, "shape has at most 3 sizes, each at least 1", lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape), at="shape"),
+        C(
+            1,
+            "shape has at most 3 sizes, each at least 1",
+            lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape),
+            at="shape",
+        ),
         C(2, "product(shape) = points(x)", lambda o: product(o.shape) == product(o.x.shape), at="shape"),
     )
     symbols = {"points": lambda o: product(o.x.shape), "product": lambda o: product(o.shape)}
@@ -134,7 +143,9 @@ class Reshape(CogOperator[T]):
     def element(self: Reshape[Tensor], y: Tensor) -> Element:
         grid, tensor = result_axes(y, len(self.shape))
         own = self.grid("x")
-        return Element((*grid, *tensor), self.x[(*unflatten(flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)])
+        return Element(
+            (*grid, *tensor), self.x[(*unflatten(flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)]
+        )
 
 
 Border = Literal["zero", "clamp", "cyclic"]
@@ -152,7 +163,12 @@ class Expand(CogOperator[T]):
         fields("x"),
         C(1, "shape has rank(x) sizes", lambda o: len(o.shape) == o.x.rank, at="shape"),
         C(2, "shape >= shape(x)", lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)), at="shape"),
-        C(3, 'border = "zero", or no size in shape(x) is 0', lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape), at="border"),
+        C(
+            3,
+            'border = "zero", or no size in shape(x) is 0',
+            lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape),
+            at="border",
+        ),
     )
     example = _example('expand %x {shape = [6, 6], border = "clamp"}')
 
@@ -171,7 +187,9 @@ class Expand(CogOperator[T]):
             there = both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
             return Element((*grid, *tensor), when(there, self.x[(*grid, *tensor)], zero(self.x)))
         near = {"clamp": lambda i, n: minimum(i, as_index(n) - 1), "cyclic": lambda i, n: i % as_index(n)}[self.border]
-        return Element((*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)])
+        return Element(
+            (*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)]
+        )
 
 
 AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")
@@ -273,4 +291,3 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
 
 def compatible_stack(a: FieldType, b: FieldType) -> bool:
     return a.shape == b.shape and a.tensor.shape == b.tensor.shape and a.element is b.element
-

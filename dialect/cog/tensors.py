@@ -21,7 +21,7 @@ class VectorElement(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "type(x): a field of vectors", lambda o: o.x.tensor.rank == 1),
-        C(2, "0 <= index < length", lambda o: 0 <= o.index and o.index < o.x.tensor.shape[0], at="index"),
+        C(2, "0 <= index < length", lambda o: o.index >= 0 and o.index < o.x.tensor.shape[0], at="index"),
     )
     symbols = {"length": lambda o: o.x.tensor.shape[0]}
     example = """
