@@ -2,110 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.op import quoted
 from ..dialect.scalars import SCALARS
-from ..dialect.types import Dim, TensorType
+from ..dialect.types import I1, I64, Dim, ElementType
 from .formulas import Formulas, Nest, View
 
-_PRECEDENCE = {"|": 1, "^": 2, "&": 3, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "<<": 5, ">>": 5, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "mod": 7}  # fmt: skip
+PRECEDENCE = (
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!=", "<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "//", "%", "mod"),
+)
+_LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
+_UNARY = len(PRECEDENCE) + 1
 _FOLDS = {"add": "sum", "mul": "product"}
+_SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
 
 
-class _Names:
-    """A name of its own for every index: equal names in one scope are told apart by a number."""
+class Names:
+    """A name of its own for every index, variable and tensor of a kernel: equal ones are told apart by a number."""
 
     def __init__(self) -> None:
-        self.given: dict[Expr, str] = {}
-        self.used: dict[str, int] = {}
+        self.given: dict[object, str] = {}
+        self.used: set[str] = set()
 
-    def of(self, e: Index | Var) -> str:
+    def of(self, e: Index | Var | Tensor) -> str:
         if e not in self.given:
-            n = self.used.get(e.name, 0)
-            self.used[e.name] = n + 1
-            self.given[e] = f"%{e.name}" if n == 0 else f"%{e.name}.{n}"
+            plain = re.sub(r"\.(?=\.|$)|^\.", "_", e.name)
+            name, n = plain, 0
+            while name in self.used:
+                n += 1
+                name = f"{plain}.{n}"
+            self.used.add(name)
+            self.given[e] = f"%{name}"
         return self.given[e]
 
+    def size(self, atom: tuple[object, ...]) -> str:
+        """A named size, or the number of an anonymous one in the order of their appearance."""
+        if len(atom) == 1:
+            return f"?{atom[0]}"
+        return self.given.setdefault(atom, f"?{sum(isinstance(k, tuple) for k in self.given)}")
 
-def expression_text(e: Expr, names: _Names | None = None, level: int = 0) -> str:
-    """An expression, with as few parentheses as it needs."""
-    names = names or _Names()
 
-    def sub(x: Expr, inner: int = 0) -> str:
-        return expression_text(x, names, inner)
+def expression_text(e: Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
+    """An expression, with as few parentheses as it needs; a literal says its type where that is not `expected`."""
+
+    def sub(x: Expr, expected: ElementType | None, inner: int = 0) -> str:
+        return expression_text(x, names, expected, inner)
 
     match e:
         case Const(value, type):
-            text = str(value).lower() if isinstance(value, bool) else repr(value) if type.kind == "float" else str(value)
-            return f"({text})" if text.startswith("-") and level > 6 else text
+            return _number(value, type, expected, level)
         case Index() | Var():
             return names.of(e)
         case Extent(size):
-            return size_text(size)
+            return size_text(size, names)
         case Read(tensor, at):
-            return f"%{tensor.name}[{', '.join(map(sub, at))}]" if at or tensor.space != "register" else f"%{tensor.name}"
+            return _place(tensor, at, names)
         case Cast(operand, type):
-            return f"{type}({sub(operand)})"
+            return f"{type}({sub(operand, None)})"
         case Bitcast(operand, type):
-            return f"bitcast({sub(operand)}, {type})"
+            return f"bitcast({sub(operand, None)}, {type})"
         case When(condition, then, otherwise):
-            return f"when({sub(condition)}, {sub(then)}, {sub(otherwise)})"
+            return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
         case Reduce(function, over, body):
             which = ", ".join(names.of(i) for i in over)
-            return f"{_FOLDS.get(function, function)}[{which}]({sub(body)})"
+            return f"{_FOLDS.get(function, function)}[{which}]({sub(body, expected)})"
         case Check(condition, value, _, _):
-            return f"check({sub(condition)}, {sub(value)})"
-        case Apply(function, (a, b), _) if (symbol := SCALARS[function].symbol) in _PRECEDENCE:
-            mine = _PRECEDENCE[symbol]
-            text = f"{sub(a, mine)} {symbol} {sub(b, mine + 1)}"
-            return f"({text})" if mine < level else text
-        case Apply("neg" | "not", (a,), _):
-            return f"{SCALARS[e.function].symbol}{sub(a, 8)}"
+            return f"check({sub(condition, I1)}, {sub(value, expected)})"
         case Apply(function, operands, _):
-            return f"{function}({', '.join(map(sub, operands))})"
+            inner = operand_type(function, operands, expected)
+            return _apply(function, [partial(sub, o, inner) for o in operands], operands, names, level)
     raise TypeError(f"no text for {type(e).__name__}")
 
 
-def size_text(dim: Dim) -> str:
-    """A size as index notation: named sizes by their names."""
+def _apply(function: str, texts: list[Callable[..., str]], operands: tuple[Expr, ...], names: Names, level: int) -> str:
+    symbol = SCALARS[function].symbol
+    if len(operands) == 2 and symbol in _LEVELS:
+        mine = _LEVELS[symbol]
+        text = f"{texts[0](mine)} {symbol} {texts[1](mine + 1)}"
+        return f"({text})" if mine < level else text
+    if len(operands) == 1 and symbol and not isinstance(operands[0], Const):
+        return f"{symbol}{texts[0](_UNARY)}"
+    if function == "select":
+        return f"select({expression_text(operands[0], names, I1)}, {texts[1]()}, {texts[2]()})"
+    return f"{function}({', '.join(t() for t in texts)})"
+
+
+def operand_type(function: str, operands: Sequence[Expr], expected: ElementType | None) -> ElementType | None:
+    """The type that literals among the operands have, as far as a reader can tell."""
+    if not SCALARS[function].predicate and expected is not None:
+        return expected
+    return next((o.type for o in operands[function == "select" :] if tells_type(o)), None)
+
+
+def tells_type(e: Expr) -> bool:
+    """Whether an expression's text tells its type: a literal's does not."""
+    match e:
+        case Const():
+            return False
+        case Apply(function, operands, _) if not SCALARS[function].predicate:
+            return any(map(tells_type, operands[function == "select" :]))
+    return True
+
+
+def _number(value: object, type: ElementType, expected: ElementType | None, level: int) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value) if type.kind == "float" else str(value)
+    if type is not expected and type is not I1:
+        return f"({text} : {type})"
+    return f"({text})" if text.startswith("-") and level >= _UNARY - 1 else text
+
+
+def _place(tensor: Tensor, at: tuple[Expr, ...], names: Names) -> str:
+    if not at and tensor.space == "register":
+        return names.of(tensor)
+    return f"{names.of(tensor)}[{', '.join(expression_text(i, names, I64) for i in at)}]"
+
+
+def size_text(dim: Dim, names: Names) -> str:
+    """A size as index notation: one name, or a sum in brackets."""
+    if isinstance(dim, int):
+        return str(dim)
+    return names.size(dim.terms[0][0]) if dim.is_atom else f"[{_sum_text(dim, names)}]"
+
+
+def _sum_text(dim: Dim, names: Names) -> str:
     if isinstance(dim, int):
         return str(dim)
     parts = []
     for atom, factor in dim.terms:
         if len(atom) < 3:
-            text = f"?{atom[0]}" if len(atom) == 1 else f"?{atom[1]}"
+            text = names.size(atom)
         else:
-            text = f"{atom[0] if atom[0].isalpha() else {'//': 'floordiv', '*': 'mul'}[atom[0]]}({', '.join(map(size_text, atom[1:]))})"
+            text = f"{_SIZES[atom[0]]}({', '.join(_sum_text(d, names) for d in atom[1:])})"
         parts.append(text if factor == 1 else f"{factor} * {text}")
     if dim.constant:
         parts.append(str(dim.constant))
-    joined = " + ".join(parts).replace("+ -", "- ")
-    return joined if len(parts) == 1 and dim.terms[0][1] == 1 else f"({joined})"
+    return " + ".join(parts).replace("+ -", "- ")
 
 
-def tensor_text(t: Tensor) -> str:
-    return f"%{t.name}: {TensorType(t.shape, t.element)}"
+def tensor_text(t: Tensor, names: Names) -> str:
+    """A declaration: the name, the sizes and the element type."""
+    known = all(isinstance(d, int) for d in t.shape)
+    shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
+    return f"{names.of(t)}: tensor<{shape}>"
 
 
 def formulas_text(program: Formulas) -> str:
     """Index notation: one line for each array that is computed."""
-    lines = [f"// @{program.name}({', '.join(map(tensor_text, program.arguments))})"]
-    lines += [f"{tensor_text(t)} = constant" for t in program.constants]
+    names = Names()
+
+    def declared(tensors: Iterable[Tensor]) -> str:
+        return ", ".join(tensor_text(t, names) for t in tensors)
+
+    lines = [f"// @{program.name}({declared(program.arguments)})"]
+    lines += [f"{tensor_text(t, names)} = constant" for t in program.constants]
     for step in program.steps:
         match step:
             case Nest(tensors, operands, _):
-                lines.append(f"{', '.join(map(tensor_text, tensors))} = nest({', '.join('%' + t.name for t in operands)})")
+                lines.append(f"{declared(tensors)} = nest({', '.join(map(names.of, operands))})")
             case View(tensor, of, _):
-                lines.append(f"{tensor_text(tensor)} = view of %{of.name}")
+                lines.append(f"{tensor_text(tensor, names)} = view of {names.of(of)}")
             case _:
-                names = _Names()
-                at = ", ".join(names.of(i) for i in step.indices)
-                shape = "x".join([*(str(d) for d in step.tensor.shape), step.tensor.element.name])
-                lines.append(f"%{step.tensor.name}[{at}]: {shape} = {expression_text(step.value, names)}")
-    lines.append(f"return {', '.join('%' + t.name for t in program.results)}")
+                local = Names()
+                local.given, local.used = dict(names.given), set(names.used)
+                shape = "x".join([*(size_text(d, names) for d in step.tensor.shape), step.tensor.element.name])
+                head = f"{names.of(step.tensor)}[{', '.join(local.of(i) for i in step.indices)}]: {shape}"
+                lines.append(f"{head} = {expression_text(step.value, local, step.tensor.element)}")
+    lines.append(f"return {', '.join(map(names.of, program.results))}")
     return "\n".join(lines) + "\n"
 
 
@@ -115,35 +188,55 @@ def kernels_text(kernels: Iterable[Kernel]) -> str:
 
 def kernel_text(kernel: Kernel) -> str:
     """One kernel of the loop language."""
-    split = len(kernel.parameters) - kernel.results
-    inputs, outputs = kernel.parameters[:split], kernel.parameters[split:]
-    head = f"kernel @{kernel.name}({', '.join(map(tensor_text, inputs))}) -> ({', '.join(map(tensor_text, outputs))}) {{"
-    return "\n".join([head, *_block(kernel.body, _Names(), 1), "}"]) + "\n"
+    names = Names()
+    declared = [tensor_text(t, names) for t in kernel.parameters]
+    split = len(declared) - kernel.results
+    head = f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])}) {{"
+    return "\n".join([head, *_block(kernel.body, names, 1), "}"]) + "\n"
 
 
-def _block(block: Block, names: _Names, depth: int) -> list[str]:
+def statement_text(s: Statement) -> str:
+    """One statement by itself."""
+    return "\n".join(_statement(s, Names(), 0))
+
+
+def _block(block: Block, names: Names, depth: int) -> list[str]:
     return [line for s in block for line in _statement(s, names, depth)]
 
 
-def _statement(s: Statement, names: _Names, depth: int) -> list[str]:
+def _statement(s: Statement, names: Names, depth: int) -> list[str]:
     pad = "  " * depth
+
+    def text(e: Expr, expected: ElementType) -> str:
+        return expression_text(e, names, expected)
+
     match s:
-        case For(index, body, start, _, kind, width):
-            how = "" if kind == "serial" else f" {kind}" + (f" {width}" if kind == "vector" else "")
-            head = f"{pad}for {names.of(index)} in {expression_text(start, names)}..{expression_text(s.end, names)}{how} {{"
-            return [head, *_block(body, names, depth + 1), f"{pad}}}"]
+        case For():
+            return [f"{pad}for {_range(s, names)} {{", *_block(s.body, names, depth + 1), f"{pad}}}"]
         case If(condition, then, otherwise):
-            lines = [f"{pad}if {expression_text(condition, names)} {{", *_block(then, names, depth + 1)]
+            lines = [f"{pad}if {text(condition, I1)} {{", *_block(then, names, depth + 1)]
             if otherwise:
                 lines += [f"{pad}}} else {{", *_block(otherwise, names, depth + 1)]
             return [*lines, f"{pad}}}"]
         case Let(var, value):
-            return [f"{pad}let {names.of(var)}: {var.type} = {expression_text(value, names)}"]
+            shown = text(value, var.type)
+            return [f"{pad}let {names.of(var)}: {var.type} = {shown}"]
+        case Alloc(tensor) if not tensor.shape and tensor.space == "register":
+            return [f"{pad}alloc {names.of(tensor)}: {tensor.element}"]
         case Alloc(tensor):
-            return [f"{pad}alloc %{tensor.name}: {tensor.element}" if not tensor.shape else f"{pad}alloc {tensor.space} {tensor_text(tensor)}"]
-        case Store(tensor, at, value):
-            place = f"%{tensor.name}[{', '.join(expression_text(i, names) for i in at)}]" if at or tensor.space != "register" else f"%{tensor.name}"
-            return [f"{pad}{place} = {expression_text(value, names)}" + (" streaming" if s.streaming else "")]
+            return [f"{pad}alloc {tensor.space} {tensor_text(tensor, names)}"]
+        case Store(tensor, at, value, streaming):
+            line = f"{pad}{_place(tensor, at, names)} = {text(value, tensor.element)}"
+            return [line + (" streaming" if streaming else "")]
         case Require(condition, message, _):
-            return [f"{pad}require {expression_text(condition, names)}, {quoted(message)}"]
+            return [f"{pad}require {text(condition, I1)}, {quoted(message)}"]
     raise TypeError(f"no text for {type(s).__name__}")
+
+
+def _range(s: For, names: Names) -> str:
+    """What a loop's index runs over: its extent is said where the loop does not end there."""
+    how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
+    start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
+    whole = isinstance(s.end, (Const, Extent)) and end == size_text(s.index.extent, names)
+    extent = "" if whole else f" of {size_text(s.index.extent, names)}"
+    return f"{names.of(s.index)}{extent} in {start}..{end}{how}"

@@ -1,0 +1,207 @@
+"""Printed kernels (`lowering.text`) back to kernels.
+
+The text says the types of parameters, buffers and names; the type of a literal follows from where it stands. Spans are
+lost.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from typing import Any
+
+from .. import grammar
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, as_index
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
+from ..dialect.scalars import SCALARS
+from ..dialect.types import ELEMENT_TYPES, I1, I64, OPERATIONS, Dim, ElementType, Size
+from .text import PRECEDENCE
+
+_BINARY = {row.symbol: name for name, row in SCALARS.items() if row.arity == 2 and row.symbol}
+_PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 and row.symbol}
+_SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
+assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
+
+
+def read_kernels(text: str) -> list[Kernel]:
+    """The kernels of a text; raises lark's UnexpectedInput where it is none."""
+    return [_Reader().kernel(tree) for tree in _language().parse(text, start="start").children]
+
+
+@cache
+def _language() -> Any:
+    from lark import Lark
+
+    return Lark(grammar.read("loops.lark"), parser="lalr", start=["start", "size_sum"], maybe_placeholders=True)
+
+
+class _Reader:
+    """The names of one kernel."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Index | Var | Tensor] = {}
+        self.anonymous: dict[str, Size] = {}
+
+    # statements
+
+    def kernel(self, tree: Any) -> Kernel:
+        name, inputs, outputs, body = tree.children
+        parameters = tuple(self.tensor(t) for t in (*inputs.children, *outputs.children) if t is not None)
+        return Kernel(name[1:], parameters, self.block(body), len([t for t in outputs.children if t is not None]))
+
+    def tensor(self, tree: Any, space: str = "argument") -> Tensor:
+        value, type = tree.children
+        inner = str(type)[len("tensor<") : -1]
+        *dims, element = inner.split(" x ") if " x " in inner else inner.split("x")
+        shape = tuple(self.dim(d) for d in dims)
+        return self.name(Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+
+    def name(self, e: Any) -> Any:
+        self.names[f"%{e.name}"] = e
+        return e
+
+    def dim(self, text: str) -> Dim:
+        return self.size(_language().parse(text.strip("[]"), start="size_sum"))
+
+    def block(self, tree: Any) -> Block:
+        return tuple(getattr(self, s.data)(*s.children) for s in tree.children)
+
+    def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
+        first, last = self.typed(start, I64), self.typed(stop, I64)
+        size = (
+            self.size(extent)
+            if extent is not None
+            else last.value
+            if isinstance(last, Const)
+            else getattr(last, "size", 0)
+        )
+        index = self.name(Index(str(name)[1:], size))
+        how, width = (str(kind.children[0]), int(kind.children[1] or 1)) if kind is not None else ("serial", 1)
+        end = None if extent is None else last
+        return For(index, self.block(body), first, end, how, width)  # type: ignore[arg-type]
+
+    def branch(self, condition: Any, then: Any, otherwise: Any) -> Statement:
+        test = self.typed(condition, I1)
+        return If(test, self.block(then), self.block(otherwise) if otherwise is not None else ())
+
+    def let(self, name: Any, type: Any, value: Any) -> Statement:
+        element = ELEMENT_TYPES[str(type)]
+        found = self.typed(value, element)
+        return Let(self.name(Var(str(name)[1:], element)), found)
+
+    def register(self, name: Any, type: Any) -> Statement:
+        return Alloc(self.name(Tensor(str(name)[1:], (), ELEMENT_TYPES[str(type)], "register")))
+
+    def buffer(self, space: Any, tensor: Any) -> Statement:
+        return Alloc(self.tensor(tensor, str(space)))
+
+    def store(self, name: Any, at: Any, value: Any, streaming: Any) -> Statement:
+        tensor: Any = self.names[str(name)]
+        return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
+
+    def require(self, condition: Any, message: Any) -> Statement:
+        return Require(self.typed(condition, I1), _unquoted(str(message)))
+
+    def indices(self, tree: Any) -> tuple[Expr, ...]:
+        return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
+
+    # expressions
+
+    def typed(self, tree: Any, expected: ElementType | None) -> Expr:
+        found = self.expression(tree, expected)
+        assert found is not None, "a literal whose type is not known"
+        return found
+
+    def expression(self, tree: Any, expected: ElementType | None) -> Expr | None:
+        """The expression; None where it is made of literals and no type is expected."""
+        return getattr(self, f"read_{tree.data}")(expected, *tree.children)
+
+    def literal(self, text: str, type: ElementType | None) -> Expr | None:
+        if type is None:
+            return None
+        return Const(float(text) if type.kind == "float" else int(text), type)
+
+    def read_integer(self, expected: ElementType | None, token: Any) -> Expr | None:
+        return self.literal(str(token), expected)
+
+    read_real = read_integer
+
+    def read_boolean(self, _: ElementType | None, token: Any) -> Expr:
+        return Const(str(token) == "true", I1)
+
+    def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> Expr | None:
+        return self.expression(value, ELEMENT_TYPES[str(type)])
+
+    def read_read(self, _: ElementType | None, name: Any, at: Any) -> Expr:
+        found = self.names[str(name)]
+        return Read(found, self.indices(at)) if isinstance(found, Tensor) else found
+
+    def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> Expr | None:
+        return self.applied(_BINARY[str(symbol)], [a, b], expected)
+
+    def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> Expr | None:
+        if symbol == "-" and a.data in ("integer", "real"):
+            return self.literal(f"-{a.children[0]}", expected)
+        return self.applied(_PREFIX[str(symbol)], [a], expected)
+
+    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
+        function = str(name)
+        if function == "bitcast" or function in ELEMENT_TYPES:
+            operand = self.typed(arguments[0], None)
+            if function in ELEMENT_TYPES:
+                return Cast(operand, ELEMENT_TYPES[function])
+            return Bitcast(operand, ELEMENT_TYPES[str(arguments[1].children[0])])
+        return self.applied(function, list(arguments), expected)
+
+    def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
+        row = SCALARS[function]
+        chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
+        type = None if row.predicate else expected
+        if type is None:
+            known = (e.type for t in trees if (e := self.expression(t, None)) is not None)
+            type = next(known, None)
+        if type is None:
+            return None
+        operands = (*chooses, *(self.typed(t, type) for t in trees))
+        return Apply(function, operands, row.result(*(o.type for o in operands)))
+
+    # sizes
+
+    def read_named_size(self, _: ElementType | None, token: Any) -> Expr:
+        return Extent(self.atom(str(token)))
+
+    def read_sized(self, _: ElementType | None, total: Any) -> Expr:
+        return as_index(self.size(total))
+
+    def atom(self, text: str) -> Size:
+        if not text[1:].isdigit():
+            return Size.named(text[1:])
+        if text not in self.anonymous:
+            self.anonymous[text] = Size.unknown()
+        return self.anonymous[text]
+
+    def size(self, tree: Any) -> Dim:
+        match tree.data, tree.children:
+            case "named_size", (token,):
+                return self.atom(str(token))
+            case "known_size", (token,):
+                return int(token)
+            case "negative_size", (_, token):
+                return -int(token)
+            case "sized", (total,):
+                return self.size(total)
+            case "size_plus", (a, _, b):
+                return self.size(a) + self.size(b)
+            case "size_minus", (a, _, b):
+                return self.size(a) - self.size(b)
+            case "size_times", (a, _, b):
+                return self.size(a) * self.size(b)
+            case "size_call", (name, a, b):
+                assert _SIZES[str(name)] in OPERATIONS
+                return Size((((_SIZES[str(name)], self.size(a), self.size(b)), 1),))
+        raise TypeError(f"no size: {tree.data}")
+
+
+def _unquoted(text: str) -> str:
+    return ast.literal_eval(re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text))
