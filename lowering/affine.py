@@ -171,15 +171,12 @@ class _Proof:
         if not goal.terms or self.steps > STEPS or seen in self.failed:
             return False
         atom, factor = max(goal.terms.values(), key=lambda t: self.rank(t[0]))
-        if (cases := _cases(atom)) is not None:
+        known = (*facts, *map(_plain, _definition(atom)))
+        found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
+        if not found and (cases := _cases(atom)) is not None:
             rest = goal.without(atom)
             found = all(
-                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given)))
-                for value, given in cases
-            )
-        else:
-            found = any(
-                self.replaced(goal, atom, factor, fact, facts) for fact in (*facts, *map(_plain, _definition(atom)))
+                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given))) for value, given in cases
             )
         if not found:
             self.failed.add(seen)

@@ -74,8 +74,8 @@ class _Checker:
                 self.block(then, self.given(scope, affine_conditions(condition)))
                 self.block(otherwise, self.given(scope, negated_conditions(condition)))
             case Let(var, value):
-                self.hold(var.type is value.type, f"{var.name} is {var.type}, its value {value.type}")
-                self.hold(var not in scope.variables, f"{var.name} is named twice")
+                self.hold(var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}")
+                self.hold(var not in scope.variables, f"%{var.name} is named twice")
                 scope = copy(scope, variables=scope.variables | {var})
                 if self.varies(value, scope):
                     scope = copy(scope, varying=scope.varying | {var})
