@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ..dialect.builder import Builder, Node
 from ..dialect.builtin import Calling
@@ -113,6 +113,8 @@ class Rules:
         pulled = self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
         for value, cotangent in zip(operands, pulled, strict=True):
             if cotangent is not None and value in active:
+                if not isinstance(cotangent, Node):
+                    self._missing(operation, active, f"{operation.operator.name} by %{value.name}")
                 self._accumulate(found, value, cotangent)
 
     def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:
@@ -157,10 +159,12 @@ class Rules:
         try:
             return rule()
         except NotImplementedError as e:
-            what = str(e) or operation.operator.name
-            message = f"{what} has no derivative; it is on the path {path(operation, active)}"
-            code = f"{self.asked.operator.name}.rule"
-            raise VerifyError([Diagnostic(message, self.asked.at("callee"), code, (Note("the operation", operation.span),))]) from None
+            self._missing(operation, active, str(e) or operation.operator.name)
+
+    def _missing(self, operation: Operation, active: Mapping[Value, Value | None], what: str) -> NoReturn:
+        message = f"{what} has no derivative; it is on the path {path(operation, active)}"
+        code = f"{self.asked.operator.name}.rule"
+        raise VerifyError([Diagnostic(message, self.asked.at("callee"), code, (Note("the operation", operation.span),))]) from None
 
 
 def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value, Value | None]:

@@ -1,5 +1,5 @@
 """Theano's tensor.elemwise: scalar operations on tensors, rearranged dimensions, reductions, and derivatives of all."""
 
-from . import arithmetic, derivatives, dimshuffle, elemwise, functions, products, reduce
+from . import arithmetic, bessel, derivatives, dimshuffle, elemwise, functions, gamma, products, reduce, special
 
-__all__ = ["arithmetic", "derivatives", "dimshuffle", "elemwise", "functions", "products", "reduce"]
+__all__ = ["arithmetic", "bessel", "derivatives", "dimshuffle", "elemwise", "functions", "gamma", "products", "reduce", "special"]

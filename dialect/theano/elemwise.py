@@ -13,7 +13,7 @@ from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType, Undecided
 from .arithmetic import cast_to
 from .form import aligned, is_broadcastable, joined
-from .scalar_op import SCALAR_OPS, ScalarOp
+from .scalar_op import SCALAR_OPS, UNKNOWN, ScalarOp
 
 
 @operator
@@ -111,7 +111,7 @@ class Elemwise(Operator[T]):
         if self.op.gradient is None:
             raise NotImplementedError(f"{self.name} of {self.scalar_op}")
         (y,), (g,) = results, cotangents
-        return [None if d is None else unbroadcast(d, x) for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
+        return [unbroadcast(d, x) if isinstance(d, Node) else d for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         if self.op.gradient is None:
@@ -120,6 +120,8 @@ class Elemwise(Operator[T]):
         total = None
         for n, t in enumerate(tangents):
             part = None if t is None else self.op.gradient(t.like(y).cast(y.element), self.xs, y)[n]
+            if part is UNKNOWN:
+                raise NotImplementedError(f"{self.name} of {self.scalar_op}")
             total = part if total is None else total if part is None else total + part
         return [total]
 

@@ -15,8 +15,15 @@ from .casting import cast_to_element, to_element
 from .complex_numbers import Z
 from .rules import RULES, Elements, Rule
 
-# the cotangents of the operands, from the result's, the operands and the result; None is zero
+# the cotangents of the operands, from the result's, the operands and the result; None is zero, UNKNOWN has no rule
 Gradient = Callable[..., Sequence[Any]]
+
+
+class _Unknown:
+    """The cotangent of an operand by which an operation is not differentiated."""
+
+
+UNKNOWN = _Unknown()
 
 
 @dataclass(frozen=True)
