@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -39,9 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"cvm: {e}", 2)
     except cvm.Error as e:
         return report(e)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as e:  # a full disk, or whoever read our output has seen enough
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1 if isinstance(e, BrokenPipeError) else _say(f"cvm: {e.strerror or e}", 1)
     except KeyboardInterrupt:
         return _say("cvm: interrupted", 1)
     except MemoryError as e:
@@ -101,7 +103,7 @@ def _run(commands: Any) -> None:
     run = _command(commands, "run", "run a function of a program and show what it gives")
     run.add_argument("program", metavar="PROG.cvm")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default) or reference")
+    run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
     run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
     run.add_argument(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -68,12 +67,6 @@ def test_programs_in_pages_are_programs(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), "cvm"):
         cvm.parse(block, page.name)
         assert format_text(block) == block
-
-
-def test_import_time_is_measured() -> None:
-    script = ROOT / "benchmarks" / "import_time.py"
-    said = subprocess.run([sys.executable, str(script)], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True)
-    assert b"ms beyond numpy" in said.stdout
 
 
 def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
