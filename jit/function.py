@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MethodType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,12 +22,15 @@ from ..lowering.differentiate import expand_derivatives
 from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
+from . import fastcall
 from .arguments import take_arguments, take_outputs
 from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 
+LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
+WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
 ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
 ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 
@@ -195,12 +200,36 @@ class NativeFunction(CompiledFunction):
         super().__init__(module, function)
         from .native import Library
 
-        self.library = Library(self.native_text.module + self.more_text, {"entry": ENTRY, **self.exports})
         plan = self.plan
         self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
         self._constant_pointers = [c.ctypes.data for c in self._constants]
+        direct = self._direct_text()
+        exports = {"entry": ENTRY, **self.exports, **({"call": ()} if direct else {})}
+        self.library = Library(self.native_text.module + self.more_text + direct, exports)
+        if direct:
+            self._call_directly()
         self._scratch = threading.local()
         self._size_places = [size_place(function, atom) for atom in self.native_text.sizes]
+
+    def _direct_text(self) -> str:
+        """The IR of an entry for Python to call, where sizes are known and arguments only read; else nothing."""
+        function, workspace = self.function, self.plan.workspace
+        plain = not any(a.attributes for a in function.arguments) and function.results
+        if not (plain and self._static and isinstance(workspace, int) and workspace < LARGEST_KEPT and fastcall.usable()):
+            return ""
+        work = self.cost()
+        release = work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING
+        types = list(function.argument_types), list(function.result_types)
+        return fastcall.entry_text(*types, len(self._constants), workspace > 0, release)
+
+    def _call_directly(self) -> None:
+        """Calls of this object go to the emitted entry, which leaves to `__call__` of the class what it does not take."""
+        types = [*self.function.argument_types, *self.function.result_types]
+        workspace = self.plan.workspace
+        assert isinstance(workspace, int)
+        slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
+        builtin = fastcall.make_builtin(self.library, slow, types, self._constants, workspace)
+        self.__class__ = type("NativeFunction", (type(self),), {"__call__": builtin, "__module__": __name__})
 
     @cached_property
     def _computed_in_place(self) -> frozenset[int]:

@@ -78,6 +78,7 @@ class Library:
         for name in exports:
             builder = builder.export_symbol(name)
         self._tracker = builder.link(_linker(), f"cvm{_count}")
+        self.addresses: dict[str, int] = {name: self._tracker[name] for name in exports}
         self.functions: dict[str, Callable[..., int]] = {
-            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._tracker[name]) for name, types in exports.items()
+            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()
         }

@@ -1,0 +1,199 @@
+"""Calls through the emitted entry: what it takes itself, what it leaves to the slow entry, and that nothing leaks."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.jit import fastcall
+
+pytestmark = pytest.mark.skipif(not fastcall.usable(), reason="this Python's objects lie in memory in another way")
+
+ADD = """
+func @main(%a: tensor<4x3xi32>, %b: tensor<4x3xi32>) -> tensor<4x3xi32> {
+  %y = cvm.elemwise_add %a, %b
+  return %y
+}
+"""
+TWO = """
+func @main(%a: tensor<4xi32>) -> (tensor<4xi32>, tensor<1xi32>) {
+  %y = cvm.negative %a
+  %s = cvm.sum %a
+  return %y, %s
+}
+"""
+NEEDS_MEMORY = """
+func @main(%x: tensor<64x64xi32>, %w: tensor<64x64xi32>) -> tensor<64x64xi32> {
+  %h = cvm.dense %x, %w
+  %y = cvm.dense %h, %w
+  return %y
+}
+"""
+DIVISION = """
+func @main(%a: tensor<3xi32>, %b: tensor<3xi32>) -> tensor<3xi32> {
+  %y = dali.floordiv %a, %b
+  return %y
+}
+"""
+
+
+@pytest.fixture
+def add(monkeypatch):
+    return cvm.compile(ADD)
+
+
+A = np.arange(12, dtype=np.int32).reshape(4, 3)
+
+
+@pytest.fixture
+def slow_calls(monkeypatch):
+    """The calls that reach the slow entry."""
+    from cvm.jit.function import NativeFunction
+
+    seen = []
+    original = NativeFunction.__call__
+
+    def counted(self, *arguments, **keywords):
+        seen.append(arguments)
+        return original(self, *arguments, **keywords)
+
+    monkeypatch.setattr(NativeFunction, "__call__", counted)
+    return seen
+
+
+def test_plain_calls_do_not_pass_through_python(slow_calls):
+    f, g = cvm.compile(ADD), cvm.compile(TWO)
+    out = np.empty_like(A)
+    assert np.array_equal(f(A, A), A + A)
+    assert f(A, A, out=out) is out
+    assert np.array_equal(out, A + A)
+    y, s = g(A[1:].reshape(-1)[:4])
+    assert (y.tolist(), s.tolist()) == ([-3, -4, -5, -6], [18])
+    pair = (np.empty(4, np.int32), np.empty(1, np.int32))
+    assert g(A.reshape(-1)[:4], out=pair) is pair
+    assert pair[1].tolist() == [6]
+    assert slow_calls == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        A.astype(np.int16),
+        A.astype(">i4"),
+        np.asfortranarray(A),
+        np.zeros((4, 6), np.int32)[:, ::2] + A,
+        A.tolist(),
+        A.view(type("Sub", (np.ndarray,), {})),
+    ],
+)
+def test_whatever_else_is_accepted_gives_the_same(add, odd):
+    assert np.array_equal(add(odd, A), np.asarray(odd, np.int64) + A)
+
+
+def test_unaligned_arrays(add):
+    memory = np.zeros(A.nbytes + 1, np.uint8)
+    odd = memory[1:].view(np.int32).reshape(4, 3)
+    odd[...] = A
+    assert not odd.flags.aligned
+    assert np.array_equal(add(odd, odd), A + A)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "message"),
+    [
+        ((A,), {}, "takes 2 arguments"),
+        ((A, A, A), {}, "takes 2 arguments"),
+        ((A, A[:3]), {}, "expected tensor<4x3xi32>, got tensor<3x3xi32>"),
+        ((A, A.reshape(12)), {}, "expected tensor<4x3xi32>, got tensor<12xi32>"),
+        ((A, A.astype(np.float32)), {}, "got tensor<4x3xf32>"),
+        ((A, None), {}, "expected tensor<4x3xi32>"),
+        ((A, A), {"out": np.empty((4, 3), np.int64)}, "out: expected a writable array"),
+        ((A, A), {"out": np.empty((3, 4), np.int32)}, "out: expected a writable array"),
+        ((A, A), {"out": 3}, "out: expected a writable array"),
+    ],
+)
+def test_what_is_wrong_is_said(add, arguments, keywords, message):
+    with pytest.raises(cvm.CallError, match=message):
+        add(*arguments, **keywords)
+
+
+def test_read_only_out_and_unknown_keywords(add):
+    out = np.empty_like(A)
+    out.flags.writeable = False
+    with pytest.raises(cvm.CallError, match="read-only"):
+        add(A, A, out=out)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        add(A, A, into=out)
+
+
+def test_out_may_overlap_inputs():
+    f = cvm.compile("func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n")
+    memory = np.arange(12, dtype=np.int32)
+    want = memory[:8] + memory[2:10]
+    f(memory[:8], memory[2:10], out=memory[1:9])
+    assert np.array_equal(memory[1:9], want)
+
+
+def test_a_requirement_that_fails_is_reported():
+    f = cvm.compile(DIVISION)
+    x = np.array([7, 8, 9], np.int32)
+    assert f(x, np.array([2, 3, 4], np.int32)).tolist() == [3, 2, 2]
+    with pytest.raises(cvm.CallError, match="3:8.*division by zero"):
+        f(x, np.array([2, 0, 4], np.int32))
+    assert f(x, np.array([1, 1, 1], np.int32)).tolist() == [7, 8, 9]
+
+
+def test_threads_share_a_function():
+    f = cvm.compile(NEEDS_MEMORY)
+    rng = np.random.default_rng(0)
+    samples = [(rng.integers(-9, 9, (64, 64), dtype=np.int32), rng.integers(-9, 9, (64, 64), dtype=np.int32)) for _ in range(4)]
+    wants = [f(*s) for s in samples]
+    wrong = []
+
+    def work(n):
+        for _ in range(200):
+            if not np.array_equal(f(*samples[n]), wants[n]):
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_nothing_leaks():
+    f, g = cvm.compile(ADD), cvm.compile(TWO)
+    out = np.empty_like(A)
+    counts = [sys.getrefcount(o) for o in (A, out, A.dtype, np.ndarray)]
+    for _ in range(1000):
+        f(A, A)
+        f(A, A, out=out)
+        g(A.reshape(-1)[:4])
+    after = [sys.getrefcount(o) for o in (A, out, A.dtype, np.ndarray)]
+    assert max(abs(a - b) for a, b in zip(counts, after, strict=True)) < 10
+
+
+def test_a_function_that_is_gone_is_freed():
+    import gc
+    import weakref
+
+    f = cvm.compile(ADD)
+    f(A, A)
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("shape", ["0x3", "", "1x1x1x1x1x1x1x1"])
+def test_shapes_of_every_rank(shape):
+    dims = tuple(int(d) for d in shape.split("x") if d)
+    written = f"tensor<{shape}{'x' if shape else ''}i32>"
+    f = cvm.compile(f"func @main(%a: {written}) -> {written} {{\n  %y = cvm.abs %a\n  return %y\n}}\n")
+    x = np.full(dims, -3, np.int32)
+    assert np.array_equal(f(x), -x)
+    assert f(x).shape == dims
