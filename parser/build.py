@@ -62,7 +62,7 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
     scope.body = node.body
     operations: list[Operation] = []
     returned: ReturnNode | None = None
-    for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+    for statement, after in zip(node.body, [*node.body[1:], None], strict=False):
         if isinstance(after, BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
             statement = broken_too(statement, after)
         if returned is not None and not isinstance(statement, BrokenNode):

@@ -64,7 +64,8 @@ def meant(said: Said, token: Token) -> str:
     return did_you_mean(token.text, words.get(said.code, ()))
 
 
-def unknown_character(character: str) -> str:
+def unknown_character(text: str) -> str:
+    character = text[0]
     if character == '"':
         return "a string ends with '\"' on the line where it begins"
     if character == "/":
@@ -81,7 +82,7 @@ def shown(token: Token) -> str:
     text = word(token)
     text = " ".join(text.split()) if len(text) <= 40 else " ".join(text[:37].split()) + "..."
     if token.type == UNKNOWN and not text.isprintable():
-        return f"U+{ord(token.text):04X}"
+        return f"U+{ord(token.text[0]):04X}"
     return text if text[:1].isalnum() or text[:1] in '%@"!' else f"'{text}'"
 
 

@@ -53,7 +53,8 @@ class Layout:
         self.starts = starts
         self.lines: list[str] = []
         self.trailing: dict[int, str] = {}  # the comments at the end of lines
-        self.line = ""
+        self.line: list[str] = []  # the pieces of the line being written
+        self.column = 0
         self.level = 0  # of braces that enclose statements
         self.open: list[int] = []  # the column after each bracket open inside the statement
         self.head = False  # between `func` and the brace of its body
@@ -96,17 +97,17 @@ class Layout:
             if token.type == "RBRACE":
                 self.level -= 1
             self.blank_line(breaks, token.type in ("FUNC", "GRAPH"), token.type == "RBRACE")
-            self.line = INDENT * self.level
+            self.put(INDENT * self.level)
             self.head = token.type in ("FUNC", "GRAPH", "MODULE")
         elif breaks:
             self.end_line()
-            self.line = self.continuation(token)
+            self.put(self.continuation(token))
         elif not self.tight(token):
-            self.line += " "
-        self.line += self.laid_out(token)
+            self.put(" ")
+        self.put(self.laid_out(token))
         self.last = token.type
         if token.type in OPENING and not (token.type == "LBRACE" and self.head and not self.open):
-            self.open.append(len(self.line.rpartition("\n")[2]))
+            self.open.append(self.column)
         elif token.type in CLOSING and self.open:
             self.open.pop()
         elif token.type == "LBRACE":
@@ -116,7 +117,7 @@ class Layout:
 
     def comment(self, token: Token, breaks: int) -> None:
         text = token.text.rstrip()
-        if not breaks and self.line.strip():
+        if not breaks and self.last:
             self.end_line()
             self.trailing[len(self.lines) - 1] = text
         else:
@@ -138,28 +139,33 @@ class Layout:
         if not edge and (breaks > 1 or (always and not after_comment)):
             self.lines.append("")
 
+    def put(self, piece: str) -> None:
+        self.line.append(piece)
+        end = piece.rfind("\n")
+        self.column = self.column + len(piece) if end < 0 else len(piece) - end - 1
+
     def end_line(self) -> None:
-        if self.line.strip():
-            self.lines += self.line.rstrip().split("\n")
-        self.line = ""
+        line = "".join(self.line).rstrip()
+        if line:
+            self.lines += line.split("\n")
+        self.line.clear()
+        self.column = 0
         self.last = ""
 
     def tight(self, token: Token) -> bool:
         """Whether no blank stands before the token."""
-        if not self.line.strip() or self.last in TIGHT_AFTER or token.type in TIGHT_BEFORE:
-            return self.last != "body"
+        if self.last in TIGHT_AFTER or token.type in TIGHT_BEFORE:
+            return True
         if token.type == "LPAR":
             return self.last in CALLED
-        if token.type == "COLON":
-            return self.head and bool(self.open)
-        return False
+        return token.type == "COLON" and self.head and bool(self.open)
 
     def laid_out(self, token: Token) -> str:
         match token.type:
             case "TENSOR" | "FIELD" | "ELEMENT":
                 return type_text(token.text)
             case "DENSE":
-                return dense_text(token.text, len(self.line.rpartition("\n")[2]))
+                return dense_text(token.text, self.column)
             case "ASCRIPTION":
                 return ": " + "".join(token.text[1:].split())
         return token.text

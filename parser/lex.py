@@ -26,7 +26,7 @@ class Scanner(Lexer):
         self.keywords = {t.pattern.value: t.name for t in words}
         self.ignored = frozenset(conf.ignore)
         pattern = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in others)
-        self.pattern = re.compile(f"{pattern}|(?P<{UNKNOWN}>.)", re.DOTALL)
+        self.pattern = re.compile(f"{pattern}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
         raise NotImplementedError("tokens come from `tokens`")

@@ -15,7 +15,7 @@ from ..dialect.program import Literal, Operation, Value
 from ..dialect.source import Span
 from ..dialect.types import ELEMENT_TYPES, FieldType, TensorType, Type
 from .nodes import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, Token
-from .scope import Scope
+from .scope import Report, Scope
 from .suggest import did_you_mean
 from .tree import read_string
 from .types import HABITS
@@ -67,7 +67,7 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
         return build_generic_constant(scope, node)
     operator = OPERATORS.get(name)
     if operator is None:
-        report.at(node.name, "op.unknown", unknown_operator(name))
+        report.at(node.name, "op.unknown", unknown_operator(report, name))
         for operand in node.operands:
             if isinstance(operand, Token):
                 scope.use(operand)
@@ -93,16 +93,14 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     return operator(**operands, **attributes), spans, declared, operand_types
 
 
-def unknown_operator(name: str) -> str:
+def unknown_operator(report: Report, name: str) -> str:
     dialect, _, rest = name.partition(".")
-    known = {d for d, _, r in (n.partition(".") for n in OPERATORS) if r}
+    known = sorted({n.partition(".")[0] for n in OPERATORS if "." in n})
     if dialect in known:
-        meant = did_you_mean(
-            rest, [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")], f"{dialect}."
-        )
-        return f"the {dialect} dialect has no operator {rest[:80]}{meant}"
-    meant = did_you_mean(name, OPERATORS) or did_you_mean(dialect, known)
-    return f"expected an operator of {', '.join(sorted(known))}, got {name[:80]}{meant}"
+        inside = [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")]
+        return f"the {dialect} dialect has no operator {rest[:80]}{report.meant(rest, inside, f'{dialect}.')}"
+    meant = report.meant(name, OPERATORS) or report.meant(dialect, known)
+    return f"expected an operator of {', '.join(known)}, got {name[:80]}{meant}"
 
 
 # Operands
@@ -194,7 +192,7 @@ def build_attributes(
                 code,
                 f"an attribute stands once, but {name.text} is repeated"
                 if field
-                else unknown_attribute(name.text, operator, form),
+                else unknown_attribute(report, name.text, operator, form),
             )
             good, misspelt = False, misspelt or field is None
             continue
@@ -254,10 +252,11 @@ def build_labelled(
     return None if missing else written
 
 
-def unknown_attribute(name: str, operator: type[Operator[Any]], form: Form) -> str:
+def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], form: Form) -> str:
     if not form.attributes:
-        return f"{operator.name} has no attributes, got {name}"
-    return f"{operator.name} has the attributes {', '.join(form.attributes)}, got {name[:80]}{did_you_mean(name, form.attributes)}"
+        return f"{operator.name} has no attributes, got {name[:80]}"
+    meant = report.meant(name, form.attributes)
+    return f"{operator.name} has the attributes {', '.join(form.attributes)}, got {name[:80]}{meant}"
 
 
 def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None:

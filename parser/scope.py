@@ -6,7 +6,8 @@ A value whose definition failed stays known without a type, so that nothing more
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .nodes import ConstantNode, DenseNode, Item, Mistake, OperandNode, Operatio
 from .suggest import did_you_mean
 from .types import read_type, shape_text
 
+SUGGESTED = 200  # mistakes for which the word that was meant is looked for
 _NAMES = re.compile(r"%([A-Za-z0-9_.$]+)")
 
 
@@ -34,6 +36,10 @@ class Report:
 
     def at(self, token: Token | Item | Mistake, code: str, message: str, notes: Sequence[Note] = ()) -> None:
         self.diagnostics.append(Diagnostic(message, self.span(token), code, tuple(notes)))
+
+    def meant(self, word: str, known: Iterable[str], sigil: str = "") -> str:
+        """What was probably meant, as the end of a message; of many mistakes only the first are worth the search."""
+        return did_you_mean(word, known, sigil) if len(self.diagnostics) < SUGGESTED else ""
 
     def mistake(self, mistake: Mistake) -> None:
         self.at(mistake, mistake.code, mistake.message)
@@ -82,21 +88,19 @@ class Scope:
         return found
 
     def undefined(self, token: Token) -> None:
-        for statement in self.body:
-            if isinstance(statement, (OperationNode, ConstantNode)):
-                for result in statement.results:
-                    if result.name == token.name:
-                        note = Note("defined here", self.report.span(result))
-                        self.report.at(
-                            token,
-                            "value.undefined",
-                            f"a value is defined before its uses, but {token.text} is defined later",
-                            [note],
-                        )
-                        return
-        self.report.at(
-            token, "value.undefined", f"there is no value {token.text}{did_you_mean(token.name, self.values, '%')}"
-        )
+        later = self.later.get(token.name)
+        if later is None:
+            meant = self.report.meant(token.name, self.values, "%")
+            self.report.at(token, "value.undefined", f"there is no value {token.text}{meant}")
+        else:
+            message = f"a value is defined before its uses, but {token.text} is defined later"
+            self.report.at(token, "value.undefined", message, [Note("defined here", self.report.span(later))])
+
+    @cached_property
+    def later(self) -> dict[str, Token]:
+        """Where each result of the function is defined."""
+        statements = [s for s in reversed(self.body) if isinstance(s, (OperationNode, ConstantNode))]
+        return {r.name: r for s in statements for r in s.results}
 
     def wrong_operand(self, item: Item, mistake: Mistake) -> None:
         """Reports what is wrong with a literal operand; a word may be the name of a value without its %."""
@@ -121,7 +125,8 @@ class Scope:
         """Whether there is such a function; says so if not."""
         if name in self.functions or self.lenient:
             return name in self.functions
-        self.report.at(token, "func.unknown", f"there is no function @{name}{did_you_mean(name, self.functions, '@')}")
+        meant = self.report.meant(name, self.functions, "@")
+        self.report.at(token, "func.unknown", f"there is no function @{name}{meant}")
         return False
 
     def type(self, token: Token) -> Type | None:

@@ -20,10 +20,11 @@ from .explain import explain
 from .lex import END, Scanner
 from .mistakes import Known, by_state
 from .nodes import ProgramNode, Token
-from .skip import SKIPS, STARTS, Ahead, first_offset
+from .skip import HEADS, SKIPS, STARTS, Ahead, first_offset
 from .tree import Tree
 
 NO_ACTION = (None, None)
+MANY = 500  # mistakes after which the rest of a text is not read
 
 
 @cache
@@ -78,7 +79,7 @@ class Stream:
     def __iter__(self) -> Iterator[Token]:
         while self.waiting:
             yield self.waiting.pop()
-        for token in self.tokens:  # not `yield from`, which would close them with this generator
+        for token in self.tokens:  # noqa: UP028 (`yield from` would close them with this generator)
             yield token
         while True:
             yield self.end
@@ -112,22 +113,28 @@ class Reader:
 
     def recover(self, token: Token) -> None:
         """Reports the mistake and leaves the parser where it can go on."""
-        if token.type in ("FUNC", "GRAPH", END) and self.accepts("RBRACE"):
+        if token.type in (*HEADS, END) and self.accepts("RBRACE"):
             self.report_open(token)
-            self.stream.back([token])
-            self.feed("RBRACE", token.start, token.start)
-            return
-        new_line = self.source.on_new_line(token.start)
-        if token.type in STARTS and new_line and self.accepts("LBRACE") and not self.accepts("COMMA"):
-            self.diagnostics.append(
-                Diagnostic(
-                    f"expected '{{' before the first statement, got {token.text}", self.span(token), "parse.brace"
-                )
-            )
-            self.stream.back([token])
-            self.feed("LBRACE", token.start, token.start)
-            return
-        self.diagnostics.append(explain(self.source, self.state, settled(self.state), token, friendly()))
+            self.insert("RBRACE", token)
+        elif token.type in STARTS and self.source.on_new_line(token.start) and self.begins_body():
+            message = f"expected '{{' before the first statement, got {token.text}"
+            self.say(Diagnostic(message, self.span(token), "parse.brace"))
+            self.insert("LBRACE", token)
+        else:
+            self.say(explain(self.source, self.state, settled(self.state), token, friendly()))
+            self.skip(token)
+
+    def begins_body(self) -> bool:
+        """Whether the parser is behind the head of a function."""
+        return self.accepts("LBRACE") and not self.accepts("COMMA")
+
+    def insert(self, kind: str, token: Token) -> None:
+        """Goes on as if a brace stood before the token."""
+        self.stream.back([token])
+        self.feed(kind, token.start, token.start)
+
+    def skip(self, token: Token) -> None:
+        """Puts a broken part in place of what was read of it and what is left of it from this token on."""
         ahead = Ahead(self.source, token, iter(self.stream))
         states, values = self.state.state_stack, self.state.value_stack
         for depth in range(len(states), 0, -1):
@@ -151,7 +158,15 @@ class Reader:
         )
         got = "the end of the text" if token.type == END else token.text
         notes = (Note("the brace that is not closed", self.span(opening)),)
-        self.diagnostics.append(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
+        self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
+
+    def say(self, mistake: Diagnostic) -> None:
+        """Adds a mistake; after MANY the rest of the text is not read."""
+        if len(self.diagnostics) < MANY:
+            self.diagnostics.append(mistake)
+        elif len(self.diagnostics) == MANY:
+            self.diagnostics.append(Diagnostic(f"reading ends after {MANY} mistakes", mistake.span, "parse.many"))
+            self.stream = Stream(iter(()), len(self.source.text))
 
     def span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)
