@@ -9,9 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, children, flat_index, interval, walk
+from ..dialect.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    children,
+    flat_index,
+    interval,
+    walk,
+)
 from ..dialect.types import F16, F64, I64, Dim, ElementType, Size
-from .cuda_spelling import ATOM, CHOICE, PRODUCT, ROWS, SUM, UNARY, Row, conversion, memory_type, modular_type, number, reinterpretation, value_type
+from .cuda_spelling import (
+    ATOM,
+    CHOICE,
+    PRODUCT,
+    ROWS,
+    SUM,
+    UNARY,
+    Row,
+    conversion,
+    memory_type,
+    modular_type,
+    number,
+    reinterpretation,
+    value_type,
+)
 
 LONGEST = 70  # characters of an expression that is not named
 _INT = 2**31 - 1
@@ -155,9 +184,19 @@ class Expressions:
             row = Row("fma_half({a}, {b}, {c})")
         if row.mode == "modular":
             values = [self.modular(o) for o in operands]
-            return Val(self.spell(row, values), modular_type(element), row.level, exact=element.bits >= 32 and element.kind == "uint")
+            return Val(
+                self.spell(row, values),
+                modular_type(element),
+                row.level,
+                exact=element.bits >= 32 and element.kind == "uint",
+            )
         constant = operands[-1]
-        if function in ("div", "rem") and element.kind == "int" and isinstance(constant, Const) and constant.value not in (0, -1):
+        if (
+            function in ("div", "rem")
+            and element.kind == "int"
+            and isinstance(constant, Const)
+            and constant.value not in (0, -1)
+        ):
             row = ROWS[function, "uint"]
         take = self.of_type if row.level == ATOM and "(" in row.text else self.exact
         values = [take(o) for o in operands]
@@ -191,7 +230,7 @@ class Expressions:
         else:
             value = self.exact(operand)
         row = conversion(source, type)
-        level = 0 if row.level == ATOM or row.text.startswith("half(") and "double" not in row.text else row.level
+        level = 0 if row.level == ATOM or (row.text.startswith("half(") and "double" not in row.text) else row.level
         return Val(row.text.format(a=value.at(level)), value_type(type), ATOM if level == 0 else row.level)
 
     # memory
@@ -230,7 +269,9 @@ class Expressions:
         match e:
             case Const(value, _):
                 fits = abs(value) <= _INT
-                return Val(str(value) if fits else f"{value}ll", "int" if fits else "long long", ATOM if value >= 0 else UNARY)
+                return Val(
+                    str(value) if fits else f"{value}ll", "int" if fits else "long long", ATOM if value >= 0 else UNARY
+                )
             case Extent(size):
                 return Val(self.size(size), "long long")
         if id(e) in self.known:
@@ -249,8 +290,10 @@ class Expressions:
             return self.made_exact(self.apply(e.function, e.operands, I64), I64)
         values = [self.address(o) for o in e.operands]
         ctype = "int" if fits(e) and all(v.ctype == "int" for v in values) else "long long"
-        if ctype == "long long" and (row.level == ATOM or all(v.ctype == "int" for v in values)):
-            values = [v if v.ctype == ctype else Val(f"({ctype}){v.at(UNARY)}", ctype, UNARY) for v in values]
+        if ctype == "long long":  # one wide operand widens the other; overloaded functions want two
+            narrow = [n for n, v in enumerate(values) if v.ctype == "int"]
+            for n in narrow if row.level == ATOM else narrow[: len(narrow) == len(values)]:
+                values[n] = Val(f"(long long){values[n].at(UNARY)}", ctype, UNARY)
         return Val(self.spell(row, values), ctype, row.level)
 
     def size(self, dim: Dim) -> str:
@@ -297,7 +340,7 @@ _INDEX = {
 def _plain_division(a: Expr, b: Expr) -> bool:
     """Whether C's division rounds as floordiv does."""
     low, _ = interval(a)
-    return low is not None and low >= 0 and (isinstance(b, Extent) or isinstance(b, Const) and b.value > 0)
+    return low is not None and low >= 0 and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
 
 
 def fits(e: Expr, most: int = _INT) -> bool:

@@ -124,6 +124,8 @@ ROWS: dict[tuple[str, str], Row] = {
     **{(f, k): _call(f, "ab") for f in ("max", "min") for k in _INTEGERS},
     ("max", "float"): Row("{a} > {b} ? {a} : {b}", CHOICE),
     ("min", "float"): Row("{a} < {b} ? {a} : {b}", CHOICE),
+    ("maximum", "float"): _call("larger", "ab"),
+    ("minimum", "float"): _call("smaller", "ab"),
     ("max", "bool"): Row("({a} | {b}) != 0", EQUALITY),
     ("min", "bool"): Row("({a} & {b}) != 0", EQUALITY),
     **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
@@ -164,6 +166,13 @@ template <class T> {_INLINE} T floor_remainder(T a, T b) {{
 }}""",
     "absolute": f"""template <class T> {_INLINE} T absolute(T a) {{
   return a < 0 ? (T)(0ull - (unsigned long long)a) : a;
+}}""",
+    "larger": f"""// NaN if one is; -0.0 is below 0.0
+template <class T> {_INLINE} T larger(T a, T b) {{
+  return a != a ? a : b != b ? b : a > b ? a : a < b ? b : a == 0 ? a + b : a;
+}}""",
+    "smaller": f"""template <class T> {_INLINE} T smaller(T a, T b) {{
+  return a != a ? a : b != b ? b : a < b ? a : a > b ? b : a == 0 ? -(-a - b) : a;
 }}""",
     "leading_zeros": f"""template <class T> {_INLINE} T leading_zeros(T a) {{
   const int unused = 64 - 8 * (int)sizeof(T);

@@ -35,7 +35,9 @@ class GpuFunction(CompiledFunction):
         """The sizes that were unknown while compiling."""
         return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
 
-    def launches(self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int) -> Iterator[tuple[Launch, int, list[int]]]:
+    def launches(
+        self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
+    ) -> Iterator[tuple[Launch, int, list[int]]]:
         """Each launch with its number of blocks and its arguments; those without work are left out."""
         plan = self.gpu_plan
         for launch in self.source.launches:
@@ -73,9 +75,12 @@ class SimulatedFunction(GpuFunction):
     def simulate(self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory) -> None:
         """Runs a call in a memory, which then holds its statistics, if it keeps any."""
         plan, sizes = self.gpu_plan, self.sizes(arrays)
-        addresses = {t: memory.give(a) for t, a in (*zip(plan.arguments, arrays, strict=True), *self._constants.items())}
+        addresses = {
+            t: memory.give(a) for t, a in (*zip(plan.arguments, arrays, strict=True), *self._constants.items())
+        }
         for tensor, output in zip(plan.results, outputs, strict=True):
-            addresses[tensor] = memory.give(np.full(output.nbytes, GARBAGE, np.uint8))
+            if tensor not in addresses:  # one that is computed in an argument's storage
+                addresses[tensor] = memory.give(np.full(output.nbytes, GARBAGE, np.uint8))
         workspace = memory.give(np.full(evaluate(plan.workspace, sizes), GARBAGE, np.uint8))
         status = np.zeros(1, np.int32)
         reported = memory.give(status)

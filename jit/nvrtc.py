@@ -28,7 +28,12 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
     code = cache.load(name)
     if code is None:
         with _lock:
-            code = _compile(_load(), source, [*OPTIONS, f"--gpu-architecture={architecture}"], "PTX" if "compute" in architecture else "CUBIN")
+            code = _compile(
+                _load(),
+                source,
+                [*OPTIONS, f"--gpu-architecture={architecture}"],
+                "PTX" if "compute" in architecture else "CUBIN",
+            )
         cache.store(name, code)
     return code
 
@@ -44,7 +49,9 @@ def _library_path() -> Path | None:
     folders: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or ()) if spec else ():
-        folders += sorted((Path(place)).glob("cu[0-9]*/*"), reverse=True) + [Path(place) / "cuda_nvrtc" / part for part in ("lib", "bin")]
+        folders += sorted((Path(place)).glob("cu[0-9]*/*"), reverse=True) + [
+            Path(place) / "cuda_nvrtc" / part for part in ("lib", "bin")
+        ]
     for variable in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
         if os.environ.get(variable):
             folders += [Path(os.environ[variable]) / part for part in ("lib64", "lib", "bin")]

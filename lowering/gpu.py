@@ -75,7 +75,13 @@ def parallel(kernel: Kernel) -> Kernel:
     """The outer independent loops of a nest as one."""
     indices: list[Index] = []
     block = kernel.body
-    while len(block) == 1 and isinstance(loop := block[0], For) and loop.start is ZERO and loop.stop is None and independent(loop):
+    while (
+        len(block) == 1
+        and isinstance(loop := block[0], For)
+        and loop.start is ZERO
+        and loop.stop is None
+        and independent(loop)
+    ):
         indices.append(loop.index)
         block = loop.body
     if not indices:

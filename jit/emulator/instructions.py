@@ -15,7 +15,14 @@ from .registers import SPACES, Active, Registers
 
 Array = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Active], None]
-_ATOMIC = {"add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and, "xor": np.bitwise_xor}
+_ATOMIC = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "or": np.bitwise_or,
+    "and": np.bitwise_and,
+    "xor": np.bitwise_xor,
+}
 _NOTHING = {"membar", "fence", "bar", "barrier", "prefetch", "prefetchu"}
 
 
@@ -110,7 +117,10 @@ class Instructions:
     def convert_address(self, i: Instruction) -> Step:
         """Between addresses of one space and those of all."""
         space = np.uint64(next((SPACES[m] for m in i.modifiers if m in SPACES), 0))
-        to, of = (f(o, np.dtype(np.uint64)) for f, o in ((self.registers.target, i.operands[0]), (self.registers.source, i.operands[1])))
+        to, of = (
+            f(o, np.dtype(np.uint64))
+            for f, o in ((self.registers.target, i.operands[0]), (self.registers.source, i.operands[1]))
+        )
 
         def step(active: Active) -> None:
             to[active] = of[active] - space if "to" in i.modifiers else of[active] + space
@@ -139,7 +149,9 @@ class Instructions:
         names = self._vector(i, i.operands[0])
         targets = [self.registers.target(n, kind) for n in names]
         if "param" in i.modifiers:
-            value = np.array(self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1, f"u{kind.itemsize}").view(kind)
+            value = np.array(
+                self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1, f"u{kind.itemsize}"
+            ).view(kind)
 
             def parameter(active: Active) -> None:
                 targets[0][active] = value
@@ -156,7 +168,9 @@ class Instructions:
                 self.memory.count("load", lanes[active], at, width)
             for n, to in enumerate(targets):
                 place = at + np.uint64(n * kind.itemsize)
-                to[active] = self.memory.load(place, kind) if inner is None else inner.load(place & _OFFSET, lanes[active], kind)
+                to[active] = (
+                    self.memory.load(place, kind) if inner is None else inner.load(place & _OFFSET, lanes[active], kind)
+                )
 
         return step
 

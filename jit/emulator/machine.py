@@ -36,7 +36,9 @@ def launch(entry: Entry, grid: int, threads: int, arguments: Sequence[int], memo
 class _Batch:
     """Blocks that run together."""
 
-    def __init__(self, entry: Entry, blocks: int, threads: int, grid: int, arguments: dict[str, int], memory: Memory) -> None:
+    def __init__(
+        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: dict[str, int], memory: Memory
+    ) -> None:
         self.entry = entry
         self.registers = Registers(entry, blocks, threads, grid, arguments)
         self.shared = Shared(blocks, entry.shared_bytes, threads)
@@ -121,7 +123,9 @@ class _Batch:
         for place, active in waiting:
             blocks, count = np.unique(self.registers.lanes[active] // threads, return_counts=True)
             if np.any(came[blocks]) or np.any(count != threads):
-                raise Fault(f"{int(count.min())} of {threads} threads of a block come to a barrier (before basic block {place})")
+                raise Fault(
+                    f"{int(count.min())} of {threads} threads of a block come to a barrier (before basic block {place})"
+                )
             came[blocks] = count
         self.shared.barrier()
         return list(waiting)

@@ -19,7 +19,11 @@ Compute = Callable[..., Array]
 
 TYPES = {
     "pred": "?",
-    **{f"{letter}{bits}": f"{kind}{bits // 8}" for letter, kind in (("u", "u"), ("s", "i"), ("b", "u")) for bits in (8, 16, 32, 64)},
+    **{
+        f"{letter}{bits}": f"{kind}{bits // 8}"
+        for letter, kind in (("u", "u"), ("s", "i"), ("b", "u"))
+        for bits in (8, 16, 32, 64)
+    },
     "f16": "f2",
     "f32": "f4",
     "f64": "f8",
@@ -161,7 +165,14 @@ _COMPARE: dict[str, Compute] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
-_OPPOSITE = {"equ": np.not_equal, "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal, "geu": np.less}
+_OPPOSITE = {
+    "equ": np.not_equal,
+    "neu": np.equal,
+    "ltu": np.greater_equal,
+    "leu": np.greater,
+    "gtu": np.less_equal,
+    "geu": np.less,
+}
 _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
@@ -211,7 +222,9 @@ def _cvt(i: Instruction) -> Operation:
         compute = lambda a: floats.narrowed(a, target, rounding)  # noqa: E731
     elif "sat" in i.modifiers:
         limits = np.iinfo(target)
-        compute = lambda a: np.clip(a, max(limits.min, np.iinfo(source).min), min(limits.max, np.iinfo(source).max)).astype(target)  # noqa: E731
+        compute = lambda a: np.clip(
+            a, max(limits.min, np.iinfo(source).min), min(limits.max, np.iinfo(source).max)
+        ).astype(target)
     else:
         compute = lambda a: a.astype(target)  # noqa: E731
     return Operation((source,), target, compute)

@@ -19,7 +19,9 @@ Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbe
 class Registers:
     """Values by thread. A thread's number is its block's, among those that run together, times threads, plus its own."""
 
-    def __init__(self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int | float]) -> None:
+    def __init__(
+        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int | float]
+    ) -> None:
         self.entry = entry
         self.count = blocks * threads
         self.threads = threads
@@ -27,7 +29,14 @@ class Registers:
         self.arguments = arguments
         self.held: dict[str, Array] = {}
         thread, block = self.lanes % threads, self.lanes // threads
-        special = {"%tid.x": thread, "%ctaid.x": block, "%ntid.x": threads, "%nctaid.x": grid, "%laneid": thread % 32, "%warpid": thread // 32}
+        special = {
+            "%tid.x": thread,
+            "%ctaid.x": block,
+            "%ntid.x": threads,
+            "%nctaid.x": grid,
+            "%laneid": thread % 32,
+            "%warpid": thread // 32,
+        }
         self.special = {n: np.array(np.broadcast_to(np.asarray(v, np.uint32), self.count)) for n, v in special.items()}
         for name, value in (("tid", 0), ("ctaid", 0), ("ntid", 1), ("nctaid", 1)):
             for axis in "yz":
