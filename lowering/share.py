@@ -10,13 +10,20 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count
 
-from ..dialect.index import Apply, Bitcast, Cast, Expr, Var, children, with_children
+from ..dialect.index import Apply, Bitcast, Cast, Check, Expr, Var, When, children, with_children
 from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
 
 
 def share(kernel: Kernel) -> Kernel:
     """The kernel with a `Let` for every part of an expression that is used more than once in its statement."""
     return kernel.with_body(_Sharing().block(kernel.body))
+
+
+def named(value: Expr) -> tuple[list[Let], Expr]:
+    """An expression with its shared parts named, each after those it uses; folds stay as they are."""
+    lets: list[Statement] = []
+    (changed,) = _Sharing().changed((value,), lets)
+    return [s for s in lets if isinstance(s, Let)], changed
 
 
 class _Sharing:
@@ -75,7 +82,7 @@ def _uses(given: tuple[Expr, ...]) -> Counter[int]:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        if isinstance(e, (Apply, Cast, Bitcast)):
+        if isinstance(e, (Apply, Cast, Bitcast, Check, When)):
             for c in children(e):
                 uses[id(c)] += 1
                 stack.append(c)

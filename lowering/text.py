@@ -12,6 +12,7 @@ from ..dialect.op import quoted
 from ..dialect.scalars import SCALARS
 from ..dialect.types import I1, I64, Dim, ElementType
 from .formulas import Formulas, Nest, View
+from .share import named
 
 PRECEDENCE = (
     ("|",),
@@ -158,7 +159,7 @@ def tensor_text(t: Tensor, names: Names) -> str:
 
 
 def formulas_text(program: Formulas) -> str:
-    """Index notation: one line for each array that is computed."""
+    """Index notation: one line for each array that is computed, and one for each part of it that is used twice."""
     names = Names()
 
     def declared(tensors: Iterable[Tensor]) -> str:
@@ -177,7 +178,10 @@ def formulas_text(program: Formulas) -> str:
                 local.given, local.used = dict(names.given), set(names.used)
                 shape = "x".join([*(size_text(d, names) for d in step.tensor.shape), step.tensor.element.name])
                 head = f"{names.of(step.tensor)}[{', '.join(local.of(i) for i in step.indices)}]: {shape}"
-                lines.append(f"{head} = {expression_text(step.value, local, step.tensor.element)}")
+                lets, value = named(step.value)
+                lines.append(f"{head} = {expression_text(value, local, step.tensor.element)}")
+                for let in lets:
+                    lines.append(f"  where {local.of(let.var)} = {expression_text(let.value, local, let.var.type)}")
     lines.append(f"return {', '.join(map(names.of, program.results))}")
     return "\n".join(lines) + "\n"
 
