@@ -1,0 +1,107 @@
+"""exp, exp2 and expm1: the argument is n ln 2 + r, e^r a polynomial, and 2^n is multiplied in as two factors, so that a
+subnormal result is rounded once and nothing overflows early.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.index import Expr, constant, maximum, minimum, select
+from ...dialect.types import F32, F64
+from .doubled import ordered_sum
+from .primitives import BIAS, LN2, MANTISSA, POWER_ROUNDER, as_float, bits, fma, polynomial, sign_of
+
+LOG2_E = 1.4426950408889634
+
+# (e^r - 1 - r) / r^2 for |r| <= ln 2, to 2^-26.0 and 2^-56.4 of e^r
+EXP = {
+    F32: (0.50000036, 0.16666616, 0.041661173, 0.0083359135, 0.0014105967, 0.00019641143),
+    F64: (
+        0.4999999999999993, 0.16666666666666938, 0.04166666666670214, 0.00833333333326972,
+        0.0013888888883569338, 0.00019841269892920837, 2.4801590834112533e-05, 2.7557300603903407e-06,
+        2.7556157073738945e-07, 2.5055040601921347e-08, 2.106241238822247e-09, 1.5935180372793278e-10,
+    ),
+}  # fmt: skip
+# (2^r - 1 - r ln 2) / r^2 for |r| <= 1/2, to 2^-28.9 and 2^-58.0 of 2^r
+EXP2 = {
+    F32: (0.24022648, 0.055503614, 0.0096184835, 0.0013390543, 0.0001533628),
+    F64: (
+        0.24022650695910122, 0.05550410866482083, 0.009618129107597226, 0.0013333558146666439,
+        0.00015403530453684083, 1.525273356182918e-05, 1.3215436810184532e-06, 1.0178179802024979e-07,
+        7.073544840529476e-09, 4.436872547891692e-10,
+    ),
+}  # fmt: skip
+# (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 2^-26.1 and 2^-55.6 of e^r - 1
+EXPM1 = {
+    F32: (0.5, 0.16666539, 0.041666612, 0.008367102, 0.0013917572),
+    F64: (
+        0.5000000000000006, 0.16666666666666677, 0.04166666666657385, 0.008333333333319069,
+        0.0013888888932312641, 0.00019841269895220018, 2.480150450278239e-05, 2.755723378527808e-06,
+        2.7626312957097346e-07, 2.5112888669224782e-08,
+    ),
+}  # fmt: skip
+# beyond these every result is zero or infinity, also after halving; what lies between needs no exponent out of range
+RANGE = {F32: (-104.0, 90.0), F64: (-746.0, 711.0)}
+LARGEST = {F32: 88.8, F64: 709.8}
+RANGE2 = {F32: (-151.0, 129.0), F64: (-1076.0, 1025.0)}
+
+
+class Exponential(NamedTuple):
+    """e^x = (high + low) scale^2, the scale being a power of two and high in [1/2, 2]."""
+
+    high: Expr
+    low: Expr
+    scale: Expr
+
+
+def exponential(x: Expr, low: Expr | None = None) -> Exponential:
+    """e^(x + low) in parts, to about 2^-3 ulp; NaN stays NaN."""
+    t = x.type
+    x = minimum(RANGE[t][1], maximum(RANGE[t][0], x))
+    # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds to the polynomial
+    shifted = fma(x, LOG2_E / 2, POWER_ROUNDER[t])
+    half = shifted - POWER_ROUNDER[t]
+    start = fma(half, -2 * LN2[t][0], x)  # exact
+    rest = half * (-2 * LN2[t][1])
+    if low is not None:
+        rest = rest + low
+    r = start + rest
+    body = ordered_sum(start, fma(r * r, polynomial(r, EXP[t]), rest))
+    high = body.high + 1.0
+    return Exponential(high, (body.high - (high - 1.0)) + body.low, as_float(bits(shifted) << MANTISSA[t]))
+
+
+def exp(x: Expr) -> Expr:
+    e = exponential(x)
+    return e.high * e.scale * e.scale
+
+
+def power_of_two(n: Expr, value: Expr) -> Expr:
+    """value 2^n for an integral float n with 2^(n/2) in range."""
+    t = n.type
+    half = fma(n, 0.5, POWER_ROUNDER[t])
+    rest = (n - (half - POWER_ROUNDER[t])) + POWER_ROUNDER[t]
+    return value * as_float(bits(half) << MANTISSA[t]) * as_float(bits(rest) << MANTISSA[t])
+
+
+def exp2(x: Expr) -> Expr:
+    t = x.type
+    x = minimum(RANGE2[t][1], maximum(RANGE2[t][0], x))
+    n = (x + POWER_ROUNDER[t]) - POWER_ROUNDER[t]
+    r = x - n
+    return power_of_two(n, fma(r, LN2[t][0], r * r * polynomial(r, EXP2[t])) + 1.0)
+
+
+def expm1(x: Expr) -> Expr:
+    t = x.type
+    limited = minimum(LARGEST[t], maximum(-50.0, x))
+    shifted = fma(limited, LOG2_E, POWER_ROUNDER[t])
+    n = shifted - POWER_ROUNDER[t]
+    start = fma(n, -LN2[t][0], limited)  # exact
+    rest = n * -LN2[t][1]
+    r = start + rest
+    body = start + fma(r * r, polynomial(r, EXPM1[t]), rest)
+    # 2^n (1 + body) - 1, the last doubling apart because 2^1024 is no number
+    scale = as_float(bits(minimum(BIAS[t], n) + POWER_ROUNDER[t]) << MANTISSA[t])
+    value = fma(scale, body, scale - 1.0) * select(n > BIAS[t], constant(2.0, t), 1.0)
+    return as_float(bits(value) | sign_of(x))

@@ -1,0 +1,129 @@
+"""Arguments of sin, cos and tan: x = n pi/2 + r with |r| <= pi/4 (a little more near the bounds), for x of any size.
+
+Up to a bound, n pi/2 is subtracted in parts whose sum is pi/2 to three times the precision. Beyond it, the bits of 2/pi
+that matter (those before them contribute multiples of four quadrants) are shifted into place and multiplied in integers
+(M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...dialect.index import Bitcast, Expr, cast, constant, select
+from ...dialect.types import F32, F64, I32, I64, UI64
+from .doubled import exact_product, exact_sum, ordered_sum
+from .primitives import BIAS, ROUNDER, bits, fma
+
+HALF_PI = {
+    F32: (1.5707964, -4.371139e-08, -1.7151245e-15),
+    F64: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+TWO_OVER_PI = 0.6366197723675814
+# up to here n has few enough bits that what the third part of pi/2 leaves out is far below the smallest |r|
+NEAR = {F32: 2.0**17, F64: 2.0**30}
+
+# the bits of 2/pi after the point
+TWO_OVER_PI_BITS = (
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e0"
+    "06492eea09d1921cfe1deb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f4"
+    "9c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d"
+    "7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6bab"
+)
+
+
+LOW = (1 << 32) - 1
+
+
+class Reduced(NamedTuple):
+    """x = quadrant pi/2 + high + low; of the quadrant, an integer, only the two lowest bits mean anything."""
+
+    quadrant: Expr
+    high: Expr
+    low: Expr
+
+
+def near(x: Expr) -> Reduced:
+    """For 0 <= x < NEAR."""
+    first, second, third = HALF_PI[x.type]
+    n, quadrant = _nearest(x)
+    start = fma(n, -first, x)  # exact: a multiple of the last bit of either, and small
+    middle = exact_product(n, second)
+    high = start - middle.high
+    low = fma(n, -third, ((start - high) - middle.high) - middle.low)
+    return Reduced(quadrant, high, low)
+
+
+def near_briefly(x: Expr) -> Reduced:
+    """The same, rounded to one float."""
+    first, second, third = HALF_PI[x.type]
+    n, quadrant = _nearest(x)
+    high = fma(n, -third, fma(n, -second, fma(n, -first, x)))
+    return Reduced(quadrant, high, constant(0.0, x.type))
+
+
+def _nearest(x: Expr) -> tuple[Expr, Expr]:
+    shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
+    return shifted - ROUNDER[x.type], bits(shifted)
+
+
+def far(x: Expr) -> Reduced:
+    """For NEAR <= x < infinity."""
+    if x.type is F32:
+        quadrant, high, _ = _far(cast(x, F64), BIAS[F64] + 17, BIAS[F64] + 127, 2)
+        return Reduced(cast(quadrant, I32), cast(high, F32), cast(high - cast(cast(high, F32), F64), F32))
+    return _far(x, BIAS[F64] + 30, 2 * BIAS[F64], 3)
+
+
+def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
+    """Of an f64 whose biased exponent is in [least, greatest], by a product with `size` words of 2/pi."""
+    b = Bitcast(x, UI64)
+    mantissa = (b & ((1 << 52) - 1)) | (1 << 52)
+    place = (b >> 52) - least
+    # x = mantissa 2^(exponent - 1075): the bits of 2/pi count from number exponent - 1076 on, which then has weight 2
+    words = _window(_words(1077 - least, ((greatest - least) >> 6) + size + 1), place >> 6, size + 1)
+    window = [(high << (place & 63)) | ((low >> 1) >> ((place & 63) ^ 63)) for high, low in pairwise(words)]
+    # the product modulo 2^(64 size), which stands for four quadrants
+    middle, end = _product(mantissa, window[1])
+    if size == 3:
+        middle_end = end + _product(mantissa, window[2])[0]
+        middle, end = middle + select(middle_end < end, constant(1, UI64), 0), middle_end
+    top = mantissa * window[0] + middle
+    # to the nearest quadrant: what is left is a signed number of 128 bits, summed from floats of 32 bits each
+    fraction, more = (top << 2) | (end >> 62), end << 2
+    high, low = exact_sum(_double(fraction ^ (1 << 63), 32, 2.0**-32, 2.0**31), _double(fraction & LOW, 0, 2.0**-64))
+    rest = ordered_sum(high, _double(more, 32, 2.0**-96) + _double(more & LOW, 0, 2.0**-128))
+    first, second, _ = HALF_PI[F64]
+    angle = exact_product(rest.high, first)
+    low = fma(rest.high, second, fma(low + rest.low, first, angle.low))
+    return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, low)
+
+
+def _words(zeros: int, count: int) -> list[Expr]:
+    """The first words of 64 bits of: so many zeros, then the bits of 2/pi."""
+    table = int(TWO_OVER_PI_BITS, 16)
+    length = 4 * len(TWO_OVER_PI_BITS) + zeros
+    return [constant((table >> (length - 64 * (i + 1))) & ((1 << 64) - 1), UI64) for i in range(count)]
+
+
+def _window(words: list[Expr], start: Expr, count: int) -> list[Expr]:
+    """words[start : start + count], by halves: selects, since gathers would be loads of single elements."""
+    step = 1 << max(0, len(words) - count).bit_length()
+    while step := step >> 1:
+        there = (start & step).ne(0)
+        kept = min(len(words), count + step - 1)
+        words = [select(there, words[min(i + step, len(words) - 1)], words[i]) for i in range(kept)]
+    return words
+
+
+def _product(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """The two words of a b, for a < 2^53."""
+    a1, a0, b1, b0 = a >> 32, a & LOW, b >> 32, b & LOW
+    low, cross = a0 * b0, a0 * b1
+    middle = (low >> 32) + (cross & LOW) + a1 * b0
+    return a1 * b1 + (cross >> 32) + (middle >> 32), (middle << 32) | (low & LOW)
+
+
+def _double(word: Expr, shift: int, unit: float, less: float = 0.0) -> Expr:
+    """(word >> shift) - less in units, exactly; the shifted word has 32 bits, which become the low ones of 2^52."""
+    return (Bitcast((word >> shift) | (1075 << 52), F64) - (2.0**52 + less)) * unit
