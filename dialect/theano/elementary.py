@@ -46,8 +46,8 @@ def asinh(x: Expr) -> Expr:
 
 def sine_of_pi(x: Expr) -> Expr:
     """sin(π x), zero at the integers."""
-    r = x - 2.0 * apply("floor", x * 0.5)  # in [0, 2)
-    near = select(r > 1.5, r - 2.0, select(r > 0.5, 1.0 - r, r))  # in [-1/2, 1/2], of the same sine
+    r = x - 2.0 * apply("rint", x * 0.5)  # in [-1, 1], exactly
+    near = select(r > 0.5, 1.0 - r, select(r < -0.5, -1.0 - r, r))  # in [-1/2, 1/2], of the same sine
     return apply("sin", near * math.pi)
 
 

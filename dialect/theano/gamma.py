@@ -31,8 +31,7 @@ def _stirling(x: Expr) -> Expr:
 
 def _gammaln_of_positive(x: Expr) -> Expr:
     small = x < 1.0
-    near = select(small, x + 1.0, x)
-    t = select(near < 3.0, near, 2.0) - 2.0
+    t = select(small, x - 1.0, select(x < 3.0, x - 2.0, 0.0))  # of x + 1 or x, less 2
     first = (t + 1.0) * t * polynomial(t, k.LGAMMA_NEAR)
     first = select(small, first - apply("log", select(small, x, 1.0)), first)
     second = polynomial((select((x >= 3.0) & (x < 8.0), x, 5.5) - 5.5) * 0.4, k.LGAMMA_MIDDLE)
@@ -48,7 +47,7 @@ def gammaln(x: Expr) -> Expr:
     sine = apply("abs", sine_of_pi(select(negative & x.ne(-INF), x, 0.5)))
     pole = sine.eq(0)
     reflected = select(pole, INF, math.log(math.pi) - apply("log", select(pole, 1.0, sine)) - found)
-    return select(x.eq(INF), x, select(negative, select(x.eq(-INF), x, reflected), found))
+    return select(x.eq(INF) | x.ne(x), x, select(negative, select(x.eq(-INF), x, reflected), found))
 
 
 def _gamma_of_positive(x: Expr) -> Expr:
@@ -56,7 +55,7 @@ def _gamma_of_positive(x: Expr) -> Expr:
     shifted = x < float(SHIFT)
     z = select(shifted, x + float(SHIFT), x)
     half = apply("pow", z, (z - 0.5) * 0.5)
-    whole = half * apply("exp", _stirling(z) - z) * half * math.sqrt(2 * math.pi)
+    whole = half * apply("exp", -z) * apply("exp", _stirling(z)) * half * math.sqrt(2 * math.pi)
     factors: Expr = select(shifted, x, 1.0)
     for n in range(1, SHIFT):
         factors = factors * select(shifted, x + float(n), 1.0)
@@ -182,12 +181,12 @@ def chi2sf(x: Expr, degrees: Expr) -> Expr:
 
 
 def _exact_psi(x: float) -> float:
-    if x <= 0:
-        if x == 0 or x == math.floor(x):
-            return -math.copysign(math.inf, x) if x == 0 else math.nan
-        return _exact_psi(1 - x) - math.pi / math.tan(math.pi * (x - math.floor(x)))
     if math.isinf(x):
-        return x
+        return x if x > 0 else math.nan
+    if x <= 0:
+        if x == round(x):
+            return -math.copysign(math.inf, x) if x == 0 else math.nan
+        return _exact_psi(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
     found, y = np.longdouble(0), np.longdouble(x)
     while y < 30:
         found, y = found - 1 / y, y + 1
@@ -196,12 +195,12 @@ def _exact_psi(x: float) -> float:
 
 
 def _exact_tri_gamma(x: float) -> float:
-    if x <= 0:
-        if x == math.floor(x):
-            return math.inf
-        return (math.pi / math.sin(math.pi * (x - math.floor(x)))) ** 2 - _exact_tri_gamma(1 - x)
     if math.isinf(x):
-        return 0.0
+        return 0.0 if x > 0 else math.inf
+    if x <= 0:
+        if x == round(x):
+            return math.inf
+        return (math.pi / math.sin(math.pi * (x - round(x)))) ** 2 - _exact_tri_gamma(1 - x)
     found, y = np.longdouble(0), np.longdouble(x)
     while y < 30:
         found, y = found + 1 / (y * y), y + 1
@@ -211,6 +210,8 @@ def _exact_tri_gamma(x: float) -> float:
 def _exact_gamma(x: float) -> float:
     if x == 0:
         return math.copysign(math.inf, x)
+    if math.isinf(x):
+        return x if x > 0 else math.nan
     return math.nan if x < 0 and x == math.floor(x) else math.gamma(x)
 
 
