@@ -47,8 +47,10 @@ __all__ = [
     "TraceError",
     "VerifyError",
     "compile",
+    "get_num_threads",
     "load",
     "parse",
+    "set_num_threads",
 ]
 
 
@@ -105,6 +107,23 @@ def compile(
     else:
         module = program
     return _cast("Compiled", compile_program(module, entry, target))
+
+
+def set_num_threads(n: int) -> None:
+    """Sets how many threads run large loops: 1 to 256; by default CVM_NUM_THREADS, else as many as there are processors.
+
+    Results do not depend on it.
+    """
+    from cvm.jit import threads
+
+    threads.set_num_threads(n)
+
+
+def get_num_threads() -> int:
+    """How many threads run large loops."""
+    from cvm.jit import threads
+
+    return threads.get_num_threads()
 
 
 def __getattr__(name: str) -> _Any:

@@ -28,6 +28,7 @@ from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
+from .threads import parallel_address
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
@@ -205,7 +206,8 @@ class NativeFunction(CompiledFunction):
         self._constant_pointers = [c.ctypes.data for c in self._constants]
         direct = self._direct_text()
         exports = {"entry": ENTRY, **self.exports, **({"call": ()} if direct else {})}
-        self.library = Library(self.native_text.module + self.more_text + direct, exports)
+        imports = {"parallel": parallel_address()} if "@parallel(" in self.native_text.module else {}
+        self.library = Library(self.native_text.module + self.more_text + direct, exports, imports=imports)
         if direct:
             self._call_directly()
         self._scratch = threading.local()

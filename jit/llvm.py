@@ -17,6 +17,7 @@ from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.source import Span
 from ..dialect.types import Size, product
+from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .expressions import Expressions, Val
 from .lines import Lines, memory_text
@@ -35,7 +36,8 @@ def emit(plan: Plan) -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them."""
     module = _Module(plan)
     functions = [_Function(module, kernel, f"kernel_{n}").define() for n, kernel in enumerate(plan.kernels)]
-    parts = [*sorted(module.declarations), *functions, module.entry(), "!0 = !{i32 1}"]
+    entry = module.entry()
+    parts = [*sorted(module.declarations), *functions, *module.pieces, entry, "!0 = !{i32 1}"]
     return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
 
 
@@ -45,6 +47,7 @@ class _Module:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.declarations: set[str] = set()
+        self.pieces: list[str] = []
         self.requirements: list[tuple[str, Span]] = []
         tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
         dims = [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace]
@@ -72,11 +75,39 @@ class _Module:
         f.raw("store i32 0, ptr %status")
         for n, kernel in enumerate(plan.kernels):
             arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in arrays_of(kernel)]
-            f.raw(
-                f"call void @kernel_{n}({', '.join([*arrays, *(f'i64 {s}' for s in sizes.values()), 'ptr %status'])})"
-            )
+            given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
+            if (loop := parallel_loop(kernel)) is None:
+                f.raw(f"call void @kernel_{n}({', '.join(given)})")
+            else:
+                self.call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
         return "define i32 @entry(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {\n" + f.text() + "\n}"
+
+
+    def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
+        """Hands the iterations of a kernel's loop to the pool; what the kernel is given goes along in a context."""
+        self.declarations.add("declare void @parallel(ptr, ptr, i64, i64)")
+        context = f.add(f"alloca [{len(given)} x i64]")
+        for k, value in enumerate(given):
+            f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
+        f.raw(f"call void @parallel(ptr @piece_{n}, ptr {context}, i64 {count}, i64 {grain})")
+        self.pieces.append(piece_text(n, [value.partition(" ")[0] for value in given]))
+
+
+def parallel_loop(kernel: Kernel) -> For | None:
+    """The loop whose iterations a kernel hands out: all of its body."""
+    loop = kernel.body[0] if len(kernel.body) == 1 else None
+    return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
+
+
+def piece_text(n: int, types: list[str]) -> str:
+    """The function that runs some iterations of a kernel with what the context holds."""
+    f = Lines()
+    held = [f.add(f"load {t}, ptr {f.add(f'getelementptr inbounds i64, ptr %context, i64 {k}')}") for k, t in enumerate(types)]
+    given = [*(f"{t} {v}" for t, v in zip(types, held, strict=True)), "i64 %begin", "i64 %end"]
+    f.raw(f"call void @kernel_{n}({', '.join(given)})")
+    f.raw("ret void")
+    return f"define internal void @piece_{n}(ptr %context, i64 %begin, i64 %end) nounwind {{\n{f.text()}\n}}\n"
 
 
 def arrays_of(kernel: Kernel) -> list[Tensor]:
@@ -95,6 +126,7 @@ class _Function(Expressions):
         self.name = name
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.allocas: list[str] = []
+        self.parallel = parallel_loop(kernel)
 
     def define(self) -> str:
         arrays = {t: p for t, p in self.pointers.items()}
@@ -102,6 +134,8 @@ class _Function(Expressions):
         self.raw("ret void")
         pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} {p}" for t, p in arrays.items()]
         parameters = [*pointers, *(f"i64 {s}" for s in self.sizes.values()), "ptr noalias %status"]
+        if self.parallel is not None:
+            parameters += ["i64 %begin", "i64 %end"]
         head = f"define internal void @{self.name}({', '.join(parameters)}) nounwind {{"
         return "\n".join([head, "entry:", *self.allocas, *self.lines, "}", ""])
 
@@ -130,7 +164,7 @@ class _Function(Expressions):
         self.drop_stale()
 
     def loop(self, s: For) -> None:
-        start, stop = self.address(s.start), self.address(s.end)
+        start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
         before, head, body, after = self.block, self.label(), self.label(), self.label()
         variable, step = self.fresh(), self.fresh()
         self.raw(f"br label %{head}")
@@ -189,8 +223,7 @@ class _Function(Expressions):
             return
         size = product(tensor.shape)
         assert isinstance(size, int), "register and stack buffers have known sizes"
-        if self.lane is not None:
-            self.widths[tensor] = self.lanes
+        self.widths[tensor] = self.lanes
         cell = memory_text(tensor.element, self.widths.get(tensor, 1))
         self.pointers[tensor] = name = self.fresh()
         aligned = f", align {ALIGNMENT}" if tensor.shape else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,19 @@ def _environment() -> tuple[str, ...]:
 class Library:
     """Native code in memory and the functions it exports, which give an i32 status; freed with the object."""
 
-    def __init__(self, text: str, exports: Mapping[str, tuple[Any, ...]]) -> None:
+    def __init__(
+        self, text: str, exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (), imports: Mapping[str, int] | None = None
+    ) -> None:
         global _count
         _count += 1
         image = object_code(text)
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-        for name in exports:
+        for name in (*exports, *data):
             builder = builder.export_symbol(name)
+        for name, address in (imports or {}).items():
+            builder = builder.import_symbol(name, address)
         self._tracker = builder.link(_linker(), f"cvm{_count}")
-        self.addresses: dict[str, int] = {name: self._tracker[name] for name in exports}
+        self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
         self.functions: dict[str, Callable[..., int]] = {
             name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()
         }

@@ -31,7 +31,7 @@ def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
         for n, t in enumerate(kernel.parameters):
             amount = evaluate(product(t.shape), known) * t.element.bytes
             read, written = (read + amount, written) if n < split else (read, written + amount)
-    operations = sum(_operations(k.body, known) for k in plan.kernels)
+    operations = sum(block_operations(k.body, known) for k in plan.kernels)
     return Cost(operations, read, written, evaluate(plan.workspace, known))
 
 
@@ -40,14 +40,15 @@ class _Sizes(dict[Any, int]):
         return 1
 
 
-def _operations(block: Block, known: Mapping[Any, int]) -> int:
+def block_operations(block: Block, known: Mapping[Any, int]) -> int:
+    """The scalar operations that a block of statements does, at most."""
     count = 0
     for s in block:
         match s:
             case For(index, body):
-                count += evaluate(index.extent, known) * _operations(body, known)
+                count += evaluate(index.extent, known) * block_operations(body, known)
             case If(_, then, otherwise):
-                count += max(_operations(then, known), _operations(otherwise, known))
+                count += max(block_operations(then, known), block_operations(otherwise, known))
             case Alloc():
                 pass
             case Store(_, _, value):

@@ -1,0 +1,59 @@
+"""The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }.
+
+A nest qualifies if it is one loop and each of its iterations stores only to places of its own: every array it writes is
+indexed by the loop's index itself. What an iteration does decides how many make a piece that is worth handing out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..dialect.index import ZERO, Index
+from ..dialect.loops import Alloc, Block, For, Kernel, Store, statements, substitute_block
+from ..dialect.types import Dim
+from .cost import block_operations
+
+WORTH = 30_000  # operations that cost more than to wake a thread
+UNKNOWN = 64  # what a size that is not known is taken for
+
+
+def parallelise(kernel: Kernel) -> Kernel:
+    """The kernel with its outermost loop parallel, where that is right and worth it."""
+    body = without_unit_loops(kernel.body)
+    if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
+        return kernel
+    if not _own_places(loop, loop.index):
+        return kernel
+    if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
+        return kernel
+    return kernel.with_body((replace(loop, kind="parallel"),))
+
+
+def without_unit_loops(block: Block) -> Block:
+    """The block without outermost loops of one iteration."""
+    while len(block) == 1 and isinstance(loop := block[0], For) and _is_one(loop.index.extent) and loop.stop is None:
+        block = substitute_block(loop.body, {loop.index: ZERO})
+    return block
+
+
+def _is_one(extent: Dim) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+def grain(loop: For) -> int:
+    """How many iterations make a piece worth handing to another thread."""
+    return max(1, -(-WORTH // max(1, block_operations(loop.body, _Guess()))))
+
+
+class _Guess(dict[Any, int]):
+    def __missing__(self, atom: Any) -> int:
+        return UNKNOWN
+
+
+def _own_places(loop: For, index: Index) -> bool:
+    own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
+    if any(t.space == "heap" for t in own):
+        return False
+    return all(s.tensor in own or any(i is index for i in s.indices) for s in statements(loop.body) if isinstance(s, Store))
+

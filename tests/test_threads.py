@@ -1,0 +1,137 @@
+"""Parallel loops: the same results from any number of threads, callers that meet, processes that fork."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.jit import threads
+
+pytestmark = pytest.mark.skipif(threads.FUTEX is None, reason="loops run in parallel on Linux only")
+
+PROGRAM = """
+func @main(%x: tensor<96x1000xi32>, %w: tensor<80x1000xi32>) -> tensor<96x80xi32> {
+  %h = cvm.dense %x, %w
+  %y = cvm.cvm_right_shift %h {precision = 16, shift_bit = 3}
+  return %y
+}
+"""
+UNKNOWN = """
+func @main(%x: tensor<?N x ?K x i32>) -> (tensor<?N x ?K x i32>, tensor<?xi32>) {
+  %y = cvm.cvm_clip %x {precision = 8}
+  %s = cvm.sum %x {axes = [1]}
+  return %y, %s
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before():
+    before = cvm.get_num_threads()
+    yield
+    cvm.set_num_threads(before)
+
+
+def arrays(n, k):
+    rng = np.random.default_rng(n)
+    return rng.integers(-99, 99, (n, k), dtype=np.int32)
+
+
+def test_large_loops_are_parallel_and_small_ones_are_not():
+    assert "parallel {" in cvm.compile(PROGRAM).lower("loops")
+    small = PROGRAM.replace("96", "2").replace("80", "3").replace("1000", "4")
+    assert "parallel {" not in cvm.compile(small).lower("loops")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_results_do_not_depend_on_the_number_of_threads(count):
+    x, w = arrays(96, 1000), arrays(80, 1000)
+    want = cvm.compile(PROGRAM, target="reference")(x, w)
+    cvm.set_num_threads(count)
+    f = cvm.compile(PROGRAM)
+    for _ in range(20):
+        assert np.array_equal(f(x, w), want)
+    assert cvm.get_num_threads() == count
+
+
+def test_sizes_known_when_called():
+    f = cvm.compile(UNKNOWN)
+    for count in (1, 4):
+        cvm.set_num_threads(count)
+        for n in (0, 1, 3, 1000):
+            x = arrays(n, 37) * 5
+            y, s = f(x)
+            assert np.array_equal(y, np.clip(x, -127, 127))
+            assert np.array_equal(s, x.sum(1, dtype=np.int32))
+
+
+def test_callers_that_meet():
+    cvm.set_num_threads(3)
+    f = cvm.compile(PROGRAM)
+    w = arrays(80, 1000)
+    samples = [arrays(96, 1000) + n for n in range(4)]
+    wants = [f(x, w) for x in samples]
+    wrong = []
+
+    def work(n):
+        for _ in range(50):
+            if not np.array_equal(f(samples[n], w), wants[n]):
+                wrong.append(n)
+
+    callers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for c in callers:
+        c.start()
+    for c in callers:
+        c.join()
+    assert not wrong
+
+
+def test_the_number_may_change_between_calls():
+    f = cvm.compile(PROGRAM)
+    x, w = arrays(96, 1000), arrays(80, 1000)
+    want = f(x, w)
+    for count in (2, 1, 5, 2, 1, 3) * 5:
+        cvm.set_num_threads(count)
+        assert np.array_equal(f(x, w), want)
+
+
+@pytest.mark.parametrize("count", [0, -1, 257, 1.5, True, "2"])
+def test_a_number_of_threads_is_checked(count):
+    with pytest.raises(cvm.Error, match="from 1 to 256"):
+        cvm.set_num_threads(count)
+
+
+def child(want, x, w, answers):
+    f = cvm.compile(PROGRAM)
+    answers.put((bool(np.array_equal(f(x, w), want)), cvm.get_num_threads()))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_child_processes(method):
+    x, w = arrays(96, 1000), arrays(80, 1000)
+    cvm.set_num_threads(2)
+    want = cvm.compile(PROGRAM)(x, w)
+    context = multiprocessing.get_context(method)
+    answers = context.Queue()
+    process = context.Process(target=child, args=(want, x, w, answers))
+    process.start()
+    good, count = answers.get(timeout=60)
+    process.join(60)
+    assert good
+    assert process.exitcode == 0
+    assert method == "fork" or count == 1
+
+
+@pytest.mark.parametrize(("value", "shown"), [("3", "3"), ("0", "from 1 to 256"), ("x", "from 1 to 256"), ("1000", "from 1 to 256")])
+def test_the_environment_says_how_many(value, shown):
+    code = "import cvm\ntry: print(cvm.get_num_threads())\nexcept cvm.Error as e: print(e)"
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment = {**os.environ, "CVM_NUM_THREADS": value, "PYTHONPATH": folder}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert shown in run.stdout, run.stderr
