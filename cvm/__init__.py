@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cvm.jit.function import CompiledFunction
     from cvm.jit.graph import CompiledGraph
 
+    from .derivatives import grad, jvp, value_and_grad, vjp
     from .traced import TracedFunction
 
     class Compiled(CompiledFunction, CompiledGraph):
@@ -48,9 +49,13 @@ __all__ = [
     "VerifyError",
     "compile",
     "get_num_threads",
+    "grad",
+    "jvp",
     "load",
     "parse",
     "set_num_threads",
+    "value_and_grad",
+    "vjp",
 ]
 
 
@@ -127,7 +132,18 @@ def get_num_threads() -> int:
 
 
 def __getattr__(name: str) -> _Any:
-    """The operators as functions for traced Python: `cvm.sqrt`, `cvm.clamp`, `cvm.where`, `cvm.conv2d`, ..."""
+    """The derivatives, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, `cvm.conv2d`, ...
+
+    `cvm.theano` is a module of its own, with the theano dialect's.
+    """
+    if name in ("grad", "jvp", "value_and_grad", "vjp"):
+        from . import derivatives
+
+        return getattr(derivatives, name)
+    if name == "theano":
+        import importlib
+
+        return importlib.import_module(".theano", __name__)
     if not name.startswith("_"):
         from .functions import function
 

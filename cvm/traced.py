@@ -67,6 +67,8 @@ class TracedFunction:
             if known is not None:
                 self._last, form = known
                 return _result(self._last, form, args, out)
+        if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
+            return self.function(*args, **kwargs)
         structure, arrays = self._flatten(args, kwargs)
         compiled, form = self._compiled(structure, arrays)
         return _result(compiled, form, arrays, out)
@@ -148,6 +150,12 @@ class TracedFunction:
         if not results:
             raise TraceError(f"{self.function.__name__} returns no array")
         return compile_function(tracer.finish(results), name, self.target), form
+
+
+def _is_traced(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_traced, value))
+    return any(map(_is_traced, value.values())) if isinstance(value, dict) else isinstance(value, TracedArray)
 
 
 def _named(module: str, name: str) -> Any:

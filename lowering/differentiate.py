@@ -27,8 +27,7 @@ def expand_derivatives(module: Module, function: Function) -> Function:
         return function
     builder = Builder(prefix="g")
     results = _replay(builder, module, function, function.arguments)
-    operations, results = decompose(live_operations(builder.operations, results), results)
-    return replace(function, operations=tuple(live_operations(operations, results)), results=tuple(results))
+    return replace(function, operations=tuple(live_operations(builder.operations, results)), results=tuple(results))
 
 
 def _differentiates(module: Module, function: Function) -> bool:
@@ -79,18 +78,19 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     by = [arguments[n] for n in operator.positions(count)]
     seeds = [builder.node(s) for s in operator.seeds(count)]
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
-    rules = Rules(builder, operation)
+    rules = Rules(builder, operator.name, operation.at("callee"))
     found = rules.forward(operations, dict(zip(by, seed, strict=True)), results) if isinstance(operator, ROp) else rules.reverse(operations, by, results, seed)
     builder.span = outer
     return [n.value for n in found]
 
 
 class Rules:
-    """The rules of operators, put together over recorded operations. `asked` is where a derivative was asked for."""
+    """The rules of operators, put together over recorded operations. `asked` for the derivative was an operator, at `span`."""
 
-    def __init__(self, builder: Builder, asked: Operation) -> None:
+    def __init__(self, builder: Builder, asked: str, span: Span) -> None:
         self.builder = builder
         self.asked = asked
+        self.span = span
 
     def reverse(self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]) -> list[Node]:
         """The cotangents of `by`, from those of the results."""
@@ -163,8 +163,8 @@ class Rules:
 
     def _missing(self, operation: Operation, active: Mapping[Value, Value | None], what: str) -> NoReturn:
         message = f"{what} has no derivative; it is on the path {path(operation, active)}"
-        code = f"{self.asked.operator.name}.rule"
-        raise VerifyError([Diagnostic(message, self.asked.at("callee"), code, (Note("the operation", operation.span),))]) from None
+        code = f"{self.asked}.rule"
+        raise VerifyError([Diagnostic(message, self.span, code, (Note("the operation", operation.span),))]) from None
 
 
 def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value, Value | None]:
@@ -185,21 +185,3 @@ def path(operation: Operation, active: Mapping[Value, Value | None]) -> str:
         names.append(f"%{value.name}")
         value = active.get(value)
     return " -> ".join(reversed(names))
-
-
-def decompose(operations: Sequence[Operation], results: Sequence[Value]) -> tuple[list[Operation], list[Value]]:
-    """Operators that are compiled better as others, replaced by them; gives the results, too, as they are then."""
-    known: dict[Value, Value] = {}
-    builder = Builder(prefix="p")
-    for operation in operations:
-        operator = operation.operator.map(lambda v: known.get(v, v))
-        builder.span = operation.span
-        whole = operator.map(builder.node).decompose() if type(operator).decompose is not Operator.decompose else None
-        if whole is None:
-            builder.operations.append(replace(operation, operator=operator))
-        else:
-            known[operation.results[0]] = whole.value
-    return builder.operations, [known.get(r, r) for r in results]
-
-
-__all__ = ["Rules", "Span", "decompose", "expand_derivatives"]

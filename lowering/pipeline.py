@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
+from .combine import combine
 from .complexes import split_complex
+from .decompose import decompose
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
 from .gpu import place_on_gpu
@@ -14,11 +18,13 @@ from .inline import inline_calls
 from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
+from .schedule import schedule
+from .split import split
 
 
 def to_formulas(module: Module, function: Function) -> Formulas:
     """The function's formulas, fused."""
-    return fuse(formulas(inline_calls(module, function)))
+    return fuse(formulas(decompose(inline_calls(module, function))))
 
 
 def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:
@@ -55,13 +61,14 @@ def unscheduled(module: Module, function: Function) -> Plan:
     """The function as plain nests, before any pass that is for one kind of machine."""
     program = to_formulas(module, function)
     kernels, views, results = to_kernels(program)
+    kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
     return split_complex(make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views))
 
 
 def lower(module: Module, function: Function) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
-    return unscheduled(module, function)
+    return schedule(unscheduled(module, function))
 
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:

@@ -1,0 +1,197 @@
+"""Derivatives of Python functions and of compiled ones: `grad`, `value_and_grad`, `vjp` and `jvp`.
+
+A derivative is a function like any other: called with arrays it is compiled for their signature, and inside a function that
+is compiled it becomes part of it. Its operations are made from those of the function by the operators' own rules.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from cvm.dialect.builder import Builder, Node
+from cvm.dialect.builtin import Call
+from cvm.dialect.op import Operator, Symbol
+from cvm.dialect.program import Function, Module, Operation, Value
+from cvm.dialect.theano.derivatives import Grad, LOp, ROp
+from cvm.dialect.verify import verify
+from cvm.jit.function import CompiledFunction, compile_function
+from cvm.lowering.differentiate import Rules
+
+from .trace import TracedArray, Tracer, caller, fail
+from .traced import TracedFunction, flatten_results, unflatten
+
+Wrt = int | Sequence[int]
+
+
+def grad(function: Any, wrt: Wrt = 0) -> Any:
+    """The gradient of a function whose only result is a float of rank 0, by its arguments `wrt`.
+
+    One argument given as a number gives its gradient, several give a tuple. An argument that is a tuple, list or dictionary
+    of arrays has a gradient of the same form.
+    """
+    if isinstance(function, CompiledFunction):
+        return _of_program(function, Grad, wrt, value=False)
+    return _traced(function, lambda *args: _value_and_grad(function, wrt, args)[1])
+
+
+def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
+    """The function's result and its gradient, computed together."""
+    if isinstance(function, CompiledFunction):
+        return _of_program(function, Grad, wrt, value=True)
+    return _traced(function, lambda *args: _value_and_grad(function, wrt, args))
+
+
+def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The function's result, and what pulls cotangents of the result back to cotangents of all arguments."""
+    if isinstance(function, CompiledFunction):
+        return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
+    value = _traced(function, lambda *args: _plain(function)(*args))(*primals)
+
+    def pull(*cotangents: Any) -> Any:
+        count = len(primals)
+        pulled = _traced(None, lambda *args: _pulled(function, args[:count], args[count:]))
+        return pulled(*primals, *cotangents)
+
+    return value, pull
+
+
+def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The function's result, and its tangent for tangents of all arguments."""
+    count = len(primals)
+    if isinstance(function, CompiledFunction):
+        return function(*primals), _of_program(function, ROp, range(count), value=False)(*primals, *tangents)
+    return _traced(None, lambda *args: _pushed(function, args[:count], args[count:]))(*primals, *tangents)
+
+
+def _plain(function: Any) -> Callable[..., Any]:
+    return function.function if isinstance(function, TracedFunction) else function
+
+
+def _traced(function: Any, derived: Callable[..., Any]) -> Any:
+    """The derived function: compiled where it is called with arrays, traced where it is called while tracing."""
+    if function is None:
+        return TracedFunction(_positional(derived))
+    plain, target = _plain(function), getattr(function, "target", "cpu")
+    signature = inspect.signature(plain)
+
+    @wraps(plain)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return derived(*bound.args)
+
+    return TracedFunction(named, target)
+
+
+def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:
+    def derivative(*arguments: Any) -> Any:
+        return derived(*arguments)
+
+    return derivative
+
+
+# While tracing
+
+
+class _Recorded:
+    """A function recorded once more: what it did to copies of some arguments."""
+
+    def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
+        leaves: list[Any] = []
+        forms = [flatten_results(a, leaves) if n in wrt else None for n, a in enumerate(args)]
+        tracer = next((x.tracer for x in [*leaves, *args] if isinstance(x, TracedArray)), None)
+        if tracer is None:
+            fail("a derivative is taken of a function of arrays")
+        self.tracer: Tracer = tracer
+        self.builder = Builder(tracer.operations, caller())
+        self.by = [self.alias(x) for x in leaves]
+        copies = iter([TracedArray(tracer, n.value) for n in self.by])
+        given = [unflatten(f, copies) if f is not None else a for f, a in zip(forms, args, strict=True)]
+        self.forms = [f for f in forms if f is not None]
+        first = len(tracer.operations)
+        self.value = _plain(function)(*given)
+        self.operations = tracer.operations[first:]
+        results: list[Any] = []
+        self.form = flatten_results(self.value, results)
+        self.results = [self.node(r).value for r in results]
+        self.rules = Rules(self.builder, "cvm.grad", self.builder.span)
+
+    def node(self, given: Any) -> Node:
+        return self.builder.node(self.tracer.operand(given, "dali", self.builder.span))
+
+    def alias(self, given: Any) -> Node:
+        return self.node(given).scalar("identity")
+
+    def arrays(self, nodes: Sequence[Node]) -> list[TracedArray]:
+        return [TracedArray(self.tracer, n.value) for n in nodes]
+
+    def pulled(self, seeds: Sequence[Node]) -> list[Any]:
+        """The cotangents, one of each argument's form."""
+        found = self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)
+        leaves = iter(self.arrays(found))
+        return [unflatten(f, leaves) for f in self.forms]
+
+
+def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, Any]:
+    places = (wrt,) if isinstance(wrt, int) else tuple(wrt)
+    if any(not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
+        fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt}")
+    recorded = _Recorded(function, args, places)
+    if recorded.form != ("array",) or (result := recorded.builder.node(recorded.results[0])).rank or result.element.kind != "float":
+        fail("the gradient is that of a function with one result, a float of rank 0")
+    pulled = recorded.pulled([result.literal(1.0)])
+    ordered = [pulled[sorted(places).index(n)] for n in places]
+    return recorded.value, ordered[0] if isinstance(wrt, int) else tuple(ordered)
+
+
+def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+    recorded = _Recorded(function, args, range(len(args)))
+    given: list[Any] = []
+    flatten_results(list(cotangents), given)
+    if len(given) != len(recorded.results):
+        fail(f"expected {len(recorded.results)} cotangents, one of each result, got {len(given)}")
+    return tuple(recorded.pulled([recorded.node(g) for g in given]))
+
+
+def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    recorded = _Recorded(function, args, range(len(args)))
+    given: list[Any] = []
+    flatten_results(list(tangents), given)
+    if len(given) != len(recorded.by):
+        fail(f"expected {len(recorded.by)} tangents, one of each argument, got {len(given)}")
+    seeds = {n.value: recorded.node(t) for n, t in zip(recorded.by, given, strict=True)}
+    found = recorded.rules.forward(recorded.operations, seeds, recorded.results)
+    return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
+
+
+# Of programs
+
+
+def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bool) -> Any:
+    """The derivative of a compiled function of a program, as a function of the same module."""
+    source, module = function.function, function.module
+    name = f"{source.name}.{derivative.name.partition('.')[2]}"
+    places = (wrt,) if isinstance(wrt, int) else tuple(wrt)
+    arguments = [Value(a.name, a.type, a.span) for a in source.arguments]
+    if derivative is LOp:
+        arguments += [Value(f"g_{r.name}", r.type, r.span) for r in source.results]
+    elif derivative is ROp:
+        arguments += [Value(f"d_{source.arguments[n].name}", source.arguments[n].type, source.span) for n in places]
+    count = len(source.arguments)
+    calls: list[tuple[Operator[Value], int]] = []
+    if value:
+        calls.append((Call(tuple(arguments[:count]), Symbol(source.name)), len(source.results)))
+    results = len(source.results) if derivative is ROp else len(places)
+    calls.append((derivative(tuple(arguments), Symbol(source.name), wrt=places), results))
+    operations = []
+    for n, (operator, many) in enumerate(calls):
+        made = tuple(Value(f"r{n}_{k}", None, source.span) for k in range(many))
+        operations.append(Operation(operator, made, source.span, spans={"op": source.span}))
+    returned = tuple(r for o in operations for r in o.results)
+    derived = Function(name, tuple(arguments), tuple(operations), returned, span=source.span)
+    module = verify(Module({**module.functions, name: derived}, module.filename))
+    return compile_function(module, name, function.target)
+

@@ -1,0 +1,46 @@
+"""Theano's operators as functions for traced Python: `cvm.theano.sum(x, axis=(0,))`, `cvm.theano.sigmoid(x)`, ...
+
+Scalar operations have Theano's names; operands broadcast along dimensions that are known to be 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cvm.dialect.op import OPERATORS
+from cvm.dialect.theano.scalar_op import SCALAR_OPS
+
+from .functions import OperatorFunction
+from .trace import TracedArray, apply
+
+
+class ScalarFunction:
+    """A scalar operation of Theano, element by element."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self.__doc__ = SCALAR_OPS[name].doc
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        return apply("theano.elemwise", *operands, scalar_op=self.__name__, **attributes)
+
+    def __repr__(self) -> str:
+        return f"<scalar operation {self.__name__}>"
+
+
+def dimshuffle(x: Any, *new_order: int | str) -> Any:
+    return apply("theano.dimshuffle", x, new_order=tuple(new_order))
+
+
+def dot(x: TracedArray, y: TracedArray) -> Any:
+    """The product of matrices, (m, k) by (k, n), summed in the result's type."""
+    product = apply("theano.elemwise", dimshuffle(x, 0, 1, "x"), dimshuffle(y, "x", 0, 1), scalar_op="mul")
+    return apply("theano.sum", product, axis=(1,), acc_dtype=product.type.element)
+
+
+def __getattr__(name: str) -> Any:
+    if name in SCALAR_OPS:
+        return ScalarFunction(name)
+    if f"theano.{name}" in OPERATORS:
+        return OperatorFunction(f"theano.{name}")
+    raise AttributeError(f"the theano dialect has no operator or scalar operation {name}")
