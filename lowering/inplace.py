@@ -1,6 +1,6 @@
 """Results in the storage of arguments that they destroy:  y[i] = f(x[i])  =>  x[i] = f(x[i]).
 
-Only where the kernel reads the argument at the index it writes, and none reads it later; the caller copies otherwise.
+Only where the kernel reads the argument at the index it writes, and nothing reads it later; the caller copies otherwise.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..dialect.index import Expr, Read, Tensor, rewrite, walk
+from ..dialect.index import Const, Expr, Read, Tensor, Var, rewrite, walk
 from ..dialect.loops import Block, For, If, Kernel, Store, expressions, map_expressions, statements
 
 
@@ -25,7 +25,7 @@ def in_place(kernels: Sequence[Kernel], results: Sequence[Tensor], arguments: Se
 
 
 def _safe(kernels: Sequence[Kernel], writer: int, result: Tensor, argument: Tensor) -> bool:
-    if any(argument in kernel.parameters for kernel in kernels[writer + 1 :]) or kernels[writer].results != 1:
+    if any(argument in kernel.parameters for kernel in kernels[writer + 1 :]) or not _last(kernels[writer], result):
         return False
     stores = [s for s in statements(kernels[writer].body) if isinstance(s, Store) and s.tensor is result]
     if len(stores) != 1:
@@ -38,6 +38,17 @@ def _safe(kernels: Sequence[Kernel], writer: int, result: Tensor, argument: Tens
                 if isinstance(read, Read) and read.tensor is argument and not _same(read.indices, stores[0].indices):
                     return False
     return True
+
+
+def _last(kernel: Kernel, result: Tensor) -> bool:
+    """Whether nothing is read after the result is stored: the kernel has no other, or stores names and numbers after it."""
+    if kernel.results == 1:
+        return True
+    block = kernel.body
+    while len(block) == 1 and isinstance(block[0], For):
+        block = block[0].body
+    after = block[next((n for n, s in enumerate(block) if isinstance(s, Store) and s.tensor is result), 0) :]
+    return all(isinstance(s, Store) and isinstance(s.value, (Var, Const)) for s in after)
 
 
 def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
@@ -19,7 +17,6 @@ from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
 from .schedule import schedule
-from .split import split
 
 
 def to_formulas(module: Module, function: Function) -> Formulas:

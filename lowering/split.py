@@ -1,0 +1,119 @@
+"""Loops cut where remainders and extremes of their index change, so that no part of them has to compute any:
+
+    for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i in 0..n-1 { y[i + 1] = x[i] }
+
+Only innermost loops, where they cost most; and any loop whose index is asked which of several values it has. Guards are
+what `borders` is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..dialect.index import ZERO, Apply, Const, Expr, Index, as_index, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, expressions, statements
+from ..dialect.types import I64
+from .affine import Affine, affine
+from .rename import renamed
+from .settle import settle
+
+MOST = 8  # parts of one loop
+LARGEST = 4000  # expressions of a kernel
+OFTEN = 4  # cuts for one remainder: beyond, it stays
+
+
+def split(kernel: Kernel) -> Kernel:
+    """The kernel with its loops cut, unless it folds: what loops of folds want is for `contract` to say."""
+    return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, LARGEST))
+
+
+def _folds(block: Block) -> bool:
+    """Whether a loop updates an accumulator from outside of it."""
+    for s in statements(block):
+        if isinstance(s, For):
+            own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
+            if any(
+                isinstance(a, Store) and a.tensor.space == "register" and a.tensor not in own
+                for a in statements(s.body)
+            ):
+                return True
+    return False
+
+
+def _block(block: Block, room: int) -> Block:
+    return tuple(new for s in block for new in _statement(s, room))
+
+
+def _statement(s: Statement, room: int) -> Block:
+    match s:
+        case For():
+            return _loop(s, room)
+        case If(condition, then, otherwise):
+            return (If(condition, _block(then, room), _block(otherwise, room)),)
+    return (s,)
+
+
+def _loop(loop: For, room: int) -> Block:
+    n = loop.index.extent
+    plain = loop.kind == "serial" and loop.start is ZERO and loop.stop is None
+    cuts = sorted(_cuts(loop)) if plain and isinstance(n, int) else []
+    size = sum(1 for s in statements(loop.body) for e in expressions(s) for _ in walk(e))
+    if not cuts or len(cuts) >= MOST or size * (len(cuts) + 1) > room:
+        return (replace(loop, body=_block(loop.body, room)),)
+    assert isinstance(n, int)
+    parts: list[Statement] = []
+    for k, (low, high) in enumerate(zip([0, *cuts], [*cuts, n], strict=True)):
+        parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
+    return tuple(parts)
+
+
+def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
+    """The iterations of a loop from low to high."""
+    if high - low == 1:
+        return _block(settle(renamed(loop.body, {loop.index: as_index(low)}, mark)), room)
+    index = Index(f"{loop.index.name}.{mark}", high - low)
+    body = settle(renamed(loop.body, {loop.index: index + low}, mark))
+    return _loop(replace(loop, index=index, body=body), room)
+
+
+def _cuts(loop: For) -> set[int]:
+    """Where conditions on the loop's index change, inside of the loop."""
+    innermost = not any(isinstance(s, For) for s in statements(loop.body))
+    n = loop.index.extent
+    assert isinstance(n, int)
+    found: set[int] = set()
+    seen: set[int] = set()
+    for s in statements(loop.body):
+        for top in expressions(s):
+            for e in walk(top):
+                if id(e) not in seen:
+                    seen.add(id(e))
+                    places = {c for c in _changes(e, loop.index, n, innermost) if 0 < c < n}
+                    if len(places) <= OFTEN:
+                        found |= places
+    return found
+
+
+def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
+    """The values of the index from which on a node is decided otherwise."""
+    match e:
+        case Apply("eq" | "ne", (a, b), _) if a.type is I64:
+            sign, number = _alone(affine(a) - affine(b), index)
+            if sign:
+                yield from (-number * sign, -number * sign + 1)
+        case Apply("min" | "max", (a, b), _) if a.type is I64 and innermost:
+            sign, number = _alone(affine(a) - affine(b), index)
+            if sign:
+                yield -number * sign
+        case Apply("floormod" | "floordiv", (a, Const(m)), _) if a.type is I64 and m > 0 and innermost:
+            sign, number = _alone(affine(a), index)
+            if sign and n // m <= OFTEN:
+                for k in range(number // m - OFTEN - 1, number // m + OFTEN + 2):
+                    yield k * m - number if sign > 0 else number - k * m + 1
+
+
+def _alone(sum: Affine, index: Index) -> tuple[int, int]:
+    """The sum as  sign * index + number,  its sign 0 where it is not of that form."""
+    factor = sum.factor(index)
+    return (factor, sum.constant) if abs(factor) == 1 and len(sum.terms) == 1 else (0, 0)
