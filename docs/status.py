@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cases import cases, failures  # noqa: E402
-from cvm.jit.function import TARGETS  # noqa: E402
+from targets import HERE  # noqa: E402
 
 from cvm.commands.ops import by_dialect  # noqa: E402
 
@@ -26,18 +26,18 @@ def table() -> str:
 
 
 def _dialect(dialect: str, names: list[str]) -> str:
-    held = {(n, t): len(cases()[n]) - sum(1 for _ in failures(n, t)) for n in names if n in cases() for t in TARGETS}
+    held = {(n, t): len(cases()[n]) - sum(1 for _ in failures(n, t)) for n in names if n in cases() for t in HERE}
     total = sum(len(cases().get(n, ())) for n in names)
-    outcome = ", ".join(f"{sum(held.get((n, t), 0) for n in names)} on {t}" for t in TARGETS)
+    outcome = ", ".join(f"{sum(held.get((n, t), 0) for n in names)} on {t}" for t in HERE)
     lines = [
         f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {outcome}</summary>",
         "",
-        f"| operator | cases | {' | '.join(TARGETS)} |",
-        f"|---|---|{'---|' * len(TARGETS)}",
+        f"| operator | cases | {' | '.join(HERE)} |",
+        f"|---|---|{'---|' * len(HERE)}",
     ]
     for n in names:
         lines.append(
-            f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in TARGETS)} |"
+            f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in HERE)} |"
         )
     return "\n".join([*lines, "", "</details>", ""])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from cases import cases, failures
-from cvm.jit.function import TARGETS
+from targets import EVERY
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("op", cases())
 def test(op: str, target: str) -> None:
     wrong = list(failures(op, target))

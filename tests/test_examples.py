@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.program import Module
-from cvm.jit.function import TARGETS
+from targets import HERE
 
 import cvm
 from cvm.commands.inputs import inputs
@@ -26,7 +26,7 @@ def agree(module: Module) -> None:
     options = Namespace(input=[], inputs=None, random_inputs=0)
     for name, function in module.functions.items():
         given = inputs(function, options)
-        first, *others = (_all(cvm.compile(module, name, target)(*given)) for target in TARGETS)
+        first, *others = (_all(cvm.compile(module, name, target)(*given)) for target in HERE)
         for other in others:
             for got, wanted in zip(other, first, strict=True):
                 assert got.dtype == wanted.dtype

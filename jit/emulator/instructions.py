@@ -260,7 +260,8 @@ class Instructions:
 
         def step(active: Active) -> None:
             warps.whole_warps(lanes[active])
-            found = warps.matrix_product(*([x[active] for x in part] for part in (a, b, c)), kinds)
+            left, right, total = ([x[active] for x in part] for part in (a, b, c))
+            found = warps.matrix_product(left, right, total, kinds)
             for to, values in zip(targets, found, strict=True):
                 to[active] = values
 

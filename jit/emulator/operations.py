@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,15 @@ def _fma(i: Instruction) -> Operation:
 
 
 def _plain(function: Compute) -> Callable[[Instruction], Operation]:
-    """As `_same`, of what NumPy rounds to nearest."""
+    """As `_same`; NumPy rounds to nearest, and other roundings of f32 are done in double precision."""
 
     def row(i: Instruction) -> Operation:
+        rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
+        if rounding and i.type == "f32" and i.name in ("add", "sub", "mul"):
+            one, sign = np.float32(1), np.float32(-1 if i.name == "sub" else 1)
+            if i.name == "mul":
+                return _same(lambda a, b: floats.fma_toward(a, b, np.zeros_like(a), rounding))(i)
+            return _same(lambda a, b: floats.fma_toward(a, np.full_like(a, one), sign * b, rounding))(i)
         _directed(i)
         return _same(function)(i)
 
@@ -211,22 +218,28 @@ def _slct(i: Instruction) -> Operation:
     return Operation((kind, kind, test), kind, lambda a, b, c: np.where(c >= 0, a, b))
 
 
+def _whole(a: Array, kind: np.dtype, rounding: str) -> Array:
+    return floats.WHOLE[rounding](a).astype(kind)
+
+
+def _saturated(a: Array, kind: np.dtype) -> Array:
+    mine, wanted = np.iinfo(a.dtype), np.iinfo(kind)
+    return np.clip(a, max(mine.min, wanted.min), min(mine.max, wanted.max)).astype(kind)
+
+
 def _cvt(i: Instruction) -> Operation:
     target, source = dtype(i.modifiers[-2]), dtype(i.type)
     rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *floats.WHOLE)), "")
     if source.kind == "f" and target.kind != "f":
-        compute: Compute = lambda a: floats.to_integer(a, target, rounding or "rzi")  # noqa: E731
+        compute: Compute = partial(floats.to_integer, kind=target, rounding=rounding or "rzi")
     elif source.kind == "f" and rounding in floats.WHOLE:
-        compute = lambda a: floats.WHOLE[rounding](a).astype(target)  # noqa: E731
+        compute = partial(_whole, kind=target, rounding=rounding)
     elif target.kind == "f":
-        compute = lambda a: floats.narrowed(a, target, rounding)  # noqa: E731
+        compute = partial(floats.narrowed, kind=target, rounding=rounding)
     elif "sat" in i.modifiers:
-        limits = np.iinfo(target)
-        compute = lambda a: np.clip(
-            a, max(limits.min, np.iinfo(source).min), min(limits.max, np.iinfo(source).max)
-        ).astype(target)
+        compute = partial(_saturated, kind=target)
     else:
-        compute = lambda a: a.astype(target)  # noqa: E731
+        compute = partial(np.ndarray.astype, dtype=target)
     return Operation((source,), target, compute)
 
 
@@ -303,6 +316,34 @@ def _extract(i: Instruction) -> Operation:
     return Operation((kind, word, word), kind, compute)
 
 
+def _insert(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+    bits = 8 * kind.itemsize
+
+    def compute(a: Array, b: Array, start: Array, length: Array) -> Array:
+        first = np.minimum(start & np.uint32(255), np.uint32(bits))
+        count = np.minimum(length & np.uint32(255), np.uint32(bits) - first)
+        full = np.uint64(0xFFFFFFFFFFFFFFFF)
+        ones = np.where(count == 0, np.uint64(0), full >> (np.uint64(64) - np.maximum(count, 1).astype(np.uint64)))
+        place = np.minimum(first, np.uint32(63)).astype(np.uint64)
+        mask = (ones << place).astype(kind)
+        return (b & ~mask) | ((a.astype(np.uint64) << place).astype(kind) & mask)
+
+    return Operation((kind, kind, word, word), kind, compute)
+
+
+def _reversed(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+
+    def compute(a: Array) -> Array:
+        found = np.zeros(a.shape, kind)
+        for n in range(8 * kind.itemsize):
+            found |= (a >> kind.type(n) & kind.type(1)) << kind.type(8 * kind.itemsize - 1 - n)
+        return found
+
+    return Operation((kind,), kind, compute)
+
+
 def _copysign(i: Instruction) -> Operation:
     return _same(lambda a, b: np.copysign(b, a))(i)
 
@@ -335,6 +376,8 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "clz": _leading_zeros,
     "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
     "bfe": _extract,
+    "bfi": _insert,
+    "brev": _reversed,
     "prmt": _permute,
     "lop3": _lop3,
     "dp4a": _dp4a,

@@ -20,7 +20,7 @@ class Registers:
     """Values by thread. A thread's number is its block's, among those that run together, times threads, plus its own."""
 
     def __init__(
-        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int | float]
+        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]
     ) -> None:
         self.entry = entry
         self.count = blocks * threads
