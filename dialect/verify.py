@@ -15,7 +15,18 @@ from .destroy import check_destroyed
 from .op import Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
-from .types import Dim, FieldType, Size, Type, Undecided, evaluate, excess, same_size
+from .types import (
+    OPERATIONS,
+    Dim,
+    FieldType,
+    Size,
+    Type,
+    Undecided,
+    excess,
+    larger,
+    same_size,
+    smaller,
+)
 
 Values = dict[Value, Type]
 
@@ -289,7 +300,7 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
     if conflict is not None:
         scope.report("call.size", conflict, at, declared_here)
         return None
-    arguments = received(callee.argument_types, passed)
+    arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
     key = _called(typed.callee, arguments)
     if key not in scope.known:
         if scope.depth >= MAX_CALLS:
@@ -305,13 +316,43 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
             scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
         # otherwise they are reported where the callee itself is verified
     results = scope.known[key]
-    return None if results is None else _satisfied(scope, operation, typed.with_signature(passed, results))
+    if results is None:
+        return None
+    return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
 
 
 def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
     """The types that the arguments of a function have in a call: the given sizes, where the declared ones are not known."""
     bound = bind(declared, given)
     return [with_sizes(d, bound) for d in declared]
+
+
+def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type], dict[Any, Dim]]:
+    """The given types in the callee's names for the sizes, so that calls alike are one, and what each name stands for.
+
+    A size has the name that the callee declares at the first place where it stands alone, or else a number.
+    """
+    names: dict[Any, Dim] = {}
+    taken: dict[Any, Dim] = {}
+    pairs = [p for d, g in zip(declared, given, strict=True) for p in zip(d.array_shape, g.array_shape, strict=True)]
+    for own, size in pairs:
+        if isinstance(own, Size) and own.is_atom and isinstance(size, Size) and size.is_atom:
+            ours, theirs = own.terms[0][0], size.terms[0][0]
+            if ours not in taken and theirs not in names:
+                names[theirs], taken[ours] = own, size
+    for _, size in pairs:
+        for atom in sorted(size.atoms(), key=repr) if isinstance(size, Size) else ():
+            if atom not in names:
+                number = ("?", -1 - len(names))
+                names[atom], taken[number] = Size(((number, 1),)), Size(((atom, 1),))
+    return [with_sizes(g, names) for g in given], taken
+
+
+def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
+    """Result types of a callee in the caller's sizes; a size that the callee found out is a new one in every call."""
+    atoms = {a for r in results for d in r.array_shape if isinstance(d, Size) for a in d.atoms()}
+    sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=repr)} if atoms else {}
+    return tuple(with_sizes(r, sizes) for r in results)
 
 
 # Types with unknown sizes
@@ -358,8 +399,26 @@ def _put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
         return dim
     if dim.is_atom:
         return bound.get(dim.terms[0][0], dim)
-    known = {k: v for k, v in bound.items() if isinstance(v, int)}
-    return evaluate(dim, known) if dim.atoms() <= known.keys() else dim
+    total: Dim = dim.constant
+    for atom, factor in dim.terms:
+        if len(atom) < 3:
+            value = bound.get(atom, Size(((atom, 1),)))
+        else:
+            value = SYMBOLIC[atom[0]](*(_put(p, bound) for p in atom[1:]))
+        total = value * factor + total
+    return total
+
+
+def _quotient(a: Dim, b: Dim) -> Dim:
+    return OPERATIONS["//"](a, b) if isinstance(a, int) and isinstance(b, int) else a // b
+
+
+SYMBOLIC: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "*": lambda a, b: a * b,
+    "//": _quotient,
+    "max": larger,
+    "min": smaller,
+}
 
 
 def agree(stated: Type, inferred: Type) -> bool:
