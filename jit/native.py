@@ -32,14 +32,14 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
-def optimise(text: str, level: int = 3) -> Any:
-    """The parsed module after LLVM's passes."""
+def optimise(text: str, level: int = 3, slp: bool = False) -> Any:
+    """The parsed module after LLVM's passes; with `slp`, which costs time, equal scalars side by side become vectors."""
     machine = target_machine()
     module = llvm.parse_assembly(text)
     options = llvm.create_pipeline_tuning_options(level)
     options.loop_vectorization = True
     options.loop_interleaving = True
-    options.slp_vectorization = False
+    options.slp_vectorization = slp
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
@@ -50,12 +50,12 @@ def assembly(text: str) -> str:
     return target_machine().emit_assembly(optimise(text))
 
 
-def object_code(text: str) -> bytes:
+def object_code(text: str, slp: bool = False) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = cache.key(text, *_environment())
+    name = cache.key(text, str(slp), *_environment())
     image = cache.load(name)
     if image is None:
-        image = bytes(target_machine().emit_object(optimise(text)))
+        image = bytes(target_machine().emit_object(optimise(text, slp=slp)))
         cache.store(name, image)
     return image
 
@@ -71,11 +71,11 @@ class Library:
     """Native code in memory and the functions it exports, which give an i32 status; freed with the object."""
 
     def __init__(
-        self, text: str, exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (), imports: Mapping[str, int] | None = None
+        self, text: str, exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (), imports: Mapping[str, int] | None = None, slp: bool = False
     ) -> None:
         global _count
         _count += 1
-        image = object_code(text)
+        image = object_code(text, slp)
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for name in (*exports, *data):
             builder = builder.export_symbol(name)

@@ -1,0 +1,168 @@
+"""The state of a graph and what moves it: native code for a CPU, or calls of the function that gives the next state."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..dialect.index import Tensor
+from ..lowering.clock import Clockwork
+from ..lowering.cost import cost
+from ..lowering.tick import Tick
+from .lines import Lines
+from .llvm import emit
+
+BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
+ALIGNED = 64
+
+
+class CallingMachine:
+    """State that a compiled function maps to the next state, in Python's loop."""
+
+    def __init__(self, clockwork: Clockwork, advance: Callable[..., Any]) -> None:
+        self.moving = [s.name for s in clockwork.moving]
+        self.advance = advance
+        self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
+        self.spare = {name: np.empty_like(self.current[name]) for name in self.moving}
+
+    def run(self, ticks: int) -> Iterator[int]:
+        """Moves the state; gives the ticks done, part by part, so that an interrupt finds state and time in step."""
+        for _ in range(ticks):
+            self.advance(*self.current.values(), out=tuple(self.spare[m] for m in self.moving))
+            for m in self.moving:
+                self.current[m], self.spare[m] = self.spare[m], self.current[m]
+            yield 1
+
+
+class NativeMachine:
+    """State that native code moves any number of ticks at once."""
+
+    def __init__(self, clockwork: Clockwork, tick: Tick) -> None:
+        from .native import Library
+        from .threads import parallel_address
+
+        text = ticks_text(tick)
+        imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
+        exports = {"ticks": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)}
+        self.library = Library(text, exports, imports=imports, slp=True)
+        arrays = [_aligned(_array_type(t, clockwork, tick, n)) for n, t in enumerate(tick.plan.arguments)]
+        turned = list(arrays)
+        for n in tick.turns:
+            turned[n] = _aligned((arrays[n].shape, arrays[n].dtype))
+        self.constants = [np.ascontiguousarray(c) for c in tick.plan.constants.values()]
+        self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
+        seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
+        self.tables = [self.table(a, b) for a, b in zip((arrays, turned), seconds, strict=True)]
+        size = tick.plan.workspace
+        assert isinstance(size, int), "the sizes of a graph are known"
+        self.workspace = _aligned(((size,), np.dtype(np.uint8)))
+        work = cost(tick.plan)
+        self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
+        self.side = 0
+
+    def table(self, arrays: list[np.ndarray], seconds: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+        addresses = [a.ctypes.data for a in (*arrays, *seconds, *self.constants)]
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+    @property
+    def current(self) -> Mapping[str, np.ndarray]:
+        return self.sides[self.side]
+
+    def run(self, ticks: int) -> Iterator[int]:
+        """The same as that of CallingMachine."""
+        while ticks:
+            n = min(ticks, self.batch)
+            here, there = self.tables[self.side], self.tables[1 - self.side]
+            status = self.library.functions["ticks"](here, there, self.workspace.ctypes.data, n)
+            assert not status, "no operation of a graph fails"
+            self.side ^= n & 1
+            ticks -= n
+            yield n
+
+
+def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
+    states = [s for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
+    shared = any(p.array == n and p.element is not None for p in tick.places)
+    return ((len(states),) if shared else states[0].initial.shape), states[0].initial.dtype
+
+
+def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[str, np.ndarray]:
+    """The arrays of the states by name: an element of a shared one is an array without dimensions."""
+    found = {}
+    for state, place in zip(clockwork.states, tick.places, strict=True):
+        array = arrays[place.array]
+        found[state.name] = array if place.element is None else array[place.element : place.element + 1].reshape(())
+    return found
+
+
+def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]]) -> np.ndarray:
+    """An array that begins on a cache line."""
+    shape, dtype = type
+    size = int(np.prod(shape)) * dtype.itemsize
+    held = np.zeros(size + ALIGNED, np.uint8)
+    start = -held.ctypes.data % ALIGNED
+    return held[start : start + size].view(dtype).reshape(shape)
+
+
+def ticks_text(tick: Tick) -> str:
+    """The IR of the kernels, and of the loop over ticks: what takes turns swaps its two buffers at every tick.
+
+    Pointers are loaded before the loop, so that state without turns may stay in registers.
+    """
+    plan = tick.plan
+    entry = emit(plan).module.replace("define i32 @entry(", "define internal i32 @entry(")
+    count = len(plan.arguments) + len(plan.results) + len(plan.constants)
+    turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
+    f = Lines()
+    table = f.add(f"alloca [{max(count, 1)} x ptr]")
+    pointers = [[_load(f, side, n) for side in ("%here", "%there")] for n in range(count)]
+    slots = [f.add(f"getelementptr inbounds ptr, ptr {table}, i64 {n}") for n in range(count)]
+    for n in sorted({*range(count)} - turning):
+        f.raw(f"store ptr {pointers[n][0]}, ptr {slots[n]}")
+    f.raw("br label %head")
+    head = Lines()
+    for n in sorted(turning):
+        here, there = pointers[n]
+        head.raw(f"%turn{n} = select i1 %odd, ptr {there}, ptr {here}")
+        head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
+    return f"""{entry}
+define i32 @ticks(ptr %here, ptr %there, ptr %workspace, i64 %n) nounwind {{
+entry:
+{f.text()}
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %done
+body:
+  %bit = and i64 %i, 1
+  %odd = icmp ne i64 %bit, 0
+{head.text()}
+  %status = call i32 @entry(ptr {table}, ptr null, ptr %workspace)
+  %next = add nuw nsw i64 %i, 1
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %head, label %failed
+done:
+  ret i32 0
+failed:
+  ret i32 %status
+}}
+"""
+
+
+def _load(f: Lines, table: str, n: int) -> str:
+    return f.add(f"load ptr, ptr {f.add(f'getelementptr inbounds ptr, ptr {table}, i64 {n}')}")
+
+
+def machine_text(tick: Tick, stage: str) -> str:
+    """The code of a tick and its loop: llvm, llvm-opt or asm."""
+    from . import native
+
+    text = ticks_text(tick)
+    if stage == "llvm":
+        return text
+    module = native.optimise(text, slp=True)
+    return str(module) if stage == "llvm-opt" else native.target_machine().emit_assembly(module)
