@@ -15,6 +15,8 @@ from ..dialect.types import F16, F32, F64, I1, I32, I64, Dim, ElementType
 from .lines import Lines, is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, conversion
 
+NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
+
 
 @dataclass(frozen=True, slots=True)
 class Val:
@@ -190,10 +192,31 @@ class Expressions(Lines):
         stride = self.stride(tensor, at)
         if stride in (0, 1):
             return self.get(tensor, self.pointer(tensor, at), self.lanes if stride else 1)
+        if stride is not None and 1 < stride <= NEAR:
+            return self.near(tensor, self.pointer(tensor, at), stride)
         text, wide, one = "poison", type_text(tensor.element, self.lanes), type_text(tensor.element)
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
             text = self.add(f"insertelement {wide} {text}, {one} {self.get(tensor, pointer, 1).text}, i64 {n}")
         return Val(text, self.lanes)
+
+    def near(self, tensor: Tensor, pointer: str, stride: int) -> Val:
+        """Elements a few apart: the vectors that hold them, the last one ending with the last element, shuffled."""
+        lanes, element = self.lanes, tensor.element
+        starts = [*(n * lanes for n in range(stride - 1)), stride * (lanes - 1) + 1 - lanes]
+        vectors = []
+        for start in starts:
+            place = f"getelementptr inbounds {memory_text(element)}, ptr {pointer}, i64 {start}"
+            vectors.append(self.get(tensor, self.add(place) if start else pointer, lanes).text)
+        found, wide = vectors[0], type_text(element, lanes)
+        for n, (start, vector) in enumerate(zip(starts[1:], vectors[1:], strict=True), 1):
+            where = [(lane * stride, min(lane * stride // lanes, stride - 1)) for lane in range(lanes)]
+            mask = [
+                lanes + at - start if chunk == n else at if n == 1 and chunk == 0 else lane
+                for lane, (at, chunk) in enumerate(where)
+            ]
+            picks = ", ".join(f"i32 {m}" for m in mask)
+            found = self.add(f"shufflevector {wide} {found}, {wide} {vector}, <{lanes} x i32> <{picks}>")
+        return Val(found, lanes)
 
     def get(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
         text = self.add(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")

@@ -54,10 +54,13 @@ class Affine:
 
     def expression(self) -> Expr:
         """The sum as an expression: positive terms first."""
-        total: Expr = Const(0, I64)
-        for atom, factor in sorted(self.terms.values(), key=lambda t: t[1] < 0):
+        parts = sorted(self.terms.values(), key=lambda t: t[1] < 0)
+        first = 0 if parts and parts[0][1] > 0 else self.constant
+        total: Expr = Const(first, I64)
+        for atom, factor in parts:
             total = total + atom * factor if factor > 0 else total - atom * -factor
-        return total + self.constant if self.constant >= 0 else total - -self.constant
+        left = self.constant - first
+        return total + left if left >= 0 else total - -left
 
 
 def affine(e: Expr) -> Affine:
@@ -176,7 +179,8 @@ class _Proof:
         if not found and (cases := _cases(atom)) is not None:
             rest = goal.without(atom)
             found = all(
-                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given))) for value, given in cases
+                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given)))
+                for value, given in cases
             )
         if not found:
             self.failed.add(seen)

@@ -128,19 +128,16 @@ class _Checker:
     def independent(self, s: For) -> None:
         """Iterations of a vector or parallel loop do not see each other's writes."""
         own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
-        written: dict[Tensor, set[Key]] = {}
+        written: dict[Tensor, list[tuple[Expr, ...]]] = {}
         for store in statements(s.body):
             if isinstance(store, Store) and store.tensor not in own:
-                written.setdefault(store.tensor, set()).add(tuple(map(key, store.indices)))
+                written.setdefault(store.tensor, []).append(store.indices)
         for statement in statements(s.body):
             for e in (n for top in expressions(statement) for n in walk(top)):
                 if isinstance(e, Read) and e.tensor in written:
                     self.at = statement
-                    places = {*written[e.tensor], tuple(map(key, e.indices))}
-                    follows = any(s.index in walk(i) for i in e.indices)
-                    self.hold(
-                        len(places) == 1 and follows, f"%{e.tensor.name} is carried from one iteration to another"
-                    )
+                    apart = all(_apart(e.indices, at, s) for at in written[e.tensor])
+                    self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
 
     def store(self, s: Store, scope: Scope) -> None:
         self.hold(s.value.type is s.tensor.element, f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}")
@@ -220,6 +217,15 @@ def _parts(function: str, e: Expr) -> list[Expr]:
 def _equal(var: Var, value: Expr) -> list[Affine]:
     difference = affine(var) - affine(value)
     return [difference, difference * -1]
+
+
+def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
+    """Whether no iteration reads what another writes: the same place of its own, or one beyond the whole loop."""
+    if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
+        return any(s.index in walk(i) for i in read)
+    extent = affine(s.end) - affine(s.start)
+    differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
+    return any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences)
 
 
 def _multiple(extent: Affine, width: int) -> bool:

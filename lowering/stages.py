@@ -1,4 +1,5 @@
-"""The printed stages of a program: graph (the program itself), formulas (index notation, for people) and loops."""
+"""The printed stages of a program: graph (the program itself), formulas (index notation, for people),
+loops (a nest for each formula) and schedule (the nests after the loop passes)."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from collections.abc import Callable
 
 from ..dialect.printer import print_module
 from ..dialect.program import Function, Module
-from .pipeline import lower, to_formulas
+from .pipeline import lower, to_formulas, unscheduled
 from .text import formulas_text, kernels_text
 
-STAGES = ("graph", "formulas", "loops")
+STAGES = ("graph", "formulas", "loops", "schedule")
 
 
 def show(module: Module, function: Function, stage: str) -> str:
@@ -17,6 +18,7 @@ def show(module: Module, function: Function, stage: str) -> str:
     shows: dict[str, Callable[[], str]] = {
         "graph": lambda: print_module(module),
         "formulas": lambda: formulas_text(to_formulas(module, function)),
-        "loops": lambda: kernels_text(lower(module, function).kernels),
+        "loops": lambda: kernels_text(unscheduled(module, function).kernels),
+        "schedule": lambda: kernels_text(lower(module, function).kernels),
     }
     return shows[stage]()

@@ -8,6 +8,7 @@ import numpy as np
 from cvm.dialect.index import Tensor
 from cvm.dialect.loops import Block, Kernel
 from cvm.dialect.types import ElementType, Shape, Size, evaluate
+from cvm.jit.function import ENTRY
 from cvm.jit.llvm import emit
 from cvm.jit.native import Library
 from cvm.lowering.plan import make_plan
@@ -34,11 +35,11 @@ def compiled(kernel: Kernel, *operands: np.ndarray, report: list[str] | None = N
     plan = make_plan("k", inputs, outputs, {}, (kernel,), {})
     text = emit(plan)
     arrays = [np.zeros(shape(o.shape, known), o.element.dtype) for o in outputs]
-    library = Library(text.module)
+    library = Library(text.module, {"entry": ENTRY})
     pointers = (ctypes.c_void_p * (len(operands) + len(arrays)))(*(a.ctypes.data for a in (*operands, *arrays)))
     sizes = (ctypes.c_int64 * len(text.sizes))(*(known[atom] for atom in text.sizes))
     workspace = np.zeros(evaluate(plan.workspace, known) + 64, np.uint8)
-    status = library.entry(pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64)
+    status = library.functions["entry"](pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64)
     if report is not None and status:
         report.append(text.requirements[status - 1][0])
     return tuple(arrays)

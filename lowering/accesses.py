@@ -1,0 +1,81 @@
+"""How loops access memory: what a block reads and writes, and how far apart an index moves an access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..dialect.index import Apply, Expr, Extent, Index, Read, Tensor, Var, children, walk
+from ..dialect.loops import Alloc, Block, Let, Store, expressions, statements
+from ..dialect.types import Dim
+from .affine import affine
+
+
+def reads(block: Block) -> Iterator[Read]:
+    """Every read of a block, of its loop bounds and conditions too; an expression that is shared counts once."""
+    seen: set[int] = set()
+    for s in statements(block):
+        for e in expressions(s):
+            for n in walk(e):
+                if isinstance(n, Read) and id(n) not in seen:
+                    seen.add(id(n))
+                    yield n
+
+
+def stores(block: Block) -> Iterator[Store]:
+    return (s for s in statements(block) if isinstance(s, Store))
+
+
+def allocated(block: Block) -> set[Tensor]:
+    """The buffers that a block allocates."""
+    return {s.tensor for s in statements(block) if isinstance(s, Alloc)}
+
+
+def depends(e: Expr, indices: set[Expr]) -> bool:
+    """Whether an expression mentions one of the indices or variables."""
+    return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
+
+
+def stride(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
+    """How many elements an access moves when the index grows by 1; None where that is not one known number."""
+    total = 0
+    step: Dim = 1
+    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+        if depends(e, {index}):
+            sum = affine(e)
+            factor = sum.factor(index)
+            if any(depends(a, {index}) for a, _ in sum.without(index).terms.values()) or not isinstance(step, int):
+                return None
+            total += factor * step
+        step = d * step
+    return total
+
+
+def varying_values(block: Block, index: Index) -> set[object]:
+    """The variables of a block whose value changes with the index, and the buffers it allocates."""
+    found: set[object] = {index, *allocated(block)}
+    for s in statements(block):
+        if isinstance(s, Let) and any(varies(n, found) for n in walk(s.value)):
+            found.add(s.var)
+    return found
+
+
+def varies(node: Expr, varying: set[object]) -> bool:
+    """Whether a node is, or reads, one of these."""
+    return node in varying or (isinstance(node, Read) and node.tensor in varying)
+
+
+def size_of(e: Expr) -> Dim | None:
+    """The size that an expression is, if it is one."""
+    match e:
+        case Extent(size):
+            return size
+    return None
+
+
+def is_index_arithmetic(e: Expr) -> bool:
+    """Whether an expression reads no memory."""
+    return (
+        not isinstance(e, Read) and all(map(is_index_arithmetic, children(e)))
+        if isinstance(e, Apply)
+        else not isinstance(e, Read)
+    )

@@ -1,0 +1,163 @@
+"""Loops taken apart where guards of inner loops begin and cease to hold, so that the interior has no branch:
+
+    for q in 0..8 { for k in 0..3 { if q + k - 1 >= 0 & q + k - 1 < 8 { f } } }
+    =>  for q of 8 in 0..1 { for k { if ... { f } } }    a border
+        for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
+        for q of 8 in 7..8 { for k { if ... { f } } }    a border
+
+A choice by the index alone leaves no border: on the other side of it stands its negation. Only the innermost of the loops
+that compute elements is taken apart for guards that inner loops take part in; `narrow` does the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..dialect.index import Const, Expr, Index, both, maximum, minimum
+from ..dialect.loops import Block, For, If, Kernel, Statement, statements
+from .accesses import stores
+from .affine import Affine, affine_conditions, key, negated_conditions
+from .narrow import bound, conjunction
+
+PIECES = 16  # a loop becomes no more than these
+
+
+def borders(kernel: Kernel) -> Kernel:
+    return kernel.with_body(_block(kernel.body))
+
+
+def _block(block: Block) -> Block:
+    return tuple(part for s in block for part in _statement(s))
+
+
+def _statement(s: Statement) -> Block:
+    match s:
+        case If(condition, then, otherwise):
+            return (If(condition, _block(then), _block(otherwise)),)
+        case For(kind="serial"):
+            return tuple(replace(p, body=_block(p.body)) for p in _pieces(s, PIECES))
+        case For():
+            return (replace(s, body=_block(s.body)),)
+    return (s,)
+
+
+def _pieces(loop: For, most: int) -> list[For]:
+    """The loop, in parts in which guards are decided."""
+    if most > 1 and (cut := _exact(loop)) is not None:
+        condition, at, below = cut
+        first = _part(loop, loop.start, _clamp(at, loop), condition, below)
+        second = _part(loop, _clamp(at, loop), loop.end, condition, not below)
+        found = [p for part in (first, second) if part is not None for p in _pieces(part, most // 2)]
+        return found or [loop]
+    return _interior(loop)
+
+
+def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
+    """A condition that changes once: (condition, index from which on it is different, whether it holds below)."""
+    for condition in _conditions(loop.body, choices=True):
+        sums = affine_conditions(condition)
+        if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
+            continue
+        found = bound(sums[0], loop.index)
+        if found is not None:
+            lower, at = found
+            return condition, at, not lower
+    return None
+
+
+def _alone(sum: Affine, loop: For) -> bool:
+    """Whether nothing that a sum is made of is bound inside the loop."""
+    inner = {key(s.index) for s in statements(loop.body) if isinstance(s, For)}
+    return not inner & sum.terms.keys()
+
+
+def _part(loop: For, start: Expr, end: Expr, condition: Expr, holds: bool) -> For | None:
+    """The loop over part of its range, where the condition is decided; None if that part is empty."""
+    if _empty(start, end):
+        return None
+    return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
+
+
+def _interior(loop: For) -> list[For]:
+    """A border, the interior in which the guards of inner loops hold, and another border."""
+    computes = any(s.tensor.space != "register" for s in stores(loop.body))
+    if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
+        return [loop]
+    extents = {key(s.index): _range(s) for s in statements(loop.body) if isinstance(s, For)}
+    low, high = loop.start, loop.end
+    decided: dict[int, bool] = {}
+    for condition in _conditions(loop.body):
+        least = [_least(sum, loop.index, extents) for sum in affine_conditions(condition) or []]
+        bounds = [None if sum is None else bound(sum, loop.index) for sum in least]
+        if not bounds or any(b is None for b in bounds):
+            continue
+        decided[id(condition)] = True
+        for lower, value in filter(None, bounds):
+            low, high = (maximum(low, value), high) if lower else (low, minimum(high, value))
+    if not decided:
+        return [loop]
+    low = _clamp(low, loop)
+    high = maximum(low, _clamp(high, loop))
+    parts = ((loop.start, low, {}), (low, high, decided), (high, loop.end, {}))
+    made = [replace(loop, start=a, stop=b, body=_decided(loop.body, d)) for a, b, d in parts if not _empty(a, b)]
+    return made or [loop]
+
+
+def _empty(start: Expr, end: Expr) -> bool:
+    return isinstance(start, Const) and isinstance(end, Const) and start.value >= end.value
+
+
+def _clamp(at: Expr, loop: For) -> Expr:
+    return minimum(maximum(at, loop.start), loop.end)
+
+
+def _range(s: For) -> tuple[int, int] | None:
+    """The first and the last value of a loop over constants."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const) and s.start.value < s.end.value:
+        return s.start.value, s.end.value - 1
+    return None
+
+
+def _least(sum: Affine, index: Index, extents: dict[object, tuple[int, int] | None]) -> Affine | None:
+    """The least a sum can be over the inner loops; None where that is not known, or the index is not in it."""
+    if not sum.factor(index):
+        return None
+    least = sum
+    for k, (atom, factor) in sum.terms.items():
+        if k in extents:
+            values = extents[k]
+            if values is None:
+                return None
+            least = least.without(atom).plus(min(factor * v for v in values))
+    return least
+
+
+def _conditions(block: Block, choices: bool = False) -> list[Expr]:
+    """The conditions of branches; only of those with two sides, if asked."""
+    branches = (s for s in statements(block) if isinstance(s, If) and (s.otherwise or not choices))
+    return [c for s in branches for c in conjunction(s.condition)]
+
+
+def _decided(block: Block, known: dict[int, bool]) -> Block:
+    """The block with conditions that are known left out, and branches that cannot be taken."""
+    if not known:
+        return block
+    made: list[Statement] = []
+    for s in block:
+        match s:
+            case If(condition, then, otherwise):
+                parts = conjunction(condition)
+                left = [c for c in parts if id(c) not in known]
+                if any(known.get(id(c)) is False for c in parts):
+                    made += _decided(otherwise, known)
+                elif left:
+                    test = both(*left)
+                    assert isinstance(test, Expr)
+                    made.append(If(test, _decided(then, known), _decided(otherwise, known)))
+                else:
+                    made += _decided(then, known)
+            case For():
+                made.append(replace(s, body=_decided(s.body, known)))
+            case _:
+                made.append(s)
+    return tuple(made)

@@ -1,0 +1,145 @@
+"""Loops over neighbouring axes into one:
+
+    for i in 0..4 { for j in 0..8 { y[i, j] = f(x[i, j]) } }  =>  for i in 0..32 { y[i] = f(x[i]) }
+
+where every access that has the one index has the other beside it, over whole axes. Tensors get the joined shape: the same
+elements in the same order, so a parameter's storage stays what it was. Loops of one iteration go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, children, rewrite
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    expressions,
+    map_expressions,
+    statements,
+    substitute_block,
+)
+from ..dialect.types import same_size
+from .accesses import depends, reads, stores
+
+
+def collapse(kernel: Kernel) -> Kernel:
+    kernel = kernel.with_body(_without_single(kernel.body))
+    while (pair := next(_pairs(kernel), None)) is not None:
+        kernel = _joined(kernel, *pair)
+    return kernel
+
+
+def _without_single(block: Block) -> Block:
+    """Loops of one iteration replaced by their bodies."""
+    made: list[Statement] = []
+    for s in block:
+        match s:
+            case For(index, body, Const(0), None) if same_size(index.extent, 1):
+                made += _without_single(substitute_block(body, {index: ZERO}))
+            case For():
+                made.append(replace(s, body=_without_single(s.body)))
+            case If(condition, then, otherwise):
+                made.append(If(condition, _without_single(then), _without_single(otherwise)))
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
+    """Loops that can be joined, with the axis of each tensor at which they stand."""
+    for s in statements(kernel.body):
+        match s:
+            case For(body=(For() as inner,)) if _whole(s) and _whole(inner):
+                axes = _axes(kernel, s, inner)
+                if axes is not None:
+                    yield s, inner, axes
+
+
+def _whole(s: For) -> bool:
+    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
+
+
+def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
+    """The axis of each tensor where [..., i, j, ...] stands; None if an access or a value uses the indices otherwise."""
+    i, j = outer.index, inner.index
+    axes: dict[Tensor, int] = {}
+    for tensor, at in _accesses(inner.body):
+        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
+        if not where:
+            continue
+        first = where[0]
+        plain = where == [first, first + 1] and at[first] is i and at[first + 1] is j
+        if not plain or axes.setdefault(tensor, first) != first:
+            return None
+        if not (same_size(tensor.shape[first], i.extent) and same_size(tensor.shape[first + 1], j.extent)):
+            return None
+    mine = {id(e) for tensor, at in _accesses(inner.body) if tensor in axes for e in at}
+    if not axes or any(_used_otherwise(s, i, j, mine) for s in statements(inner.body)):
+        return None
+    elsewhere = sum(t in axes for t, _ in _accesses(kernel.body))
+    return axes if elsewhere == sum(t in axes for t, _ in _accesses((outer,))) else None
+
+
+def _accesses(block: Block) -> list[tuple[Tensor, tuple[Expr, ...]]]:
+    written = [(s.tensor, s.indices) for s in stores(block)]
+    return [*written, *((r.tensor, r.indices) for r in reads(block))]
+
+
+def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
+    """Whether a statement uses an index other than as the plain index of an access."""
+    stack = [e for e in expressions(s) if not (isinstance(s, Store) and any(e is p for p in s.indices))]
+    while stack:
+        e = stack.pop()
+        if e is i or e is j:
+            return True
+        if isinstance(e, Read):
+            stack.extend(p for p in e.indices if id(p) not in places)
+        elif not isinstance(e, Var):
+            stack.extend(children(e))
+    return False
+
+
+def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> Kernel:
+    index = Index(outer.index.name, outer.index.extent * inner.index.extent)
+    tensors = {t: replace(t, shape=_join(t.shape, a, index.extent)) for t, a in axes.items()}
+
+    def place(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        axis = axes[tensor]
+        return _join(at, axis, index if at[axis] is outer.index else at[axis])
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in axes:
+            return Read(tensors[e.tensor], tuple(rewrite(i, change) for i in place(e.tensor, e.indices)))
+        return None
+
+    def renamed(block: Block) -> Block:
+        made: list[Statement] = []
+        for s in block:
+            match s:
+                case Store(tensor, at) if tensor in axes:
+                    made.append(replace(s, tensor=tensors[tensor], indices=place(tensor, at)))
+                case Alloc(tensor):
+                    made.append(Alloc(tensors.get(tensor, tensor)))
+                case For() if s is outer:
+                    made.append(replace(outer, index=index, body=renamed(inner.body)))
+                case For():
+                    made.append(replace(s, body=renamed(s.body)))
+                case If(condition, then, otherwise):
+                    made.append(If(condition, renamed(then), renamed(otherwise)))
+                case _:
+                    made.append(s)
+        return tuple(made)
+
+    body = map_expressions(renamed(kernel.body), lambda e: rewrite(e, change))
+    return replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
+
+
+def _join(items: tuple, axis: int, joined: object) -> tuple:
+    return (*items[:axis], joined, *items[axis + 2 :])

@@ -1,0 +1,108 @@
+"""Folds along contiguous memory by lanes, in one fixed order:
+
+    for k in 0..100 { acc = acc + x[k] }
+    =>  alloc register sums: tensor<32xi32>
+        for l in 0..32 vector 32 { sums[l] = 0 }
+        for b in 0..3 { for l in 0..32 vector 32 { sums[l] = sums[l] + x[b * 32 + l] } }
+        for h in 0..16 vector 16 { sums[h] = sums[h] + sums[h + 16] }   and so on by halves
+        acc = acc + sums[0]
+        for k of 100 in 96..100 { acc = acc + x[k] }
+
+That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
+l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
+follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
+the order of their indices. Folds of integers have no order to keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, substitute, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, identity
+from ..dialect.scalars import SCALARS
+from ..dialect.types import F32, F64
+from .accesses import stride
+
+FLOAT_LANES = 16
+BYTES = 128  # of the sums of other types: four vectors of 32 bytes
+
+
+def lanes(kernel: Kernel) -> Kernel:
+    return kernel.with_body(_block(kernel.body))
+
+
+def _block(block: Block) -> Block:
+    return tuple(made for s in block for made in _statement(s))
+
+
+def _statement(s: Statement) -> Block:
+    match s:
+        case If(condition, then, otherwise):
+            return (If(condition, _block(then), _block(otherwise)),)
+        case For(body=(Store() as store,), kind="serial"):
+            folded = fold(s, store)
+            return (s,) if folded is None else folded
+        case For() if s.kind != "vector":
+            return (replace(s, body=_block(s.body)),)
+    return (s,)
+
+
+def fold(s: For, store: Store) -> Block | None:
+    """The loop by lanes, if it is a fold along contiguous memory."""
+    found = folded_value(store)
+    if found is None or not _contiguous(found[1], s.index):
+        return None
+    function, value = found
+    acc = store.tensor
+    width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
+    extent = s.end - s.start
+    if isinstance(s.index.extent, int) and s.index.extent < width:
+        return None
+    sums = Tensor("sums", (width,), acc.element, "register")
+    whole = extent // width
+    block, lane = Index("b", s.index.extent), Index("l", width)
+    value_there = substitute(value, {s.index: s.start + block * width + lane})
+    step = Store(sums, (lane,), apply(function, sums[lane], value_there))
+    start = Store(sums, (lane,), identity(function, acc.element))
+    made: list[Statement] = [
+        Alloc(sums),
+        For(lane, (start,), kind="vector", width=width),
+        For(block, (For(lane, (step,), kind="vector", width=width),), stop=whole),
+        *_halves(function, sums, width),
+        Store(acc, (), apply(function, acc[()], sums[as_index(0)])),
+    ]
+    left = s.start + whole * width
+    if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
+        made.append(replace(s, start=left))
+    return tuple(made)
+
+
+def folded_value(store: Store) -> tuple[str, Expr] | None:
+    """f and x of acc = f(acc, x), for a fold that may be taken apart: f has an identity, and acc is a scalar."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
+            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
+                return function, value
+    return None
+
+
+def _mentions(value: Expr, tensor: Tensor) -> bool:
+    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
+
+
+def _contiguous(value: Expr, index: Index) -> bool:
+    """Whether a value reads memory along the index, each read one element further or the same."""
+    strides = [stride(n.tensor, n.indices, index) for n in walk(value) if isinstance(n, Read)]
+    return 1 in strides and all(n in (0, 1) for n in strides)
+
+
+def _halves(function: str, sums: Tensor, width: int) -> list[Statement]:
+    made: list[Statement] = []
+    while width > 1:
+        width //= 2
+        lane = Index("h", width)
+        step = Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
+        kind = {"kind": "vector", "width": width} if width > 1 else {"kind": "unrolled"}
+        made.append(For(lane, (step,), **kind))  # type: ignore[arg-type]
+    return made

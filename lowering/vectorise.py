@@ -1,0 +1,144 @@
+"""Loops over elements as vector loops, accumulators and all:
+
+    for j in 0..100 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
+    =>  for j of 100 in 0..96 vector 8 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
+        for j of 100 in 92..100 vector 8 { ... }
+
+The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
+elements, or the same one; few elements apart will do where a fold pays for it. What the width leaves over is computed by
+one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. A vector
+is 32 bytes of the widest element, several of them where a fold needs more sums in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..dialect.index import Const, Expr, Read, children, walk
+from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.types import I1, I64
+from .accesses import allocated, reads, stores, stride, varies, varying_values
+from .affine import key
+
+VECTOR_BYTES = 32
+NEAR = 4  # neighbouring lanes this far apart are loaded as whole vectors and shuffled
+
+
+def vectorise(kernel: Kernel) -> Kernel:
+    return kernel.with_body(_block(kernel.body))
+
+
+def _block(block: Block) -> Block:
+    return tuple(made for s in block for made in _statement(s))
+
+
+def _statement(s: Statement) -> Block:
+    match s:
+        case If(condition, then, otherwise):
+            return (If(condition, _block(then), _block(otherwise)),)
+        case For(kind="serial"):
+            if can_be_vector(s):
+                return widen(s, lanes(s))
+            return (replace(s, body=_block(s.body)),)
+        case For(kind="parallel"):
+            return (replace(s, body=_block(s.body)),)
+    return (s,)
+
+
+def can_be_vector(s: For) -> bool:
+    """Whether the loop's iterations are independent, alike, and beside each other in memory."""
+    if any(isinstance(b, For) and b.kind != "serial" for b in statements(s.body)):
+        return False
+    return independent(s) and _alike(s) and _beside(s)
+
+
+def independent(s: For) -> bool:
+    """Whether every iteration writes elements of its own and reads none that another writes."""
+    own = allocated(s.body)
+    written = [t for t in stores(s.body) if t.tensor not in own]
+    if not written or any(not stride(t.tensor, t.indices, s.index) for t in written):
+        return False
+    places: dict[object, set[object]] = {}
+    for tensor, at in [(t.tensor, t.indices) for t in written] + [(r.tensor, r.indices) for r in reads(s.body)]:
+        places.setdefault(tensor, set()).add(tuple(map(key, at)))
+    return all(len(places[t.tensor]) == 1 and s.index in t.indices for t in written)
+
+
+def _alike(s: For) -> bool:
+    """Whether no branch, loop bound or place in a buffer differs between iterations."""
+    varying = varying_values(s.body, s.index)
+    own = allocated(s.body)
+
+    def differs(e: Expr) -> bool:
+        return any(varies(n, varying) for n in walk(e))
+
+    for inner in statements(s.body):
+        if isinstance(inner, (If, For)) and any(map(differs, expressions(inner))):
+            return False
+    accesses = [(t.tensor, t.indices) for t in stores(s.body)] + [(r.tensor, r.indices) for r in reads(s.body)]
+    return not any(t in own and any(map(differs, at)) for t, at in accesses)
+
+
+def _beside(s: For) -> bool:
+    """Whether accesses are contiguous, or the same for all lanes, or near where a fold pays for it."""
+    own = allocated(s.body)
+    folds = any(isinstance(b, For) for b in statements(s.body))
+    far = [stride(r.tensor, r.indices, s.index) for r in reads(s.body) if r.tensor not in own]
+    far = [n for n in far if n not in (0, 1)]
+    if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
+        return False
+    return not far or (folds and all(n is not None and 1 < n <= NEAR for n in far))
+
+
+def lanes(s: For) -> int:
+    """How many elements are computed at once."""
+    widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
+    least = VECTOR_BYTES // widest
+    extent = s.index.extent
+    if not isinstance(extent, int) or not any(isinstance(b, For) for b in statements(s.body)):
+        return least
+    choices = [least * n for n in (4, 2, 1) if least * n <= extent]
+    return min(choices, key=lambda w: (-(-extent // w) * w, -w), default=least)
+
+
+def _computed(block: Block) -> Iterator[Expr]:
+    """The nodes that are computed in every lane: index arithmetic that ends in an access is not."""
+    for s in statements(block):
+        match s:
+            case Store(_, _, value) | Let(_, value) | Require(value, _, _):
+                stack = [value]
+                while stack:
+                    n = stack.pop()
+                    yield n
+                    if not isinstance(n, Read):
+                        stack.extend(children(n))
+
+
+def widen(s: For, width: int) -> Block:
+    """The loop by vectors of this width, and what is left over."""
+    start, end = s.start, s.end
+    if isinstance(start, Const) and isinstance(end, Const):
+        count = end.value - start.value
+        if count < width:
+            return widen(s, width // 2) if count >= 2 and width >= 4 else (s,)
+        middle = Const(end.value - count % width, I64)
+        vectors = replace(s, stop=middle, kind="vector", width=width)
+        if not count % width:
+            return (vectors,)
+        if not overlaps(s):
+            return vectors, replace(s, start=middle, stop=end)
+        last = Const(end.value - width, I64)
+        return vectors, replace(s, start=last, stop=end, kind="vector", width=width)
+    count = end - start
+    whole = count // width * width
+    vectors = replace(s, stop=start + whole, kind="vector", width=width)
+    rest = replace(s, start=start + whole, stop=end)
+    return vectors, rest
+
+
+def overlaps(s: For) -> bool:
+    """Whether elements may be computed twice: nothing that is written is read."""
+    read = {r.tensor for r in reads(s.body)}
+    own = allocated(s.body)
+    return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)
