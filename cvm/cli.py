@@ -110,6 +110,7 @@ def _run(commands: Any) -> None:
         "--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise"
     )
     run.add_argument("--output", metavar="FILE.npz", help="write the results, by their names in the program")
+    run.add_argument("--threads", type=int, metavar="N", help="how many threads run large loops")
     run.add_argument("--time", action="store_true", help="show how long compiling and running take")
     run.add_argument(
         "--digest",

@@ -137,6 +137,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
             "run add.cvm --random-inputs 0 --output no/folder.npz",
             "no/folder.npz cannot be written: no such file or directory",
         ),
+        ("run add.cvm --threads 0", "--threads 0: "),
         ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, "),
         ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, formulas, loops, "),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),

@@ -30,6 +30,11 @@ WIDTH = 100
 def run(options: Namespace) -> int:
     if options.target not in TARGETS:
         raise Usage(f"unknown target {options.target!r}; the targets are {', '.join(TARGETS)}")
+    if options.threads is not None:
+        try:
+            cvm.set_num_threads(options.threads)
+        except cvm.Error as e:
+            raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
     module = load(options.program)
     function = module.functions.get(options.entry)
     if isinstance(function, Graph):
