@@ -276,7 +276,7 @@ def _simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
     match function, operands:
         case "add" | "sub" | "mul" | "floordiv" | "floormod" | "max" | "min", (Const(a), Const(b)):
             if not (function in ("floordiv", "floormod") and b == 0):
-                return constant(_FOLD[function](a, b), I64)
+                return constant((_FOLD[function](a, b) + 2**63) % 2**64 - 2**63, I64)
         case "add", (Const(0), b):
             return b
         case "add" | "sub", (a, Const(0)):

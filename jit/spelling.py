@@ -94,9 +94,6 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     **{("select", k): ("select {m} {a}, {t} {b}, {t} {c}",) for k in ("int", "uint", "bool", "float")},
     **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
     ("fma", "float"): _intrinsic("fma", "abc"),
-    # until they are expanded before emission
-    **{(f, "float"): _intrinsic(f, "a") for f in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")},
-    **{(f, "float"): _intrinsic(f, "ab") for f in ("pow", "atan2")},
 }  # fmt: skip
 
 # signed division by what may be -1: the least integer divided by it wraps

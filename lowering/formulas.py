@@ -14,10 +14,11 @@ import numpy as np
 from ..dialect.builtin import Const
 from ..dialect.index import Const as Number
 from ..dialect.index import Expr, Index, Read, Tensor, children, walk
-from ..dialect.loops import Block
+from ..dialect.loops import Block, map_expressions
 from ..dialect.program import Function, Literal, Value
 from ..dialect.source import NOWHERE, Span
 from .numbers import put_numbers
+from .polynomials import in_primitives
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,7 @@ def formulas(function: Function) -> Formulas:
         results = tuple(tensor(r, "heap") for r in operation.results)
         if typed.has_nest():
             operands = tuple(t for _, t in typed.operands())
-            steps.append(Nest(results, operands, typed.nest(*results), operation.span))
+            steps.append(Nest(results, operands, map_expressions(typed.nest(*results), in_primitives), operation.span))
             continue
         element = typed.element(results[0])
         formula = Formula(results[0], element.indices, put_numbers(element.value, constants, operation.span), operation.span)

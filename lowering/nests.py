@@ -11,6 +11,7 @@ from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, In
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Require, Statement, accumulator, assign, identity, update
 from ..dialect.loops import Store as StoreStatement
 from .formulas import Formula, reads
+from .polynomials import in_primitives
 from .share import share
 
 
@@ -18,7 +19,7 @@ def nest(formula: Formula, name: str) -> Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
     lower = _Lowering()
     body: list[Statement] = []
-    value = lower.value(formula.value, body, {})
+    value = lower.value(in_primitives(formula.value), body, {})
     body.append(StoreStatement(formula.tensor, formula.indices, value))
     block: Block = tuple(body)
     for index in reversed(formula.indices):
