@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, substitute, walk
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, identity
 from ..dialect.scalars import SCALARS
 from ..dialect.types import F32, F64
@@ -56,7 +56,7 @@ def fold(s: For, store: Store) -> Block | None:
     function, value = found
     acc = store.tensor
     width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
-    extent = s.end - s.start
+    extent = maximum(s.end - s.start, 0)
     if isinstance(s.index.extent, int) and s.index.extent < width:
         return None
     sums = Tensor("sums", (width,), acc.element, "register")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Read, children, walk
+from ..dialect.index import Const, Expr, Read, children, maximum, walk
 from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.types import I1, I64
 from .accesses import allocated, reads, stores, stride, varies, varying_values
@@ -130,7 +130,7 @@ def widen(s: For, width: int) -> Block:
             return vectors, replace(s, start=middle, stop=end)
         last = Const(end.value - width, I64)
         return vectors, replace(s, start=last, stop=end, kind="vector", width=width)
-    count = end - start
+    count = maximum(end - start, 0)
     whole = count // width * width
     vectors = replace(s, stop=start + whole, kind="vector", width=width)
     rest = replace(s, start=start + whole, stop=end)
