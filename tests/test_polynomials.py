@@ -62,6 +62,7 @@ EDGES = [
     *(("softplus", x, y) for x, y in ((INF, INF), (-INF, 0), (1000, 1000))),
     *(("erf", x, y) for x, y in ((-0.0, -0.0), (INF, 1), (-INF, -1))),
     *(("erfc", x, y) for x, y in ((0, 1), (INF, 0), (-INF, 2))),
+    *(("erfcx", x, y) for x, y in ((0, 1), (INF, 0), (-INF, INF))),
     *((f, NAN, NAN) for f in FUNCTIONS if f not in ("pow", "atan2")),
     *(("pow", (x, 0), 1) for x in (0, -0.0, 1, -5, INF, -INF, NAN)),
     *(("pow", (1, y), 1) for y in (0, -3, 0.5, INF, -INF, NAN)),

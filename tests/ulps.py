@@ -55,6 +55,14 @@ def _limited(x: mpmath.mpf) -> mpmath.mpf:
     return x if abs(x) < 30 or mpmath.isnan(x) else 30 * mpmath.sign(x)
 
 
+def _erfcx(x: mpmath.mpf) -> mpmath.mpf:
+    if x < -30:
+        return mpmath.inf
+    if x > 1e6:
+        return 1 / (x * mpmath.sqrt(mpmath.pi)) * (1 - 1 / (2 * x * x))
+    return mpmath.exp(x * x) * mpmath.erfc(x)
+
+
 _NUMPY: dict[str, Callable[..., Array]] = {
     **{n: getattr(np, n) for n in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt")},
     **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
@@ -67,6 +75,7 @@ _NUMPY: dict[str, Callable[..., Array]] = {
 SLOW = {
     "erf": _elementwise(lambda x: mpmath.erf(_limited(x))),
     "erfc": _elementwise(lambda x: mpmath.erfc(_limited(x))),
+    "erfcx": _elementwise(lambda x: _erfcx(x)),
 }
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.index import Apply, Expr, cast, children, with_children
+from ...dialect.index import Apply, Expr, cast, rewrite
 from ...dialect.types import F16, F32
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
 from .logarithm import log, log1p, log2, log10
 from .power import cbrt, pow, rsqrt
-from .special import erf, erfc
+from .special import erf, erfc, erfcx
 from .trigonometric import acos, asin, atan, atan2, cos, sin, tan
 
 FUNCTIONS: dict[str, Callable[..., Expr]] = {
@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, Callable[..., Expr]] = {
         *(exp, exp2, expm1, log, log2, log10, log1p, pow, cbrt, rsqrt),
         *(sin, cos, tan, asin, acos, atan, atan2),
         *(sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softplus),
-        *(erf, erfc),
+        *(erf, erfc, erfcx),
     )
 }
 
@@ -40,16 +40,9 @@ def computed(function: str, *operands: Expr) -> Expr:
 def in_primitives(expr: Expr) -> Expr:
     """The expression with every one of FUNCTIONS replaced by what computes it."""
 
-    done: dict[int, Expr] = {}  # from the leaves up, so that what is shared stays shared
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Apply) and e.function in FUNCTIONS:
+            return computed(e.function, *map(in_primitives, e.operands))
+        return None
 
-    def visit(e: Expr) -> Expr:
-        if id(e) not in done:
-            old = children(e)
-            parts = tuple(map(visit, old))
-            if isinstance(e, Apply) and e.function in FUNCTIONS:
-                done[id(e)] = computed(e.function, *parts)
-            else:
-                done[id(e)] = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-        return done[id(e)]
-
-    return visit(expr)
+    return rewrite(expr, change)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...dialect.index import Expr, Operand, constant, select
 from ...dialect.types import F32, F64
-from .doubled import Doubled, exact_product, ordered_sum
+from .doubled import exact_product, ordered_sum
 from .primitives import (
     BIAS,
     INFINITY,
@@ -80,20 +80,15 @@ def split_any(x: Expr) -> Split:
     return Split(parts.mantissa, parts.exponent - select(tiny, constant(by, t), 0.0), parts.inverse)
 
 
-def tail(f: Expr, half_square: Expr) -> Expr:
-    """log(1 + f) - f + half_square."""
+def tail(f: Expr) -> Expr:
+    """log(1 + f) - f"""
+    square = f * f
     if f.type is F32:
-        return f * (f * f) * horner(f, CUBIC)
+        return square * fma(f, horner(f, CUBIC), -0.5)
     s = f / (f + 2.0)
     z = s * s
-    return s * fma(z, estrin(z, SERIES), half_square)
-
-
-def doubled_log(f: Expr) -> Doubled:
-    """log(1 + f) to a few more bits than one float has."""
-    half_square = f * f * 0.5
-    high, low = ordered_sum(f, -half_square)
-    return Doubled(high, low + tail(f, half_square))
+    half = square * 0.5
+    return fma(s, fma(z, estrin(z, SERIES), half), -half)
 
 
 def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
@@ -110,30 +105,29 @@ def log(x: Expr) -> Expr:
 def combined(e: Expr, f: Expr, correction: Operand = 0.0) -> Expr:
     """e ln 2 + log(1 + f) + correction."""
     high, low = LN2[f.type]
-    half_square = f * f * 0.5
-    rest = fma(e, low, tail(f, half_square))
+    rest = fma(e, low, tail(f))
     if isinstance(correction, Expr):
         rest = rest + correction
-    return fma(e, high, f - (half_square - rest))
+    return fma(e, high, f + rest)
 
 
 def log2(x: Expr) -> Expr:
     m, e, _ = split_any(x)
     high, low = LOG2_E[x.type]
-    y = doubled_log(m - 1.0)
-    p = exact_product(y.high, high)
+    f = m - 1.0
+    p = exact_product(f, high)
     s = ordered_sum(e, p.high)
-    return with_limits(x, 0.0, s.high + (s.low + fma(y.high, low, fma(y.low, high, p.low))))
+    return with_limits(x, 0.0, s.high + (s.low + fma(f, low, fma(tail(f), high, p.low))))
 
 
 def log10(x: Expr) -> Expr:
     m, e, _ = split_any(x)
     high, low = LOG10_E[x.type]
-    y = doubled_log(m - 1.0)
-    p = exact_product(y.high, high)
+    f = m - 1.0
+    p = exact_product(f, high)
     q = exact_product(e, LOG10_2[x.type][0])
     s = ordered_sum(q.high, p.high)
-    rest = fma(e, LOG10_2[x.type][1], fma(y.high, low, fma(y.low, high, p.low + q.low)))
+    rest = fma(e, LOG10_2[x.type][1], fma(f, low, fma(tail(f), high, p.low + q.low)))
     return with_limits(x, 0.0, s.high + (s.low + rest))
 
 

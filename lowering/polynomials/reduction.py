@@ -95,8 +95,8 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
     rest = ordered_sum(high, _double(more, 32, 2.0**-96) + _double(more & LOW, 0, 2.0**-128))
     first, second, _ = HALF_PI[F64]
     angle = exact_product(rest.high, first)
-    low = fma(rest.high, second, fma(low + rest.low, first, angle.low))
-    return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, low)
+    angle = ordered_sum(angle.high, fma(rest.high, second, fma(low + rest.low, first, angle.low)))
+    return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, angle.low)
 
 
 def _words(zeros: int, count: int) -> list[Expr]:

@@ -1,11 +1,11 @@
-"""erf and erfc from one function, e^(x^2) erfc x for x >= 1/2, and a polynomial below."""
+"""erf, erfc and erfcx from one function, e^(x^2) erfc x for x >= 1/2, and a polynomial below."""
 
 from __future__ import annotations
 
 from ...dialect.index import Expr, constant, maximum, minimum, select
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, ordered_sum
-from .exponential import exponential
+from .exponential import exp, exponential
 from .primitives import absolute, flip, fma, polynomial, sign_of
 
 # erf(x) / x - 1 in x^2, |x| <= 1, to 2^-29.3 and 2^-56.0 of erf x
@@ -35,6 +35,7 @@ ERFCX = {
         -2.063059871538887e-08, -6.93856847031711e-09, 3.164790893493189e-09,
     ),
 }  # fmt: skip
+ROOT_PI_INVERSE = 0.5641895835477563
 # erfc of more is zero, and e^(-x^2) no normal number
 LARGE = {F32: 10.25, F64: 28.0}
 
@@ -58,6 +59,17 @@ def _scaled_complement(x: Expr) -> Doubled:
     return Doubled(high, (fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by)
 
 
+def _rough_complement(x: Expr) -> Expr:
+    """erfc x for 1 <= x, to about x^2 ulp, which are less than one of erf x."""
+    x = minimum(LARGE[x.type], x)
+    start, _ = ERFCX_START[x.type]
+    pole, shift = x + x + 1.0, x + 3.0
+    inverse = 1.0 / (pole * shift)
+    z = (x - 3.0) * (inverse * pole)
+    value = fma(z, polynomial(z, ERFCX[x.type]), start)
+    return exp(-(x * x)) * value * (inverse * shift)
+
+
 def _complement(x: Expr) -> Expr:
     """erfc x for 1/2 <= x."""
     x = minimum(LARGE[x.type], x)
@@ -71,7 +83,7 @@ def _complement(x: Expr) -> Expr:
 
 def erf(x: Expr) -> Expr:
     size = absolute(x)
-    return flip(select(size < 1.0, size + _near(size), 1.0 - _complement(maximum(0.5, size))), sign_of(x))
+    return flip(select(size < 1.0, size + _near(size), 1.0 - _rough_complement(size)), sign_of(x))
 
 
 def erfc(x: Expr) -> Expr:
@@ -79,3 +91,19 @@ def erfc(x: Expr) -> Expr:
     small = (1.0 - x) - _near(x)
     rest = _complement(maximum(0.5, size))
     return select(size < 0.5, small, select(x < 0.0, 2.0 - rest, rest))
+
+
+def erfcx(x: Expr) -> Expr:
+    """e^(x^2) erfc x"""
+    t = x.type
+    size = absolute(x)
+    limited = minimum(LARGE[t], size)
+    square = exact_product(limited, limited)
+    e = exponential(square.high, square.low)
+    small = (1.0 - x) - _near(x)
+    near = (e.high * small + e.low * small) * e.scale * e.scale
+    c = _scaled_complement(minimum(2.0**30, maximum(0.5, size)))
+    far = select(size > 2.0**30, ROOT_PI_INVERSE / size, c.high + c.low)
+    # 2 e^(x^2) - erfcx |x|, where that is needed
+    both = (e.high * 2.0 * e.scale) * e.scale + ((e.low * 2.0 * e.scale) * e.scale - c.high)
+    return select(size < 0.5, near, select(x < 0.0, both, far))

@@ -64,46 +64,26 @@ ATAN = {
 }  # fmt: skip
 
 
-def _by_quadrant(x: Expr, kernel: Callable[[Reduced], Expr], brief: bool = False) -> Expr:
-    """kernel(the reduced |x|), by the way of reduction that |x| needs."""
+def _by_quadrant(x: Expr, kernel: Callable[[Reduced], Expr], reduce: Callable[[Expr], Reduced]) -> Expr:
+    """kernel(the reduced |x|); a large |x| is reduced by other means."""
     size = absolute(x)
     large = select(size < INFINITY, kernel(far(size)), NAN)
-    return rarely(size >= NEAR[x.type], large, kernel(near_briefly(size) if brief else near(size)))
-
-
-def _sine(r: Reduced) -> Expr:
-    z = r.high * r.high
-    return r.high + fma(r.high * z, polynomial(z, SIN[z.type]), r.low)
-
-
-def _cosine(r: Reduced) -> Expr:
-    z = r.high * r.high
-    start = fma(z, -0.5, 1.0)
-    rest = fma(z * z, polynomial(z, COS[z.type]), fma(z, -0.5, 1.0 - start))
-    return start + fma(r.high, -r.low, rest)
-
-
-def _brief_sine(r: Reduced) -> Expr:
-    z = r.high * r.high
-    return fma(r.high * z, polynomial(z, SIN[z.type]), r.high)
-
-
-def _brief_cosine(r: Reduced) -> Expr:
-    z = r.high * r.high
-    return fma(z * z, polynomial(z, COS[z.type]), fma(z, -0.5, 1.0))
+    return rarely(size >= NEAR[x.type], large, kernel(reduce(size)))
 
 
 def _rotated(x: Expr, quadrants: int) -> Expr:
     """sin(|x| + quadrants pi/2)"""
-    brief = x.type is F32  # in f32 a reduced argument of one float keeps the error below 1.5 ulp
 
-    def kernel(r: Reduced) -> Expr:
-        quadrant = r.quadrant + quadrants if quadrants else r.quadrant
+    def kernel(reduced: Reduced) -> Expr:
+        r = reduced.high  # its lower part would save half an ulp, and cost a quarter more time
+        z = r * r
+        sine = fma(r * z, polynomial(z, SIN[z.type]), r)
+        cosine = fma(z * z, polynomial(z, COS[z.type]), fma(z, -0.5, 1.0))
+        quadrant = reduced.quadrant + quadrants if quadrants else reduced.quadrant
         half_turn = (quadrant << (quadrant.type.bits - 2)) & sign_mask(quadrant.type)
-        sine, cosine = (_brief_sine(r), _brief_cosine(r)) if brief else (_sine(r), _cosine(r))
         return flip(select(is_odd(quadrant), cosine, sine), half_turn)
 
-    return _by_quadrant(x, kernel, brief)
+    return _by_quadrant(x, kernel, near_briefly)
 
 
 def sin(x: Expr) -> Expr:
@@ -121,7 +101,7 @@ def tan(x: Expr) -> Expr:
         odd = is_odd(r.quadrant)
         return flip(select(odd, -1.0 / t, t), sign_of(x))
 
-    return _by_quadrant(x, kernel)
+    return _by_quadrant(x, kernel, near)
 
 
 def _root(x: Expr) -> tuple[Expr, Expr, Expr]:
