@@ -38,7 +38,7 @@ class Names:
 
     def __init__(self, taken: Iterable[Value] = ()) -> None:
         self.given: dict[Value, str] = {}
-        self.used: set[str] = set()
+        self.used: dict[str, int] = {}  # and how often each was wanted
         for value in taken:
             self.of(value)
 
@@ -49,11 +49,12 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
-        name, n = wanted, 0
+        name, n = wanted, self.used.get(wanted, 0)
         while name in self.used:
             n += 1
-            name = str(int(wanted) + n) if wanted.isdigit() else f"{wanted}_{n}"
-        self.used.add(name)
+            name = f"{wanted}_{n}"
+        self.used[wanted] = n
+        self.used.setdefault(name, 0)
         return f"%{name}"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..dialect import verify
@@ -29,8 +32,9 @@ def check(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> tuple[Module, list[Diagnostic]]:
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
-    module, diagnostics = _build(text, filename, folder, allow_outside)
-    verified, more = verify.check(module)
+    with _uncollected():
+        module, diagnostics = _build(text, filename, folder, allow_outside)
+        verified, more = verify.check(module)
     return verified, sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
 
 
@@ -38,7 +42,8 @@ def parse_unverified(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> Module:
     """The module with names resolved but no types inferred."""
-    module, diagnostics = _build(text, filename, folder, allow_outside)
+    with _uncollected():
+        module, diagnostics = _build(text, filename, folder, allow_outside)
     return _good(module, sorted(diagnostics, key=lambda d: d.span.start))
 
 
@@ -56,6 +61,18 @@ def read_bytes(path: str | Path) -> bytes:
         raise ParseError(
             Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
         ) from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nothing read is garbage: looking for cycles in a growing program again and again would double the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _build(
