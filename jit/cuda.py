@@ -1,8 +1,8 @@
 """Kernels to CUDA C. Knows the loop language and the spelling of scalar functions, and no operator.
 
-A kernel becomes one `__global__` function over pointers and the sizes that are not known while compiling. A parallel loop
-runs over the grid, in strides of all its threads; code outside of one runs in a single thread. A requirement that does not
-hold leaves its number in `*status`. No name of the user's reaches the text.
+A kernel becomes one `__global__` function over pointers and the sizes that are not known while compiling. A parallel
+loop runs over the grid, in strides of all its threads; code outside of one runs in a single thread. A requirement that
+does not hold leaves its number in `*status`. No name of the user's reaches the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Stateme
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
 from ..lowering.plan import Plan, scratch_buffers, written
-from .cuda_expressions import Expressions, Val, fits
+from .cuda_addresses import Val, fits
+from .cuda_expressions import Expressions
 from .cuda_spelling import HELPERS, SHIFT, value_type
 
 THREADS = 256  # of a block, where a kernel does not say

@@ -1,7 +1,7 @@
 """How CUDA C spells types, numbers, scalar functions and conversions: one row for each function and kind of element.
 
-Integers wrap: a row whose mode is "modular" computes in an unsigned type of at least 32 bits, of which the low bits count.
-An f16 is carried as a float that half precision holds, and rounded after every operation.
+Integers wrap: a row whose mode is "modular" computes in an unsigned type of at least 32 bits, of which the low bits
+count. An f16 is carried as a float that half precision holds, and rounded after every operation.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _float(value: float, element: ElementType) -> str:
 class Row:
     """One function: its text over operands {a} {b} {c}, how tightly that binds, and in which mode it computes.
 
-    Modes: "exact" takes values and gives one, "modular" takes and gives unsigned numbers modulo 2^width, "rounded" gives a
-    float that is yet to be rounded to the element's type.
+    Modes: "exact" takes values and gives one, "modular" takes and gives unsigned numbers modulo 2^width, "rounded" gives
+    a float that is yet to be rounded to the element's type.
     """
 
     text: str
@@ -117,7 +117,10 @@ ROWS: dict[tuple[str, str], Row] = {
     ("rem", "uint"): Row("{a} % {b}", PRODUCT),
     ("floordiv", "uint"): Row("{a} / {b}", PRODUCT),
     ("floormod", "uint"): Row("{a} % {b}", PRODUCT),
-    **{(f, "int"): _call(name, "ab") for f, name in (("div", "quotient"), ("rem", "truncated_remainder"), ("floordiv", "floor_quotient"), ("floormod", "floor_remainder"))},
+    ("div", "int"): _call("quotient", "ab"),
+    ("rem", "int"): _call("truncated_remainder", "ab"),
+    ("floordiv", "int"): _call("floor_quotient", "ab"),
+    ("floormod", "int"): _call("floor_remainder", "ab"),
     ("abs", "int"): _call("absolute"),
     ("abs", "uint"): Row("{a}"),
     ("abs", "float"): _call("fabs{s}"),
@@ -137,12 +140,26 @@ ROWS: dict[tuple[str, str], Row] = {
     ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
     ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
     ("fma", "float"): _call("fma{s}", "abc", "rounded"),
-    # until they are expanded before emission
-    **{(f, "float"): _call(f"{f}{{s}}", mode="rounded") for f in ("cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    **{(f, "float"): _call(f"{f}{{s}}", "ab", "rounded") for f in ("pow", "atan2")},
 }  # fmt: skip
 
 _INLINE = "static __device__ __forceinline__"
+
+_TO_INTEGER = (
+    ("to_int", "int", "int"),
+    ("to_unsigned", "unsigned", "uint"),
+    ("to_long", "long long", "ll"),
+    ("to_unsigned_long", "unsigned long long", "ull"),
+)
+
+
+def _to_integer(name: str, ctype: str, code: str) -> str:
+    """The integer toward zero, the nearest one that the type has; 0 for NaN."""
+    rows = (("float", "float"), ("double", "double"))
+    return "\n".join(
+        f"{_INLINE} {ctype} {name}({t} value) {{ return value != value ? 0 : __{u}2{code}_rz(value); }}"
+        for t, u in rows
+    )
+
 
 # functions that a source defines if it calls them; each may call those above it
 HELPERS: dict[str, str] = {
@@ -200,14 +217,7 @@ template <class T> static __device__ __forceinline__ float half(T value) { retur
   asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
   return from_half(bits);
 }}""",
-    "to_int": f"{_INLINE} int to_int(float value) {{ return __float2int_rz(value); }}\n"
-    f"{_INLINE} int to_int(double value) {{ return value != value ? 0 : __double2int_rz(value); }}",
-    "to_unsigned": f"{_INLINE} unsigned to_unsigned(float value) {{ return __float2uint_rz(value); }}\n"
-    f"{_INLINE} unsigned to_unsigned(double value) {{ return value != value ? 0 : __double2uint_rz(value); }}",
-    "to_long": f"{_INLINE} long long to_long(float value) {{ return value != value ? 0 : __float2ll_rz(value); }}\n"
-    f"{_INLINE} long long to_long(double value) {{ return value != value ? 0 : __double2ll_rz(value); }}",
-    "to_unsigned_long": f"{_INLINE} unsigned long long to_unsigned_long(float value) {{ return value != value ? 0 : __float2ull_rz(value); }}\n"
-    f"{_INLINE} unsigned long long to_unsigned_long(double value) {{ return value != value ? 0 : __double2ull_rz(value); }}",
+    **{name: _to_integer(name, ctype, code) for name, ctype, code in _TO_INTEGER},
 }  # fmt: skip
 
 _ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to_unsigned_long"}

@@ -16,7 +16,7 @@ from .lines import Lines
 from .llvm import emit
 
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
-ALIGNED = 64
+PAGE, STAGGER = 4096, 832
 
 
 class CallingMachine:
@@ -48,10 +48,10 @@ class NativeMachine:
         imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
         exports = {"ticks": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)}
         self.library = Library(text, exports, imports=imports, slp=True)
-        arrays = [_aligned(_array_type(t, clockwork, tick, n)) for n, t in enumerate(tick.plan.arguments)]
+        arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:
-            turned[n] = _aligned((arrays[n].shape, arrays[n].dtype))
+            turned[n] = _aligned((arrays[n].shape, arrays[n].dtype), len(arrays) + n)
         self.constants = [np.ascontiguousarray(c) for c in tick.plan.constants.values()]
         self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
         seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
@@ -99,12 +99,15 @@ def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[s
     return found
 
 
-def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]]) -> np.ndarray:
-    """An array that begins on a cache line."""
+def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.ndarray:
+    """An array that begins on a cache line; on another part of a page for every turn, so that equal places of several
+
+    arrays do not compete for one set of the cache.
+    """
     shape, dtype = type
     size = int(np.prod(shape)) * dtype.itemsize
-    held = np.zeros(size + ALIGNED, np.uint8)
-    start = -held.ctypes.data % ALIGNED
+    held = np.zeros(size + 2 * PAGE, np.uint8)
+    start = -held.ctypes.data % PAGE + turn * STAGGER % PAGE
     return held[start : start + size].view(dtype).reshape(shape)
 
 

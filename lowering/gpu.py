@@ -14,12 +14,25 @@ from ..dialect.index import ZERO, Expr, Index, Read, Tensor, unflatten, walk
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, expressions, statements, substitute_block
 from ..dialect.types import product
 from .plan import Plan
+from .schedule import schedule
+
+# what comes before: where floats are folded, all that decides the order of folds, as on a CPU
+ORDERED = ("unname", "split", "collapse", "borders", "narrow", "lanes")
+PLAIN = ("unname", "collapse")
 
 
 def place_on_gpu(plan: Plan) -> Plan:
     """The plan with kernels of one parallel loop each, or of serial code."""
+    plan = schedule(plan, lambda kernel: ORDERED if folds_floats(kernel) else PLAIN)
     kernels = [placed for kernel in plan.kernels for placed in map(parallel, split(kernel))]
     return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(kernels)))
+
+
+def folds_floats(kernel: Kernel) -> bool:
+    """Whether the order of a fold matters."""
+    accumulators = {s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and not s.tensor.shape}
+    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    return any(t.element.kind == "float" and t in accesses(loop.body)[1] for loop in loops for t in accumulators)
 
 
 def split(kernel: Kernel) -> list[Kernel]:

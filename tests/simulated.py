@@ -1,4 +1,4 @@
-"""Kernels of the loop language run by the emulator, as CUDA C compiled by NVRTC, to be held against `evaluate.execute`."""
+"""Kernels of the loop language as CUDA C, compiled by NVRTC and run by the emulator."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A GPU in NumPy: PTX executed in lockstep, all threads of many blocks at once, with its memory checked. See `machine`."""
+"""A GPU in NumPy: PTX executed in lockstep, all threads of many blocks at once, its memory checked. See `machine`."""

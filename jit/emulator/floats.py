@@ -1,4 +1,4 @@
-"""Float operations that NumPy does not have: a * b + c with one rounding, roundings in a direction, floats to integers."""
+"""Float operations that NumPy does not have: a * b + c rounded once, roundings in a direction, floats to integers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def _odd_sum(a: Array, b: Array) -> Array:
-    """a + b; where that is not exact, the neighbour whose last bit is set: rounded again to fewer bits, it is rounded once."""
+    """a + b; where that is not exact, the neighbour whose last bit is set: rounded again to less, it is rounded once."""
     total, error = _two_sum(a, b)
     bits = np.ascontiguousarray(total).view(np.int64)
     wrong = (error != 0) & np.isfinite(error) & np.isfinite(total) & (bits & 1 == 0)

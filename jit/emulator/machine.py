@@ -1,7 +1,7 @@
 """Runs a kernel's grid: blocks in batches, all their threads in lockstep, those that diverge one group after the other.
 
-A group is threads at the same place; the group that is furthest behind goes first, so that threads meet again where their
-branches do. A barrier holds a group until every thread of its block has come to the same one.
+A group is threads at the same place; the group that is furthest behind goes first, so that threads meet again where
+their branches do. A barrier holds a group until every thread of its block has come to the same one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The emulator's memory: arrays of their own addresses, shared memory with a record of who touched what, local memory.
 
-An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever reached:
-it is an error that says what was wrong. In shared memory, two threads that touch a byte between the same two barriers,
-one of them writing, are an error too: on a GPU they would race.
+An address is a space's number above bit 40 and a byte offset below, so that nothing outside of an array is ever
+reached: it is an error that says what was wrong. In shared memory, two threads that touch a byte between the same two
+barriers, one of them writing, are an error too: on a GPU they would race.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Memory:
 
 
 class Shared:
-    """The shared memory of the blocks that run together, and since the last barrier, who read and who wrote each byte."""
+    """The shared memory of the blocks that run together, and who read and wrote what since the last barrier."""
 
     def __init__(self, blocks: int, size: int, threads: int) -> None:
         self.size = -(-size // 16) * 16

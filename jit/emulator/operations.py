@@ -1,4 +1,4 @@
-"""What each PTX instruction on registers computes: one row by name, a function of its modifiers giving a function of arrays.
+"""What each PTX instruction on registers computes: one row by name, from its modifiers to a function of arrays.
 
 A row says of which types its operands are and of which its result is, since an instruction names only one of them.
 """

@@ -42,7 +42,7 @@ class Block:
 
 @dataclass
 class Entry:
-    """One kernel: parameters with their types, registers by prefix, variables in shared and local memory, and its code."""
+    """One kernel: parameters with types, registers by prefix, variables in shared and local memory, and its code."""
 
     name: str
     parameters: list[tuple[str, str]]

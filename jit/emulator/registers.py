@@ -17,11 +17,9 @@ Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbe
 
 
 class Registers:
-    """Values by thread. A thread's number is its block's, among those that run together, times threads, plus its own."""
+    """Values by thread. A thread's number is its block's (of those that run together) times threads, plus its own."""
 
-    def __init__(
-        self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]
-    ) -> None:
+    def __init__(self, entry: Entry, blocks: int, threads: int, grid: int, arguments: Mapping[str, int]) -> None:
         self.entry = entry
         self.count = blocks * threads
         self.threads = threads

@@ -1,0 +1,196 @@
+"""Names, lines and index arithmetic of CUDA C.
+
+Indices do not overflow: they are computed in `int` where their bounds say that this is enough, else in `long long`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval, walk
+from ..dialect.types import I64, Dim, ElementType, Size
+from .cuda_spelling import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
+
+LONGEST = 70  # characters of an expression that is not named
+_INT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """A C expression: its text, its C type, how tightly it binds, and whether its value is exact."""
+
+    text: str
+    ctype: str
+    level: int = ATOM
+    exact: bool = True
+
+    def at(self, level: int) -> str:
+        """The text as an operand of something that binds this tightly."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+class Addresses:
+    """What is known at the current point of a kernel: names of indices, variables, arrays, sizes and expressions."""
+
+    def __init__(self, sizes: Mapping[object, str], written: Iterable[Tensor]) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = 0
+        self.sizes = sizes
+        self.written = set(written)
+        self.arrays: dict[Tensor, str] = {}
+        self.private: set[Tensor] = set()  # buffers of which every thread has its own part
+        self.known: dict[int, Val] = {}
+        self.dims: dict[object, str] = {}
+        self.shared: set[int] = set()  # what the current statement uses more than once
+        self.kept: list[object] = []
+        self.stale: list[int] = []
+        self.changing: dict[int, bool] = {}
+        self.head: list[str] = []
+
+    # lines and names
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def fresh(self) -> str:
+        self.names += 1
+        return f"v{self.names - 1}"
+
+    def named(self, value: Val, ctype: str) -> Val:
+        """The value under a name of its own."""
+        name = self.fresh()
+        self.line(f"const {ctype} {name} = {value.text};")
+        return Val(name, ctype)
+
+    def statement(self, *expressions: Expr) -> None:
+        """Begins a statement: what was read from arrays that the kernel writes is read again."""
+        for key in self.stale:
+            self.known.pop(key, None)
+        self.stale.clear()
+        seen: set[int] = set()
+        self.shared = set()
+        for top in expressions:
+            for e in (top, *(c for n in walk(top) for c in children(n))):
+                if id(e) in seen and not isinstance(e, (Const, Index, Var, Extent)):
+                    self.shared.add(id(e))
+                seen.add(id(e))
+        self.kept.append(expressions)
+
+    def remember(self, e: Expr, value: Val) -> None:
+        self.known[id(e)] = value
+        self.kept.append(e)
+        if self.changes(e):
+            self.stale.append(id(e))
+
+    def changes(self, e: Expr) -> bool:
+        """Whether an expression reads an array that the kernel writes."""
+        found = self.changing.get(id(e))
+        if found is None:
+            found = (isinstance(e, Read) and e.tensor in self.written) or any(map(self.changes, children(e)))
+            self.changing[id(e)] = found
+            self.kept.append(e)
+        return found
+
+    # index arithmetic
+
+    def address(self, e: Expr) -> Val:
+        """An index expression, in `int` or `long long`."""
+        match e:
+            case Const(value, _):
+                fits = abs(value) <= _INT
+                return Val(
+                    str(value) if fits else f"{value}ll", "int" if fits else "long long", ATOM if value >= 0 else UNARY
+                )
+            case Extent(size):
+                return Val(self.size(size), "long long")
+        if id(e) in self.known:
+            return self.known[id(e)]
+        found = self.index_arithmetic(e)
+        if id(e) in self.shared or len(found.text) > LONGEST:
+            found = self.named(found, found.ctype)
+            self.remember(e, found)
+        return found
+
+    def index_arithmetic(self, e: Expr) -> Val:
+        if not isinstance(e, Apply) or e.type is not I64 or any(o.type is not I64 for o in e.operands):
+            return self.exact(e)
+        row, divides = _INDEX.get(e.function), e.function in ("floordiv", "floormod")
+        if row is None or (divides and not _plain_division(*e.operands)):
+            return self.computed(e.function, e.operands, I64)
+        values = [self.address(o) for o in e.operands]
+        ctype = "int" if fits(e) and all(v.ctype == "int" for v in values) else "long long"
+        if ctype == "long long":  # one wide operand widens the other; overloaded functions want two
+            narrow = [n for n, v in enumerate(values) if v.ctype == "int"]
+            for n in narrow if row.level == ATOM else narrow[: len(narrow) == len(values)]:
+                values[n] = Val(f"(long long){values[n].at(UNARY)}", ctype, UNARY)
+        return Val(self.spell(row, values), ctype, row.level)
+
+    def size(self, dim: Dim) -> str:
+        """A size that is known when the kernel is launched, computed at the kernel's start."""
+        if isinstance(dim, int):
+            return str(dim)
+        if dim.is_atom:
+            return self.sizes[dim.terms[0][0]]
+        if dim.key not in self.dims:
+            text = self._sum(dim)
+            name = self.fresh()
+            self.head.append(f"  const long long {name} = {text};")
+            self.dims[dim.key] = name
+        return self.dims[dim.key]
+
+    def _sum(self, dim: Size) -> str:
+        parts = []
+        for atom, factor in dim.terms:
+            text = self.sizes[atom] if atom in self.sizes else self._operation(atom)
+            parts.append(text if factor == 1 else f"{text} * {factor}")
+        return " + ".join([*parts, *([str(dim.constant)] if dim.constant else [])])
+
+    def _operation(self, atom: tuple) -> str:
+        operation, *parts = atom
+        a, b = (f"(long long){self.size(p)}" if isinstance(p, int) else self.size(p) for p in parts)
+        if operation == "*":
+            return f"{a} * {b}"
+        if operation in ("max", "min"):
+            return f"{operation}({a}, {b})"
+        return f"({b} == 0 ? 0 : floor_quotient({a}, {b}))"
+
+    def spell(self, row: Row, values: list[Val], suffix: str = "") -> str:
+        inner = (0, 0, 0) if row.level == ATOM else (row.level, row.level + 1, row.level + 1)
+        if row.level == CHOICE:
+            inner = (CHOICE + 1, CHOICE + 1, CHOICE + 1)
+        if row.level == UNARY:  # no `--`
+            inner = (UNARY + 1,) * 3
+        return row.text.format(**{k: v.at(n) for k, v, n in zip("abc", values, inner, strict=False)}, s=suffix)
+
+    def exact(self, e: Expr) -> Val:
+        """The value of an expression that is no index arithmetic."""
+        raise NotImplementedError
+
+    def computed(self, function: str, operands: tuple[Expr, ...], type: ElementType) -> Val:
+        """The exact value of a function."""
+        raise NotImplementedError
+
+
+_INDEX = {
+    "add": Row("{a} + {b}", SUM),
+    "sub": Row("{a} - {b}", SUM),
+    "mul": Row("{a} * {b}", PRODUCT),
+    "floordiv": Row("{a} / {b}", PRODUCT),
+    "floormod": Row("{a} % {b}", PRODUCT),
+    "max": Row("max({a}, {b})"),
+    "min": Row("min({a}, {b})"),
+}
+
+
+def _plain_division(a: Expr, b: Expr) -> bool:
+    """Whether C's division rounds as floordiv does."""
+    low, _ = interval(a)
+    return low is not None and low >= 0 and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
+
+
+def fits(e: Expr, most: int = _INT) -> bool:
+    """Whether an index expression is known to be an `int`."""
+    low, high = interval(e)
+    return low is not None and high is not None and -most <= low and high <= most
