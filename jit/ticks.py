@@ -100,10 +100,7 @@ def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[s
 
 
 def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.ndarray:
-    """An array that begins on a cache line; on another part of a page for every turn, so that equal places of several
-
-    arrays do not compete for one set of the cache.
-    """
+    """An array that begins on a cache line, for every turn elsewhere in a page: equal places then do not compete for it."""
     shape, dtype = type
     size = int(np.prod(shape)) * dtype.itemsize
     held = np.zeros(size + 2 * PAGE, np.uint8)

@@ -1,6 +1,6 @@
 """Loops cut where remainders and extremes of their index change, so that no part of them has to compute any:
 
-    for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i in 0..n-1 { y[i + 1] = x[i] }
+    for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
 
 Only innermost loops, where they cost most; and any loop whose index is asked which of several values it has. Guards are
 what `borders` is for.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import ZERO, Apply, Const, Expr, Index, as_index, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, expressions, statements
+from ..dialect.index import Apply, Const, Expr, Index, as_index, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, expressions, statements, substitute_block
 from ..dialect.types import I64
 from .affine import Affine, affine
 from .rename import renamed
@@ -55,15 +55,15 @@ def _statement(s: Statement, room: int) -> Block:
 
 
 def _loop(loop: For, room: int) -> Block:
-    n = loop.index.extent
-    plain = loop.kind == "serial" and loop.start is ZERO and loop.stop is None
-    cuts = sorted(_cuts(loop)) if plain and isinstance(n, int) else []
+    first, last = loop.start, loop.end
+    if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
+        return (replace(loop, body=_block(loop.body, room)),)
+    cuts = sorted(_cuts(loop, first.value, last.value))
     size = sum(1 for s in statements(loop.body) for e in expressions(s) for _ in walk(e))
     if not cuts or len(cuts) >= MOST or size * (len(cuts) + 1) > room:
         return (replace(loop, body=_block(loop.body, room)),)
-    assert isinstance(n, int)
     parts: list[Statement] = []
-    for k, (low, high) in enumerate(zip([0, *cuts], [*cuts, n], strict=True)):
+    for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
         parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
     return tuple(parts)
 
@@ -72,16 +72,16 @@ def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
     """The iterations of a loop from low to high."""
     if high - low == 1:
         return _block(settle(renamed(loop.body, {loop.index: as_index(low)}, mark)), room)
-    index = Index(f"{loop.index.name}.{mark}", high - low)
-    body = settle(renamed(loop.body, {loop.index: index + low}, mark))
-    return _loop(replace(loop, index=index, body=body), room)
+    within = Index(loop.index.name, high - low)  # whose extent says what the bounds are
+    body = settle(renamed(loop.body, {loop.index: within + low}, mark))
+    index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
+    body = settle(substitute_block(body, {within: index - low}))
+    return _loop(replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
 
 
-def _cuts(loop: For) -> set[int]:
+def _cuts(loop: For, first: int, last: int) -> set[int]:
     """Where conditions on the loop's index change, inside of the loop."""
     innermost = not any(isinstance(s, For) for s in statements(loop.body))
-    n = loop.index.extent
-    assert isinstance(n, int)
     found: set[int] = set()
     seen: set[int] = set()
     for s in statements(loop.body):
@@ -89,7 +89,7 @@ def _cuts(loop: For) -> set[int]:
             for e in walk(top):
                 if id(e) not in seen:
                     seen.add(id(e))
-                    places = {c for c in _changes(e, loop.index, n, innermost) if 0 < c < n}
+                    places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
                     if len(places) <= OFTEN:
                         found |= places
     return found
