@@ -336,7 +336,7 @@ def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, A
             if subscript[1:-1].isdigit():
                 return _about(operand[int(subscript[1:-1])], what, argument)
             return f"({', '.join(str(_about(x, what, argument)) for x in operand)})"  # xs[i]: of every one
-        return None if operand is None else _about(operand, what, argument)
+        return None if operand is None or isinstance(operand, tuple) else _about(operand, what, argument)
     except (Undecided, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
         return value
     is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
     try:
-        array = np.asarray(value) if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__") else np.from_dlpack(value)
+        array = np.asarray(value) if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__") else np.from_dlpack(cast(Any, value))
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
     if array.dtype != dtype:

@@ -84,10 +84,10 @@ class Expressions(Lines):
                 return self.index(e)
             case Read(tensor, at):
                 return self.load(tensor, at)
-            case Cast(operand, type):
-                return self.convert(self.value(operand), operand.type, type)
-            case Bitcast(operand, type):
-                return self.reinterpret(self.value(operand), operand.type, type)
+            case Cast(operand, element):
+                return self.convert(self.value(operand), operand.type, element)
+            case Bitcast(operand, element):
+                return self.reinterpret(self.value(operand), operand.type, element)
             case Apply(function, operands, _):
                 return self.apply(function, operands)
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")

@@ -231,7 +231,7 @@ class NativeFunction(CompiledFunction):
         assert isinstance(workspace, int)
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         builtin = fastcall.make_builtin(self.library, slow, types, self._constants, workspace)
-        self.__class__ = type("NativeFunction", (type(self),), {"__call__": builtin, "__module__": __name__})
+        self.__class__ = type("NativeFunction", (type(self),), {"__call__": builtin, "__module__": __name__})  # type: ignore[assignment]
 
     @cached_property
     def _computed_in_place(self) -> frozenset[int]:

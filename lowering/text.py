@@ -61,18 +61,18 @@ def expression_text(e: Expr, names: Names, expected: ElementType | None = None, 
         return expression_text(x, names, expected, inner)
 
     match e:
-        case Const(value, type):
-            return _number(value, type, expected, level)
+        case Const(value, element):
+            return _number(value, element, expected, level)
         case Index() | Var():
             return names.of(e)
         case Extent(size):
             return size_text(size, names)
         case Read(tensor, at):
             return _place(tensor, at, names)
-        case Cast(operand, type):
-            return f"{type}({sub(operand, None)})"
-        case Bitcast(operand, type):
-            return f"bitcast({sub(operand, None)}, {type})"
+        case Cast(operand, element):
+            return f"{element}({sub(operand, None)})"
+        case Bitcast(operand, element):
+            return f"bitcast({sub(operand, None)}, {element})"
         case When(condition, then, otherwise):
             return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
         case Reduce(function, over, body):

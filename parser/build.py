@@ -15,6 +15,7 @@ from .nodes import (
     FunctionNode,
     GraphNode,
     Mistake,
+    OperationNode,
     ProgramNode,
     ReturnNode,
     StatementNode,
@@ -122,7 +123,9 @@ def first_token(statement: StatementNode) -> Token:
             return token
         case ReturnNode(word):
             return word
-    return statement.results[0] if statement.results else getattr(statement, "name", None) or statement.word
+    if statement.results:
+        return statement.results[0]
+    return statement.name if isinstance(statement, OperationNode) else statement.word
 
 
 def declared_types(scope: Scope, tokens: Sequence[Token | BrokenNode] | None) -> tuple[Type, ...] | None:
