@@ -13,7 +13,7 @@ from .literals import literal_type
 from .op import OPERATORS, Operator
 from .program import Literal, Operation, Value
 from .source import NOWHERE, Span
-from .types import ElementType, Shape, TensorType
+from .types import ElementType, Shape, TensorType, same_size
 from .verify import type_operation
 
 
@@ -113,6 +113,18 @@ class Node:
         """This with dimensions of size 1 put in, at these axes of the result."""
         kept = iter(range(self.rank))
         return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
+
+    def sum_to(self, operand: Node) -> Node:
+        """The sum over the dimensions along which an operand was repeated to this shape: those where it is known to be 1."""
+        padded = self.rank - operand.rank
+        repeated = [n + padded for n, m in enumerate(operand.shape) if same_size(m, 1) and not same_size(self.shape[n + padded], 1)]
+        found = self.sum([*range(padded), *repeated], dtype=self.element)
+        return found.with_ones([n - padded for n in repeated])
+
+    def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
+        """The cotangents of a scalar operation's operands, where this is its result's."""
+        operator: Any = OPERATORS["theano.elemwise"]
+        return operator(tuple(operands), scalar_op=name).op.gradient(self, operands, y)
 
     def __add__(self, other: Operand) -> Node:
         return self.scalar("add", other)

@@ -20,6 +20,8 @@ BY_ZERO = "integer division by zero"
 class Pos(Unary[T], kind="sign", symbol="+"):
     """+x: x itself, also i1 and f16."""
 
+    derivative = "identity"
+
     constraints = (supported(("x",), (*SUPPORTED, F16)),)
     exact = staticmethod(np.asarray)
 
@@ -31,6 +33,7 @@ class Pos(Unary[T], kind="sign", symbol="+"):
 class Neg(Unary[T], kind="sign", symbol="-"):
     """-x, in x's type: of unsigned integers, too, modulo 2^width."""
 
+    derivative = "neg"
     scalar = "neg"
     exact = staticmethod(np.negative)
 
@@ -38,6 +41,8 @@ class Neg(Unary[T], kind="sign", symbol="-"):
 @operator
 class Abs(Unary[T], kind="sign"):
     """-x if x < 0, else x, in x's type: INT_MIN and -0.0 stay."""
+
+    derivative = "abs_"
 
     @staticmethod
     def exact(x: np.ndarray) -> np.ndarray:
@@ -53,6 +58,7 @@ class Abs(Unary[T], kind="sign"):
 class Add(Binary[T], kind="arithmetic", symbol="+"):
     """a + b"""
 
+    derivative = "add"
     scalar = "add"
     exact = staticmethod(np.add)
 
@@ -61,6 +67,7 @@ class Add(Binary[T], kind="arithmetic", symbol="+"):
 class Sub(Binary[T], kind="arithmetic", symbol="-"):
     """a - b"""
 
+    derivative = "sub"
     scalar = "sub"
     exact = staticmethod(np.subtract)
 
@@ -69,6 +76,7 @@ class Sub(Binary[T], kind="arithmetic", symbol="-"):
 class Mul(Binary[T], kind="product", symbol="*"):
     """a * b; of two i1, their conjunction."""
 
+    derivative = "mul"
     exact = staticmethod(np.multiply)
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
@@ -79,6 +87,7 @@ class Mul(Binary[T], kind="product", symbol="*"):
 class Div(Binary[T], kind="quotient", symbol="/"):
     """a / b as floats, f32 for integers of every width."""
 
+    derivative = "true_div"
     scalar = "div"
     exact = staticmethod(np.divide)
 
@@ -89,6 +98,8 @@ class Floordiv(Binary[T], kind="arithmetic", symbol="//"):
 
     An integer divisor of zero is an error when the program runs; INT_MIN // -1 is INT_MIN.
     """
+
+    derivative = "true_div"
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -108,6 +119,10 @@ class Mod(Binary[T], kind="arithmetic", symbol="%"):
 
     An integer divisor of zero is an error when the program runs; INT_MIN % -1 is 0.
     """
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        a, b = operands
+        return (g, -(a / b).scalar("trunc") * g)
 
     def working(self, *elements: ElementType) -> ElementType:
         result = self.rule.result(*elements)
@@ -172,15 +187,28 @@ def integer_power(base: Expr, exponent: Expr) -> Expr:
 class Pow(Power[T], kind="arithmetic", symbol="**"):
     """a to the power of b: modulo 2^width for integers, 0 where b is negative, 0 ** 0 being 1; C's pow for floats."""
 
+    derivative = "pow"
+
 
 @operator
 class Fpow(Power[T], kind="quotient"):
     """a to the power of b as floats: C's pow."""
 
+    derivative = "pow"
+
+
+def _chosen(first: Any, g: Any) -> tuple[Any, Any]:
+    """The cotangents of two operands of which one is the result."""
+    return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
+
 
 @operator
 class Min(Binary[T], kind="arithmetic"):
     """a if a < b, else b: b where either is NaN."""
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        a, b = operands
+        return _chosen(a.scalar("lt", b), g)
 
     scalar = "min"
 
@@ -192,6 +220,10 @@ class Min(Binary[T], kind="arithmetic"):
 @operator
 class Max(Binary[T], kind="arithmetic"):
     """a if a > b, else b: b where either is NaN."""
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        a, b = operands
+        return _chosen(a.scalar("gt", b), g)
 
     scalar = "max"
 
@@ -217,3 +249,10 @@ class Clamp(Pointwise[T], kind="arithmetic"):
 
     def formula(self: Any, x: Expr, low: Expr, high: Expr) -> Expr:
         return minimum(high, maximum(low, x))  # each gives its second operand where the comparison does not hold
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        x, low, high = operands
+        below = x.scalar("lt", low)
+        above = below.scalar("switch", low, x).scalar("gt", high)
+        to_raised, to_high = above.scalar("switch", 0, g), above.scalar("switch", g, 0)
+        return below.scalar("switch", 0, to_raised), below.scalar("switch", to_raised, 0), to_high

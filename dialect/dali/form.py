@@ -33,6 +33,7 @@ class Pointwise(Operator[T]):
     symbol: ClassVar[str] = ""  # how expressions write the operator
     scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
     exact: ClassVar[Callable[..., Any]]
+    derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same derivative
     shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
     symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
 
@@ -71,6 +72,19 @@ class Pointwise(Operator[T]):
         reads = [t[source(at, t)] for t in tensors]
         operands = self.prepared([t.element for t in tensors], reads, cast)
         return Element(at, cast(self.formula(*operands), y.element))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """By `gradient`, of the operands in the result's type."""
+        (y,), (g,) = results, cotangents
+        given = [o for _, o in self.operands()]
+        found = self.gradient(g, [o.cast(y.element) for o in given], y)
+        return [None if d is None else d.sum_to(o) for d, o in zip(found, given, strict=True)]
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        """The cotangents of operands of the result's type and shape; by default those of Theano's `derivative`."""
+        if not self.derivative:
+            raise NotImplementedError(self.name)
+        return g.gradient_of(self.derivative, operands, y)
 
     def prepared(self, elements: Any, operands: Any, convert: Callable[[Any, ElementType], Any]) -> list[Any]:
         """The operands in the type, or types, that f takes."""

@@ -36,8 +36,15 @@ FUNCTIONS = {
 }
 
 
+# Theano's names of functions that have the same derivative, where they differ
+DERIVATIVES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}
+
+
 def _function(name: str, text: str) -> type[Unary[Any]]:
     members = {"__doc__": text, "__module__": __name__, "scalar": name, "exact": staticmethod(SCALARS[name].numpy)}
+    members["derivative"] = DERIVATIVES.get(name, name)
+    if name == "cbrt":
+        members["gradient"] = lambda self, g, operands, y: (g / (y * y * 3),)
     return operator(type(name.capitalize(), (Unary,), members, kind="function"))
 
 
@@ -48,6 +55,7 @@ globals().update({name.capitalize(): _function(name, text) for name, text in FUN
 class Fabs(Unary[T], kind="function"):
     """x without its sign, as a float."""
 
+    derivative = "abs_"
     scalar = "abs"
     exact = staticmethod(np.abs)
 
@@ -55,6 +63,9 @@ class Fabs(Unary[T], kind="function"):
 @operator
 class Rsqrt(Unary[T], kind="function"):
     """1 / sqrt(x), both rounded: inf of 0.0, -inf of -0.0, 0 of inf."""
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        return (g * y * y * y * -0.5,)
 
     exact = staticmethod(precise(lambda x: 1 / np.sqrt(x)))
 
@@ -66,5 +77,6 @@ class Rsqrt(Unary[T], kind="function"):
 class Atan2(Binary[T], kind="quotient"):
     """The angle of the point (b, a) in [-π, π], in all four quadrants: C's atan2(a, b)."""
 
+    derivative = "arctan2"
     scalar = "atan2"
     exact = staticmethod(SCALARS["atan2"].numpy)

@@ -28,5 +28,10 @@ class Where(Pointwise[T], kind="choice"):
         result = self.rule.result(*elements)
         return [condition, convert(a, result), convert(b, result)]
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        chosen = self.condition.scalar("switch", g, 0), self.condition.scalar("switch", 0, g)
+        return [None, *(d.sum_to(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]
+
     def formula(self: Any, condition: Expr, a: Expr, b: Expr) -> Expr:
         return select(condition, a, b)

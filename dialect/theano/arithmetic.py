@@ -46,7 +46,7 @@ def _fold(ufunc: Any) -> Any:
     return numpy
 
 
-def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def product(x: Any, y: Any) -> np.ndarray:
     """x y, each product and difference of the parts of complex numbers rounded by itself."""
     if x.dtype.kind != "c":
         return np.multiply(x, y)

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..conversion import converted
 from ..index import Expr, cast, select
-from ..types import BY_DTYPE, I64, UI64, ElementType
+from ..types import BY_DTYPE, C64, F32, F64, I64, UI64, ElementType
 
 
 def to_element(array: Any, element: ElementType) -> np.ndarray:
     """The array in another element type."""
-    given = np.asarray(array)
+    given: Any = np.asarray(array)
     source = BY_DTYPE[given.dtype]
     if not _wraps(source, element):
         return converted(given, element)
@@ -39,4 +39,4 @@ def _wraps(source: ElementType, element: ElementType) -> bool:
 
 
 def _part(element: ElementType) -> ElementType:
-    return BY_DTYPE[np.zeros((), element.dtype).real.dtype]
+    return F32 if element is C64 else F64

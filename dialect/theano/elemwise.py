@@ -111,7 +111,7 @@ class Elemwise(Operator[T]):
         if self.op.gradient is None:
             raise NotImplementedError(f"{self.name} of {self.scalar_op}")
         (y,), (g,) = results, cotangents
-        return [unbroadcast(d, x) if isinstance(d, Node) else d for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
+        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         if self.op.gradient is None:
@@ -131,14 +131,6 @@ class Elemwise(Operator[T]):
     def python_constant_folding(self: Elemwise[TensorType]) -> bool:
         """Theano's veto of constant folding by the reference: only of scalars, and of few operands."""
         return self.infer().rank == 0 and len(self.xs) < 32
-
-
-def unbroadcast(d: Node, x: Node) -> Node:
-    """The sum of a cotangent over the dimensions along which its operand was repeated."""
-    padded = d.rank - x.rank
-    repeated = [n + padded for n, m in enumerate(x.shape) if is_broadcastable(m) and not is_broadcastable(d.shape[n + padded])]
-    found = d.sum([*range(padded), *repeated], dtype=d.element)
-    return found.with_ones([n - padded for n in repeated])
 
 
 def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..broadcasting import all_of
-from ..index import Element, Expr, Index, Tensor, apply, axes, constant, reduce, select
+from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, C64, C128, F16, F32, F64, I1, I64, UI64, ElementType, TensorType
 from .casting import cast_to_element, to_element

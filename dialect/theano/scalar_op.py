@@ -74,7 +74,7 @@ class ScalarOp:
         working = self.working(tuple(o.type for o in operands))
         given = [cast_to_element(o, w) for o, w in zip(operands, working, strict=True)]
         if callable(self.on_complex) and any(w.kind == "complex" for w in working):
-            found = self.on_complex(*map(Z.of, given))
+            found: Any = self.on_complex(*map(Z.of, given))
             return found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
         return cast_to_element(self.formula(*given), result)
 
