@@ -59,6 +59,10 @@ class NativeMachine:
         size = tick.plan.workspace
         assert isinstance(size, int), "the sizes of a graph are known"
         self.workspace = _aligned(((size,), np.dtype(np.uint8)))
+        self.ticks = self.library.functions["ticks"]
+        here, there = map(ctypes.addressof, self.tables)
+        place = self.workspace.ctypes.data
+        self.addresses = (here, there, place), (there, here, place)
         work = cost(tick.plan)
         self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
         self.side = 0
@@ -75,8 +79,7 @@ class NativeMachine:
         """The same as that of CallingMachine."""
         while ticks:
             n = min(ticks, self.batch)
-            here, there = self.tables[self.side], self.tables[1 - self.side]
-            status = self.library.functions["ticks"](here, there, self.workspace.ctypes.data, n)
+            status = self.ticks(*self.addresses[self.side], n)
             assert not status, "no operation of a graph fails"
             self.side ^= n & 1
             ticks -= n
