@@ -1,0 +1,81 @@
+"""Programs to differentiate, and their derivatives by finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cvm
+import numpy as np
+from cvm.dialect.op import Operator, Symbol
+from cvm.dialect.program import Function, Module, Operation, Value
+from cvm.dialect.theano.derivatives import LOp, ROp
+from cvm.dialect.types import BY_DTYPE, TensorType
+from cvm.dialect.verify import verify
+from cvm.jit.function import compile_function
+
+Arrays = list[np.ndarray]
+
+
+def program(op: Operator[np.ndarray]) -> tuple[Module, Arrays, tuple[int, ...]]:
+    """@f of one operation, @back of its cotangents and @forth of its tangents, by the operands that are floats."""
+    arrays: Arrays = []
+
+    def operand(array: np.ndarray) -> Value:
+        arrays.append(array)
+        return Value(f"x{len(arrays)}", TensorType(array.shape, BY_DTYPE[array.dtype]))
+
+    operator = op.map(operand)
+    values = [v for _, v in operator.operands()]
+    results = tuple(Value(n, None) for n in op.results)
+    module = verify(Module({"f": Function("f", tuple(values), (Operation(operator, results),), results)}))
+    wrt = tuple(n for n, a in enumerate(arrays) if a.dtype.kind == "f")
+    seeds = [Value(f"g{n}", t) for n, t in enumerate(module.functions["f"].result_types)]
+    tangents = [Value(f"d{n}", values[n].type) for n in wrt]
+    pulled = tuple(Value(f"c{n}", None) for n in wrt)
+    pushed = tuple(Value(f"t{n}", None) for n in range(len(results)))
+
+    def derived(name: str, kind: Any, given: Sequence[Value], found: tuple[Value, ...]) -> Function:
+        arguments = tuple(Value(v.name, v.type) for v in (*values, *given))
+        return Function(name, arguments, (Operation(kind(arguments, Symbol("f"), wrt=wrt), found),), found)
+
+    functions = {"back": derived("back", LOp, seeds, pulled), "forth": derived("forth", ROp, tangents, pushed)}
+    return verify(module.with_functions({**module.functions, **functions})), arrays, wrt
+
+
+def check(op: Operator[np.ndarray], random: np.random.Generator, tolerance: float = 2e-6, step: float = 1e-6) -> None:
+    """The reverse rule against finite differences, and the forward rule against the reverse one."""
+    module, arrays, wrt = program(op)
+
+    def run(name: str, *more: np.ndarray) -> Arrays:
+        found = compile_function(module, name, "reference")(*arrays, *more)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    results = run("f")
+    seeds = [random.normal(size=r.shape) for r in results]
+    tangents = [random.normal(size=arrays[n].shape) for n in wrt]
+    back, forth = run("back", *seeds), run("forth", *tangents)
+    along = numerical(lambda moved: compile_function(module, "f", "reference")(*moved), arrays, wrt, tangents, step)
+    reverse = sum(float((c * t).sum()) for c, t in zip(back, tangents, strict=True))
+    forward = sum(float((s * t).sum()) for s, t in zip(seeds, forth, strict=True))
+    expected = sum(float((s * d).sum()) for s, d in zip(seeds, along, strict=True))
+    scale = 1 + abs(expected)
+    assert abs(reverse - expected) < tolerance * scale, f"reverse {reverse}, finite differences {expected}: {op}"
+    assert abs(forward - reverse) < 1e-9 * scale, f"forward {forward}, reverse {reverse}: {op}"
+
+
+def numerical(function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[int], tangents: Arrays, step: float) -> Arrays:
+    """The derivative along the tangents, by differences of the fourth order."""
+
+    def at(distance: float) -> Arrays:
+        moved = list(arrays)
+        for n, t in zip(wrt, tangents, strict=True):
+            moved[n] = arrays[n] + distance * t
+        found = function(moved)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    near, far = zip(at(step), at(-step), strict=True), zip(at(2 * step), at(-2 * step), strict=True)
+    return [(8 * (a - b) - (c - d)) / (12 * step) for (a, b), (c, d) in zip(near, far, strict=True)]
+
+
+__all__ = ["check", "cvm", "numerical", "program"]
