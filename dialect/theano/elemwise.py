@@ -46,8 +46,8 @@ class Elemwise(Operator[T]):
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: o.fits()),
         C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
-        C(7, "element(target) = element(result), in place", lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
-        C(8, "shape(target) = shape(result), in place", lambda o: o.target is None or o.covers()),
+        C(7, "in place, the element type of target is that of result", lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
+        C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
     )
     example = """
         func @main(%x: tensor<2x3xf64>, %y: tensor<3xf32>) -> tensor<2x3xf64> {
