@@ -1,4 +1,5 @@
-"""The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }.
+"""The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }; one that has no loop
+inside, by blocks:  for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }.
 
 A nest qualifies if it is one loop and each of its iterations stores only to places of its own: every array it writes is
 indexed by the loop's index itself. What an iteration does decides how many make a piece that is worth handing out.
@@ -9,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..dialect.index import ZERO, Index
+from ..dialect.index import ZERO, Index, as_index, minimum
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, statements, substitute_block
 from ..dialect.types import Dim
 from .cost import block_operations
 
 WORTH = 30_000  # operations that cost more than to wake a thread
+BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
 UNKNOWN = 64  # what a size that is not known is taken for
 
 
@@ -27,7 +29,17 @@ def parallelise(kernel: Kernel) -> Kernel:
         return kernel
     if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
         return kernel
-    return kernel.with_body((replace(loop, kind="parallel"),))
+    if any(isinstance(s, For) for s in statements(loop.body)):
+        return kernel.with_body((replace(loop, kind="parallel"),))
+    return kernel.with_body((in_blocks(loop),))
+
+
+def in_blocks(loop: For) -> For:
+    """A loop over blocks of another's iterations."""
+    n = loop.index.extent
+    block = Index("b", (n + BLOCK - 1) // BLOCK)
+    first = block * BLOCK
+    return For(block, (replace(loop, start=first, stop=minimum(first + BLOCK, as_index(n))),), kind="parallel")
 
 
 def without_unit_loops(block: Block) -> Block:
