@@ -194,7 +194,8 @@ def by_formula(op: Operator[np.ndarray], unknown_sizes: bool = False) -> tuple[n
         return tensor
 
     tensors = op.map(declare)
-    types = tensors.map(lambda t: TensorType(t.shape, t.element)).result_types()
+    fields = iter(op.types.values())
+    types = tensors.map(lambda t: next(fields, None) or TensorType(t.shape, t.element)).result_types()
     results = [Tensor(n, t.array_shape, t.element) for n, t in zip(op.results, types, strict=True)]
     for result in results:
         machine.allocate(result)

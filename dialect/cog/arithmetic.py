@@ -108,7 +108,9 @@ class Mul(Arithmetic[T]):
         (ar, ai), (br, bi) = parts(a), parts(b)
         if a.type is F32:
             return pair(ar * br, ar * bi)
-        return pair(ar * br, ai * br) if b.type is F32 else a * b
+        if b.type is F32:
+            return pair(ar * br, ai * br)
+        return pair(ar * br - ai * bi, ar * bi + ai * br)
 
 
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:

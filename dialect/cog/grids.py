@@ -75,7 +75,7 @@ class Slice(CogOperator[T]):
         return FieldType(self.x.shape[1:], self.x.tensor)
 
     def reference(self: Slice[np.ndarray]) -> np.ndarray:
-        return self.x[self.index]
+        return np.asarray(self.x[self.index])
 
     def element(self: Slice[Tensor], y: Tensor) -> Element:
         at, _ = result_axes(y, y.rank)
@@ -105,7 +105,7 @@ class Subfield(CogOperator[T]):
         return FieldType(tuple(e - b for b, e in zip(self.begin, self.end, strict=True)), self.x.tensor)
 
     def reference(self: Subfield[np.ndarray]) -> np.ndarray:
-        return self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))]
+        return np.asarray(self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))])
 
     def element(self: Subfield[Tensor], y: Tensor) -> Element:
         grid, tensor = result_axes(y, self.grid("x"))
@@ -178,6 +178,8 @@ class Expand(CogOperator[T]):
     def reference(self: Expand[np.ndarray]) -> np.ndarray:
         grid = self.grid("x")
         more = [(0, n - m) for n, m in zip(self.shape, self.x.shape, strict=False)] + [(0, 0)] * (self.x.ndim - grid)
+        if not grid:
+            return self.x
         mode: Any = {"zero": "constant", "clamp": "edge", "cyclic": "wrap"}[self.border]
         return np.pad(self.x, more, mode=mode)
 
@@ -234,7 +236,7 @@ class ShiftCyclic(CogOperator[T]):
         return self.x
 
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
-        return np.roll(self.x, self.amount, tuple(range(self.grid("x"))))
+        return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
 
     def element(self: ShiftCyclic[Tensor], y: Tensor) -> Element:
         grid, tensor = result_axes(y, self.grid("x"))
