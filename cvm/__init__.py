@@ -94,8 +94,9 @@ def compile(
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
-    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code) or "reference" (each
-    operator's definition, evaluated slowly and obviously).
+    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a
+    GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
+    evaluated slowly and obviously).
     """
     from cvm.jit.compile import compile_program
 

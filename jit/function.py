@@ -279,8 +279,15 @@ def _simulated(module: Module, function: Function) -> CompiledFunction:
     return SimulatedFunction(module, function)
 
 
+def _on_gpu(module: Module, function: Function) -> CompiledFunction:
+    from .cuda_function import CudaFunction
+
+    return CudaFunction(module, function)
+
+
 TARGETS: dict[str, Callable[[Module, Function], CompiledFunction]] = {
     "cpu": NativeFunction,
     "reference": ReferenceFunction,
+    "cuda": _on_gpu,
     "cuda-sim": _simulated,
 }

@@ -20,7 +20,9 @@ def missing(target: str) -> str:
 
 def _mark(target: str) -> object:
     marks = [pytest.mark.gpu] if target == "cuda" else []
-    return pytest.param(target, marks=[*marks, pytest.mark.skipif(bool(missing(target)), reason=missing(target) or "it can run")])
+    return pytest.param(
+        target, marks=[*marks, pytest.mark.skipif(bool(missing(target)), reason=missing(target) or "it can run")]
+    )
 
 
 HERE = tuple(t for t in TARGETS if not missing(t))

@@ -28,6 +28,7 @@ class Memory:
 
     def __init__(self, count_transactions: bool = False) -> None:
         self.spaces: dict[int, tuple[Array, int]] = {}
+        self._next = FIRST
         self.statistics: Counter[str] | None = Counter() if count_transactions else None
 
     def give(self, array: Array) -> int:
@@ -35,14 +36,26 @@ class Memory:
         size = array.nbytes
         held = np.zeros((size + 31) // 16 * 16, np.uint8)
         held[:size] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        space = FIRST + len(self.spaces)
+        space = self._next
+        self._next += 1
         self.spaces[space] = held, size
         return space << SPACE
 
     def take(self, address: int, like: Array) -> None:
         """Copies an array out."""
-        held, size = self.spaces[address >> SPACE]
-        like.reshape(-1).view(np.uint8)[...] = held[:size]
+        like.reshape(-1).view(np.uint8)[...] = self.view(address, like.nbytes)
+
+    def view(self, address: int, size: int) -> Array:
+        """Bytes of an array, to read and to write."""
+        held, whole = self.spaces.get(address >> SPACE, (np.empty(0, np.uint8), -1))
+        first = address & (1 << SPACE) - 1
+        if first + size > whole:
+            raise Fault(f"a copy outside of its array: to byte {first + size} of {max(whole, 0)}")
+        return held[first : first + size]
+
+    def free(self, address: int) -> None:
+        """Forgets an array."""
+        del self.spaces[address >> SPACE]
 
     def load(self, addresses: Array, dtype: np.dtype) -> Array:
         found = np.empty(len(addresses), dtype)

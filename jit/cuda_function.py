@@ -1,0 +1,117 @@
+"""A function on a GPU: arrays of the device in and out without copies, others with them; constants stay there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dialect.program import Function, Module
+from ..dialect.source import CallError, Diagnostic
+from ..dialect.types import Type, evaluate
+from .cuda import Launch
+from .device import device
+from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
+from .gpu import GpuFunction
+
+
+class CudaFunction(GpuFunction):
+    """Runs the emitted kernels, one launch each."""
+
+    target = "cuda"
+
+    def __init__(self, module: Module, function: Function) -> None:
+        super().__init__(module, function)
+        self.device = device()
+        self._kernels = self.device.kernels(self.source.text, {s.name: _signature(s) for s in self.source.launches})
+        with self.device.active():
+            self._uploaded = {t: self.device.upload(a) for t, a in self._constants.items()}
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """Runs the function. If an argument or `out` lies on the device, so do the results."""
+        given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
+        if not any(map(is_on_device, (*arguments, *given))):
+            return super().__call__(*arguments, out=out)
+        if len(arguments) != len(self.function.arguments):
+            return super().__call__(*arguments)  # which says what is wrong
+        with self.device.active():
+            results = self._on_device(take_device_arguments(self.function, arguments), given)
+        if out is not None:
+            return out
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _on_device(self, arguments: list[Any], given: list[Any]) -> list[Any]:
+        kept: list[Any] = []
+        arrays: list[DeviceArray] = []
+        for argument, array in zip(self.function.arguments, arguments, strict=True):
+            if not isinstance(array, DeviceArray):
+                host = np.ascontiguousarray(np.asarray(array, argument.known_type.element.dtype))
+                kept.append(self.device.upload(host))
+                array = DeviceArray(int(kept[-1]), host.shape, host.dtype, True, host)
+                if said := disagreement(array, argument.known_type):
+                    raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+            arrays.append(array)
+        types = self._result_types(arrays)  # type: ignore[arg-type]  # of which only the shapes are asked
+        results = self._outputs(given, types)
+        outputs = [device_array(r) for r in results]
+        in_place = {
+            n: k for n, k in self._overwritten.items() if self.gpu_plan.results[n] is self.gpu_plan.arguments[k]
+        }
+        for n, k in in_place.items():
+            outputs[n] = arrays[k]
+        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(arrays))  # type: ignore[arg-type]
+        for n, k in self._overwritten.items():
+            if n not in in_place:
+                self.device.copy(arrays[k].address, outputs[n].address, outputs[n].nbytes)
+            elif given:
+                self.device.copy(device_array(results[n]).address, arrays[k].address, arrays[k].nbytes)
+            if not given:
+                results[n] = arrays[k].owner
+        return results
+
+    def _outputs(self, given: list[Any], types: list[Type]) -> list[Any]:
+        if not given:
+            return [self.device.array(t.array_shape, t.element.dtype) for t in types]  # type: ignore[arg-type]
+        if len(given) != len(types):
+            text = f"@{self.function.name} has {len(types)} results, got {len(given)} arrays in out"
+            raise CallError(Diagnostic(text, self.function.span, "call.out"))
+        for array, type in zip(given, types, strict=True):
+            said = disagreement(device_array(array), type) if is_on_device(array) else "expected an array on the device"
+            if said:
+                raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
+        return given
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        """A call with arrays of the host."""
+        plan = self.gpu_plan
+        with self.device.active():
+            held = [self.device.upload(a) for a in arrays]
+            places = dict(zip(plan.arguments, held, strict=True))
+            made = [
+                places[t] if t in places else self.device.allocate(o.nbytes)
+                for t, o in zip(plan.results, outputs, strict=True)
+            ]
+            self._execute(list(map(int, held)), list(map(int, made)), self.sizes(arrays))
+            for memory, output in zip(made, outputs, strict=True):
+                self.device.download(int(memory), output)
+
+    def _execute(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> None:
+        """The launches, over arrays at these addresses."""
+        plan = self.gpu_plan
+        addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
+        addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
+        workspace = self.device.allocate(evaluate(plan.workspace, sizes))
+        reports = any(launch.reports for launch in self.source.launches)
+        status = self.device.allocate(4)
+        if reports:
+            self.device.clear(int(status), 1)
+        for launch, blocks, given in self.launches(sizes, addresses, int(workspace), int(status)):
+            self.device.launch(self._kernels[launch.name], blocks, launch.threads, given)
+        if reports:
+            found = np.zeros(1, np.int32)
+            self.device.download(int(status), found)
+            self.report(int(found[0]))
+
+
+def _signature(launch: Launch) -> str:
+    return "P" * len(launch.arrays) + "q" * len(launch.sizes) + "P" * launch.reports

@@ -1,0 +1,167 @@
+"""The GPU, through PyCUDA: its context, code, memory and launches. Nothing else imports PyCUDA."""
+
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..dialect.source import TargetError
+from . import nvrtc
+
+HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
+CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
+
+
+@lru_cache(maxsize=1)
+def missing() -> str:
+    """What is not there to run on a GPU, and how to get it; empty where all is."""
+    try:
+        import pycuda.driver as driver
+    except ImportError as e:
+        if "libcuda" in str(e):
+            return f"the CUDA driver is not installed ({e}); it comes with NVIDIA's driver package"
+        return f"PyCUDA is not installed ({e}): {HOW}"
+    try:
+        driver.init()
+        count = driver.Device.count()
+    except driver.Error as e:
+        return f"the CUDA driver does not start: {e}"
+    return "" if count else "there is no CUDA device"
+
+
+_devices: dict[bool, Device] = {}
+_lock = threading.Lock()
+
+
+def device() -> Device:
+    """The device of the thread's current context, else the first one, by its primary context."""
+    if lacking := missing():
+        raise TargetError(f"target cuda: {lacking}")
+    with _lock:
+        current = _has_context()
+        if current not in _devices:
+            _devices[current] = Device(own_context=not current)
+        return _devices[current]
+
+
+def _has_context() -> bool:
+    import pycuda.driver as driver
+
+    try:
+        driver.Context.get_device()
+    except driver.Error:
+        return False
+    return True
+
+
+class Device:
+    """One device. Methods run in its context, which is the caller's where the caller has one."""
+
+    def __init__(self, own_context: bool) -> None:
+        import pycuda.driver as driver
+        from pycuda.tools import DeviceMemoryPool
+
+        self.driver = driver
+        self.context = driver.Device(0).retain_primary_context() if own_context else None
+        with self.active():
+            self.handle = driver.Context.get_device()
+            self.pool = DeviceMemoryPool()
+        self._modules: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return str(self.handle.name())
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The context made current, where it is not the caller's own."""
+        if self.context is None:
+            yield
+            return
+        self.context.push()
+        try:
+            yield
+        finally:
+            self.context.pop()
+
+    # code
+
+    def kernels(self, source: str, signatures: dict[str, str]) -> dict[str, Any]:
+        """The functions of a source, prepared for their arguments: P an address, q an integer of 64 bits."""
+        if not signatures:
+            return {}
+        with self._lock, self.active():
+            if source not in self._modules:
+                self._modules[source] = self.driver.module_from_buffer(self._code(source))
+            found = {name: self._modules[source].get_function(name) for name in signatures}
+            for name, signature in signatures.items():
+                found[name].prepare(signature)
+            return found
+
+    def _code(self, source: str) -> bytes:
+        major, minor = self.handle.compute_capability()
+        if not nvrtc.available():  # by nvcc
+            from pycuda.compiler import compile as by_nvcc
+
+            options = [o for o in nvrtc.OPTIONS if o != "--minimal"]
+            return bytes(by_nvcc(source, options=options, arch=f"sm_{major}{minor}", no_extern_c=True))
+        kind = "compute" if os.environ.get(CODE) == "ptx" else "sm"
+        return nvrtc.compile_source(source, f"{kind}_{major}{minor}")
+
+    @staticmethod
+    def launch(kernel: Any, blocks: int, threads: int, arguments: Sequence[int]) -> None:
+        kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+
+    # memory
+
+    def allocate(self, size: int) -> Any:
+        """Memory that is given back with the object; `int` of it is its address."""
+        return self.pool.allocate(max(size, 1))
+
+    def upload(self, array: np.ndarray) -> Any:
+        memory = self.allocate(array.nbytes)
+        if array.nbytes:
+            self.driver.memcpy_htod(int(memory), array)
+        return memory
+
+    def download(self, address: int, array: np.ndarray) -> None:
+        if array.nbytes:
+            self.driver.memcpy_dtoh(array, address)
+
+    def copy(self, to: int, of: int, size: int) -> None:
+        if size:
+            self.driver.memcpy_dtod(to, of, size)
+
+    def clear(self, address: int, words: int) -> None:
+        self.driver.memset_d32(address, 0, words)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """A new array on the device: a pycuda.gpuarray.GPUArray."""
+        from pycuda.gpuarray import GPUArray
+
+        return GPUArray(shape, dtype, allocator=self.pool.allocate)
+
+    def timer(self) -> Timer:
+        return Timer(self.driver)
+
+
+class Timer:
+    """Time on the device between its start and its end."""
+
+    def __init__(self, driver: Any) -> None:
+        self.start, self.end = driver.Event(), driver.Event()
+        self.start.record()
+
+    def milliseconds(self) -> float:
+        self.end.record()
+        self.end.synchronize()
+        return float(self.start.time_till(self.end))

@@ -1,0 +1,129 @@
+"""Arrays that lie on a GPU: seen through `__cuda_array_interface__` or DLPack, without copies, checked like others."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dialect.program import Function, Value
+from ..dialect.source import CallError, Diagnostic
+from ..dialect.types import Size, Type
+from .arguments import describe
+
+_ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """Where an array lies, its type, and the object that keeps it alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    contiguous: bool
+    owner: Any
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def is_on_device(value: Any) -> bool:
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    return hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _ON_CUDA
+
+
+def device_array(value: Any) -> DeviceArray:
+    """The array that a value stands for."""
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is None:
+        return _from_dlpack(value)
+    dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+    strides = interface.get("strides")
+    step, plain = dtype.itemsize, []
+    for n in reversed(shape):
+        plain.append(step)
+        step *= n
+    contiguous = strides is None or 0 in shape or tuple(strides) == tuple(reversed(plain))
+    return DeviceArray(interface["data"][0] or 0, shape, dtype, contiguous, value)
+
+
+def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[Any]:
+    """The arguments that lie on the device as DeviceArrays, checked against the declared types; others as they are."""
+    taken: list[Any] = []
+    mistakes: list[Diagnostic] = []
+    known: dict[object, tuple[int, Value]] = {}
+    for argument, value in zip(function.arguments, given, strict=False):
+        array = device_array(value) if is_on_device(value) else value
+        if isinstance(array, DeviceArray):
+            said = disagreement(array, argument.known_type) or _other_size(array, argument, known)
+            if said:
+                mistakes.append(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+        taken.append(array)
+    if mistakes:
+        raise CallError(mistakes)
+    return taken
+
+
+def disagreement(array: DeviceArray, wanted: Type) -> str:
+    """Why an array is not of the wanted type; empty where it is."""
+    shape = wanted.array_shape
+    fits = len(array.shape) == len(shape) and all(
+        not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True)
+    )
+    if not fits or array.dtype != wanted.element.dtype:
+        return f"expected {wanted}, got {describe(np.broadcast_to(np.empty((), array.dtype), array.shape))}"
+    return "" if array.contiguous else f"expected a contiguous {wanted} on the device, got a strided one"
+
+
+def _other_size(array: DeviceArray, argument: Value, known: dict[object, tuple[int, Value]]) -> str:
+    for d, n in zip(argument.known_type.array_shape, array.shape, strict=True):
+        if isinstance(d, Size) and d.name:
+            first, where = known.setdefault(d.key, (n, argument))
+            if first != n:
+                return f"expected {argument.known_type} with {d} = {first}, as in %{where.name}, got {d} = {n}"
+    return ""
+
+
+# DLPack's structures, as its header has them
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+
+
+def _from_dlpack(value: Any) -> DeviceArray:
+    capsule = value.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    if tensor.code not in _KINDS or tensor.lanes != 1:
+        raise CallError(f"an array of DLPack's type {tensor.code} with {tensor.bits} bits is not taken")
+    dtype = np.dtype(f"{_KINDS[tensor.code]}{tensor.bits // 8}")
+    shape = tuple(tensor.shape[n] for n in range(tensor.ndim))
+    step, plain = 1, []
+    for n in reversed(shape):
+        plain.append(step)
+        step *= n
+    strides = [tensor.strides[n] for n in range(tensor.ndim)] if tensor.strides else plain[::-1]
+    # the capsule frees the tensor when it is dropped, unless someone renames it: nobody does
+    contiguous = 0 in shape or strides == plain[::-1]
+    return DeviceArray((tensor.data or 0) + tensor.byte_offset, shape, dtype, contiguous, (value, capsule))

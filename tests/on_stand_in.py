@@ -1,0 +1,123 @@
+"""Runs target cuda, PyCUDA and all, over the stand-in driver. A program of its own, since the driver stays loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+os.environ["CVM_CUDA_CODE"] = "ptx"
+
+import numpy as np  # noqa: E402
+import stand_in  # noqa: E402
+from cases import cases, failures  # noqa: E402
+
+import cvm  # noqa: E402
+
+PROGRAM = """
+func @main(%x: tensor<?N x 3 x f32>, %w: tensor<3xf32>) -> (tensor<?N x 3 x f32>, tensor<3xf32>) {
+  %k = const dense<[1.5, -2.0, 0.25]> : tensor<3xf32>
+  %y = dali.mul %x, %w
+  %z = dali.add %y, %k
+  %s = theano.sum %z {axis = [0]}
+  return %z, %s
+}
+"""
+LOOKUP = """
+func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
+  %y = cvm.cvm_lut %x, %x
+  return %y
+}
+"""
+INPLACE = """
+func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
+  %y = theano.elemwise %x {scalar_op = "sqr", inplace_pattern = {0 = 0}}
+  return %y
+}
+"""
+
+
+def arrays_of_the_host() -> None:
+    f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
+    for n in (0, 1, 700):
+        x, w = np.random.default_rng(n).normal(size=(n, 3)).astype("f4"), np.array([1, 2, 3], "f4")
+        for got, wanted in zip(f(x, w), g(x, w), strict=True):
+            np.testing.assert_array_equal(got, wanted, strict=True)
+
+
+def arrays_of_the_device() -> None:
+    from pycuda.gpuarray import GPUArray, to_gpu
+
+    f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
+    with f.device.active():
+        x, w = np.random.default_rng(1).normal(size=(70, 3)).astype("f4"), np.array([1, 2, 3], "f4")
+        on_device = to_gpu(x)
+        results = f(on_device, w)
+        assert all(isinstance(r, GPUArray) for r in results)
+        for got, wanted in zip(results, g(x, w), strict=True):
+            np.testing.assert_array_equal(got.get(), wanted, strict=True)
+        out = (to_gpu(np.zeros_like(x)), to_gpu(np.zeros(3, "f4")))
+        assert f(on_device, w, out=out) is out
+        np.testing.assert_array_equal(out[1].get(), g(x, w)[1])
+        fails("argument %x: expected tensor<?N x 3 x f32>, got tensor<70x3xf64>", f, to_gpu(x.astype("f8")), w)
+        fails("argument %x: expected", f, to_gpu(x[:, :2].copy()), w)
+        fails("@main takes 2 arguments", f, on_device)
+        fails("out: ", f, on_device, w, out=(out[1], out[0]))
+        fails("has 2 results", f, on_device, w, out=out[0])
+
+
+def in_place() -> None:
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(INPLACE, target="cuda")
+    x = np.arange(5.0)
+    f(x)
+    np.testing.assert_array_equal(x, np.arange(5.0) ** 2)
+    with f.device.active():
+        y = to_gpu(np.arange(5.0))
+        assert f(y) is y
+        np.testing.assert_array_equal(y.get(), np.arange(5.0) ** 2)
+
+
+def lookups() -> None:
+    f = cvm.compile(LOOKUP, target="cuda")
+    np.testing.assert_array_equal(f(np.array([2, 1, 0], "i4")), [0, 1, 2])
+
+
+RECORDED = ("cvm.dense", "cvm.transpose", "cvm.non_max_suppression", "cvm.concatenate", "dali.mul")
+
+
+def recorded_cases() -> None:
+    for op in RECORDED:
+        wrong = list(failures(op, "cuda"))
+        assert not wrong, f"{len(wrong)} of {len(cases()[op])} {op}: {wrong[0]}"
+
+
+def fails(message: str, f: object, *arguments: object, **options: object) -> None:
+    try:
+        f(*arguments, **options)  # type: ignore[operator]
+    except cvm.Error as e:
+        assert message in str(e), e
+    else:
+        raise AssertionError(f"expected: {message}")
+
+
+def compiled_before() -> None:
+    """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
+    recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
+    for program in (PROGRAM, INPLACE, LOOKUP, *recorded):
+        cvm.compile(program, target="reference").lower("ptx")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["CVM_CACHE_DIR"] = folder
+        compiled_before()
+        driver = stand_in.load()
+        for check in (arrays_of_the_host, arrays_of_the_device, in_place, lookups, recorded_cases):
+            check()
+            print(f"{check.__name__}: ok", flush=True)
+        print(f"{len(driver.launched)} launches", flush=True)
+    os._exit(0)  # PyCUDA frees what it holds after Python is gone, when nobody can answer
