@@ -9,19 +9,23 @@ from typing import Any
 from ..dialect.program import Function, Graph, Module, Operation, Value
 from ..dialect.source import Diagnostic, Note, Source
 from ..dialect.types import Type
+from .infix import build_infix
 from .nodes import (
     ArgumentNode,
     BrokenNode,
+    ConstantNode,
     FunctionNode,
     GraphNode,
     Mistake,
     OperationNode,
     ProgramNode,
+    QuotedNode,
     ReturnNode,
     StatementNode,
     Token,
 )
 from .operations import build_operation
+from .quoted import unquoted
 from .scope import Report, Scope
 from .suggest import did_you_mean
 
@@ -31,8 +35,9 @@ ARGUMENT_ATTRIBUTES = ("range", "inplace")
 def build(program: ProgramNode, source: Source, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
     """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
     report = Report(source)
+    items = [unquoted(report, i) if isinstance(i, QuotedNode) else i for i in program.items]
     names: dict[str, Token] = {}
-    for item in program.items:
+    for item in items:
         if not isinstance(item, BrokenNode) and item.name is not None:
             if item.name.name in names:
                 report.at(item.name, "func.redefined", f"a name stands for one function, but {item.name.text} is defined twice",
@@ -40,8 +45,8 @@ def build(program: ProgramNode, source: Source, folder: Path | None, outside: bo
             else:
                 names[item.name.name] = item.name
     functions: dict[str, Function] = {}
-    broken = any(isinstance(i, BrokenNode) or i.name is None for i in program.items)
-    for n, item in enumerate(program.items):
+    broken = any(isinstance(i, BrokenNode) or i.name is None for i in items)
+    for n, item in enumerate(items):
         match item:
             case FunctionNode():
                 scope = Scope(report, names, folder, outside, lenient=broken)
@@ -76,9 +81,7 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
             case ReturnNode():
                 returned = statement
             case _:
-                operation = build_operation(scope, statement)
-                if operation is not None:
-                    operations.append(operation)
+                operations += build_statement(scope, statement)
     name = node.name or node.word
     if returned is None and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
@@ -104,10 +107,16 @@ def build_graph(scope: Scope, node: GraphNode) -> Graph:
             case ReturnNode(word):
                 scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
             case _:
-                operation = build_operation(scope, statement)
-                if operation is not None:
-                    operations.append(operation)
+                operations += build_statement(scope, statement)
     return Graph(node.name.name, (), tuple(operations), (), span=scope.report.span(node.name))
+
+
+def build_statement(scope: Scope, node: OperationNode | ConstantNode) -> list[Operation]:
+    """The operations that a statement stands for: one, but several in infix form, and none where it is broken."""
+    if isinstance(node, OperationNode) and node.expression is not None:
+        return build_infix(scope, node)
+    operation = build_operation(scope, node)
+    return [] if operation is None else [operation]
 
 
 def broken_too(statement: StatementNode, after: BrokenNode) -> BrokenNode:

@@ -25,12 +25,15 @@ def explain(source: Source, state: Any, at: Any, token: Token, known: Known) -> 
         return Diagnostic(DENSE, Span(source, before.start, token.end), "parse.constant")
     if token.type == "NAME" and token.text == "dense" and source.text[token.end :].lstrip()[:1] == "<":
         return Diagnostic(DENSE, span, "parse.constant")
-    if token.type == UNKNOWN and (not token.text.isascii() or not token.text.isprintable() or token.text in "\"'/\\"):
+    said = known.get((at, token.type)) or known.get((at, None))
+    infix = said is not None and said.code == "parse.infix"
+    if token.text == "/" and not infix:
+        return Diagnostic(unknown_character("/"), span, "parse.character")
+    if token.type == UNKNOWN and (not token.text.isascii() or not token.text.isprintable() or token.text in "\"'\\"):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
-    if before is not None and before.type == "VALUE" and missing_comma(source, before, token):
+    if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
-    said = known.get((at, token.type)) or known.get((at, None))
     if token.type == "NAME" and "RETURN" in state.parse_conf.states[at] and source.on_new_line(token.start):
         said = STATEMENT
     if said is not None:

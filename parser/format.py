@@ -20,9 +20,11 @@ INDENT = "  "
 CONTINUED = "    "
 OPENING = {"LPAR": 1, "LSQB": 1, "LBRACE": 1}
 CLOSING = {"RPAR": 1, "RSQB": 1, "RBRACE": 1}
-TIGHT_AFTER = {"LPAR", "LSQB", "LBRACE", "MINUS", ""}
+TIGHT_AFTER = {"LPAR", "LSQB", "LBRACE", "PREFIX", ""}
 TIGHT_BEFORE = {"RPAR", "RSQB", "RBRACE", "COMMA"}
-CALLED = {"SYMBOL", "STRING", "FILE"}  # what a parenthesis follows without a blank
+CALLED = {"SYMBOL", "STRING", "FILE", "NAME", "INFIX"}  # what a parenthesis follows without a blank
+SIGNS = {"PLUS", "MINUS", "NOT"}
+OPERANDS = {"VALUE", "INTEGER", "FLOAT", "NAME", "RPAR", "ASCRIPTION"}  # after these a sign is an operator between two
 
 
 def format_text(text: str | bytes, filename: str = "<text>") -> str:
@@ -59,6 +61,7 @@ class Layout:
         self.open: list[int] = []  # the column after each bracket open inside the statement
         self.head = False  # between `func` and the brace of its body
         self.last = ""  # the type of the token before on this line
+        self.before = ""  # the same, on whatever line
 
     def write(self) -> str:
         for token, breaks in self.tokens():
@@ -105,7 +108,8 @@ class Layout:
         elif not self.tight(token):
             self.put(" ")
         self.put(self.laid_out(token))
-        self.last = token.type
+        self.last = "PREFIX" if token.type in SIGNS and self.before not in OPERANDS else token.type
+        self.before = token.type
         if token.type in OPENING and not (token.type == "LBRACE" and self.head and not self.open):
             self.open.append(self.column)
         elif token.type in CLOSING and self.open:

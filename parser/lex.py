@@ -12,6 +12,8 @@ from .nodes import Token
 
 END = "$END"
 UNKNOWN = "UNKNOWN"
+COMMENTS = ("COMMENT",)
+OUTSIDE = ("LBRACE", "RBRACE", "RESULT", "INFIX", "OPERATOR")  # tokens that end an expression that is not closed
 
 
 class Scanner(Lexer):
@@ -27,6 +29,8 @@ class Scanner(Lexer):
         self.ignored = frozenset(conf.ignore)
         pattern = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in others)
         self.pattern = re.compile(f"{pattern}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)
+        inside = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in others if t.name not in COMMENTS)
+        self.inside = re.compile(f"{inside}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
         raise NotImplementedError("tokens come from `tokens`")
@@ -34,7 +38,7 @@ class Scanner(Lexer):
     def tokens(self, text: str, start: int = 0, end: int | None = None, keep: bool = False) -> Iterator[Token]:
         """The tokens of a stretch of text; `keep` gives blanks and comments too."""
         ignored, keywords = (frozenset() if keep else self.ignored), self.keywords
-        for match in self.pattern.finditer(text, start, len(text) if end is None else end):
+        for match in self.matches(text, start, len(text) if end is None else end):
             kind = match.lastgroup
             if kind in ignored or kind is None:
                 continue
@@ -42,3 +46,20 @@ class Scanner(Lexer):
             if kind == "NAME":
                 kind = keywords.get(word, kind)
             yield Token(kind, word, match.start(), match.end())
+
+    def matches(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
+        """What each token matches. From `dialect.expr(` to the parenthesis that closes it there are no comments."""
+        while start < end:
+            position = end
+            for match in self.pattern.finditer(text, start, end):
+                yield match
+                if match.lastgroup == "INFIX":
+                    position = match.end()
+                    break
+            start, depth = end, 0
+            for match in self.inside.finditer(text, position, end):
+                yield match
+                depth += (match.lastgroup == "LPAR") - (match.lastgroup == "RPAR")
+                if match.lastgroup in OUTSIDE or (depth <= 0 and match.lastgroup == "RPAR"):
+                    start = match.end()
+                    break

@@ -70,9 +70,21 @@ class DenseNode(NamedTuple):
 OperandNode: TypeAlias = Token | Item
 
 
+class ExpressionNode(NamedTuple):
+    """A part of an infix expression: an operator's mark, or the name of a function, and what it is applied to."""
+
+    operator: Token
+    operands: list[Any]  # ExpressionNode, Item or the token of a value
+    start: int
+    end: int
+
+
 @dataclass(slots=True)
 class OperationNode:
-    """An operation in any of its forms. `name` is the token with the operator's name, quoted in the generic form."""
+    """An operation in any of its forms. `name` is the token with the operator's name, quoted in the generic form.
+
+    In infix form, `name` is the token `dialect.expr` and `expression` what stands in its parentheses.
+    """
 
     name: Token
     operands: list[OperandNode] = field(default_factory=list)
@@ -82,6 +94,7 @@ class OperationNode:
     label: Token | None = None
     initial: Token | None = None
     type: Token | None = None
+    expression: ExpressionNode | OperandNode | None = None
     results: list[Token] = field(default_factory=list)
 
     @property
@@ -140,7 +153,16 @@ class GraphNode:
     body: list[StatementNode]
 
 
-ItemNode: TypeAlias = FunctionNode | GraphNode | BrokenNode
+class QuotedNode(NamedTuple):
+    """A function as MLIR's generic form writes it: an operation with a region and attributes."""
+
+    word: Token
+    arguments: list[ArgumentNode | BrokenNode]
+    body: list[StatementNode]
+    attributes: list[AttributeNode]
+
+
+ItemNode: TypeAlias = FunctionNode | GraphNode | QuotedNode | BrokenNode
 
 
 class ProgramNode(NamedTuple):

@@ -9,11 +9,11 @@ from lark import Tree
 
 from ..dialect.source import Source
 from .lex import END
-from .nodes import ConstantNode, FunctionNode, GraphNode, OperationNode, Token
+from .nodes import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
 
 DEPTH = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
 HEADS = ("FUNC", "GRAPH")
-STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "STRING")
+STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "INFIX", "STRING")
 
 
 class Ahead:
@@ -128,7 +128,7 @@ def first_offset(value: Any) -> int | None:
         case OperationNode() | ConstantNode():
             name = value.name if isinstance(value, OperationNode) else value.word
             return min(t.start for t in (*value.results, name))
-        case FunctionNode() | GraphNode():
+        case FunctionNode() | GraphNode() | QuotedNode():
             return value.word.start
         case Tree():
             return first_offset(value.children)

@@ -12,12 +12,14 @@ from .nodes import (
     BrokenNode,
     ConstantNode,
     DenseNode,
+    ExpressionNode,
     FunctionNode,
     GraphNode,
     Item,
     Mistake,
     OperationNode,
     ProgramNode,
+    QuotedNode,
     ReturnNode,
     Signature,
     Token,
@@ -60,6 +62,10 @@ class Tree:
     def graph(self, parts: list[Any]) -> GraphNode:
         return GraphNode(*parts)
 
+    def quoted_function(self, parts: list[Any]) -> QuotedNode:
+        word, _, arguments, body, attributes, _ = parts
+        return QuotedNode(word, arguments or [], body, attributes)
+
     def broken(self, parts: list[Any]) -> BrokenNode:
         return BrokenNode(parts[0])
 
@@ -90,7 +96,8 @@ class Tree:
         name, operands, attributes, signature = parts
         return OperationNode(name, operands, attributes or [], signature)
 
-    generic = short
+    def generic(self, parts: list[Any]) -> OperationNode | ReturnNode:
+        return ReturnNode(parts[0], parts[1]) if parts[0].text == '"func.return"' else self.short(parts)
 
     def applied(self, parts: list[Any]) -> OperationNode:
         name, callee, operands, attributes, signature = parts
@@ -107,6 +114,24 @@ class Tree:
     def labelled(self, parts: list[Any]) -> OperationNode:
         name, label, operands, _, initial, type = parts
         return OperationNode(name, operands, label=label, initial=initial, type=type)
+
+    def infix(self, parts: list[Any]) -> OperationNode:
+        name, expression = parts
+        return OperationNode(name, expression=expression)
+
+    def binary(self, parts: list[Any]) -> ExpressionNode:
+        left, operator, right = parts
+        return ExpressionNode(operator, [left, right], left.start, right.end)
+
+    def prefix(self, parts: list[Any]) -> ExpressionNode | Item:
+        operator, operand = parts
+        if operator.type == "MINUS" and isinstance(operand, Item) and type(operand.value) in (int, float):
+            return operand._replace(value=-operand.value, start=operator.start)  # a negative literal
+        return ExpressionNode(operator, [operand], operator.start, operand.end)
+
+    def called(self, parts: list[Any]) -> ExpressionNode:
+        name, _, *operands, closing = parts
+        return ExpressionNode(name, operands, name.start, closing.end)
 
     def operands(self, parts: list[Any]) -> list[Any]:
         return parts
@@ -199,6 +224,9 @@ class Tree:
     def dense(self, parts: list[Any]) -> Item:
         body, type = parts
         return Item(DenseNode(body, type), body.start, type.end)
+
+    def function_type(self, parts: list[Any]) -> Item:
+        return Item(parts[0], 0, 0)
 
     # 4. types
 
