@@ -142,17 +142,18 @@ def read_file_constant(folder: Path, path: str, name: str | None, wanted: Tensor
 
     The path is relative to `folder` and may not leave it unless `outside` allows it. Formats: .npz, .npy, .safetensors.
     """
-    where = (folder / path).resolve()
-    if not outside and not where.is_relative_to(folder.resolve()):
-        raise FileConstantError(f'"{path}" lies outside the program\'s folder')
     try:
+        where = (folder / path).resolve()
+        if not outside and not where.is_relative_to(folder.resolve()):
+            raise FileConstantError(f"{quoted(path)} lies outside the program's folder")
+        if not where.is_file():
+            raise FileConstantError(f"there is no file {quoted(path)} beside the program")
         array = _load(where, name)
     except FileConstantError:
         raise
-    except FileNotFoundError:
-        raise FileConstantError(f'there is no file "{path}" beside the program') from None
     except Exception as e:
-        raise FileConstantError(f'"{path}" cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}') from None
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise FileConstantError(f"{quoted(path)} cannot be read: {reason}") from None
     if array.shape != wanted.shape:
         raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {array.shape}")
     return widened(array, wanted)

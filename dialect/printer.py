@@ -170,9 +170,12 @@ def _generic_function(function: Function) -> str:
     results = [_plain(r.type) for r in function.results]
     takes = f"({', '.join(_plain(a.type) for a in function.arguments)})"
     gives = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    lines = ['"func.func"() ({', f"^bb0({arguments}):"]
+    kind = "cog.graph" if isinstance(function, Graph) else "func.func"
+    lines = [f'"{kind}"() ({{', f"^bb0({arguments}):" if arguments else "^bb0:"]
     for operation in function.operations:
         lines += [f"  {line}" for line in _generic_operation(operation, names)]
+    if isinstance(function, Graph):
+        return "".join(f"{line}\n" for line in [*lines, f"}}) {{sym_name = {_quoted(function.name)}}} : () -> ()"])
     lines.append(f'  "func.return"({", ".join(map(names.of, function.results))}) : ({", ".join(results)}) -> ()')
     attributes = f"sym_name = {_quoted(function.name)}, function_type = {takes} -> {gives}"
     given = [{f"cvm.{k}": v for k, v in a.attributes.items()} for a in function.arguments]
@@ -255,7 +258,8 @@ def _generic_attribute(value: Any) -> str:
         case dict():
             return f"{{{', '.join(f'{_quoted(str(k))} = {_generic_attribute(v)}' for k, v in value.items())}}}"
         case Elements(data, type):
-            return f"{_generic_dense(data.array, data.splat)} : {_plain(type)}"
+            held = "x".join([*map(str, type.array_shape), type.element.name])
+            return f"{_generic_dense(data.array, data.splat)} : tensor<{held}>"
     return attribute_text(value)
 
 

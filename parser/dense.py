@@ -24,7 +24,9 @@ _NUMBERS = re.compile(
     re.ASCII,
 )
 _NO_BRACKETS = str.maketrans("", "", "[]")
-_TOKEN = re.compile(r"\s*(?:([\[\](),])|(-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII)
+_TOKEN = re.compile(
+    r"\s*(?:([\[\](),])|(0x[0-9A-Fa-f]+|-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII
+)
 _WORDS: dict[str, Any] = {
     "true": True,
     "false": False,
@@ -215,17 +217,26 @@ class Elements:
         except ValueError as e:
             raise self.wrong("const.range" if "holds" in str(e) else "const.element", str(e)) from None
 
+    def bits(self) -> float:
+        """A float written as its bits, as MLIR does."""
+        width = self.element.bits // (2 if self.element.kind == "complex" else 1)
+        if self.element.kind not in ("float", "complex") or len(self.text) != 2 + width // 4:
+            raise self.wrong(
+                "const.element", f"the bits of a float are {width // 4} hexadecimal digits, got {self.text[:40]}"
+            )
+        return float(np.frombuffer(bytes.fromhex(self.text[2:])[::-1], f"<f{width // 8}")[0])
+
     def number(self, advance: bool = True) -> Any:
         token, text = self.token, self.text
         if token is not None and token.lastindex == 2:
             if len(text) > 400:
                 raise self.wrong("const.range", f"an element fits 64 bits, got a number of {len(text)} digits")
-            value = int(text) if text.lstrip("-").isdigit() else float(text)
+            value = self.bits() if "x" in text else int(text) if text.lstrip("-").isdigit() else float(text)
         elif text in _WORDS:
             value = _WORDS[text]
         else:
             raise self.wrong("const.syntax", f"expected a number, got {text[:40] or 'the end'}")
-        if isinstance(value, float) and value in (float("inf"), -float("inf")) and text not in _WORDS:
+        if isinstance(value, float) and np.isinf(value) and text not in _WORDS and "x" not in text:
             raise self.wrong("const.range", f"{self.element} does not hold {text[:40]}; write inf")
         if advance:
             self.next()

@@ -1,0 +1,50 @@
+"""A function in MLIR's generic form, `"func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()`, as any other."""
+
+from __future__ import annotations
+
+from .nodes import ArgumentNode, AttributeNode, FunctionNode, Item, Mistake, QuotedNode, Token
+from .scope import Report
+
+ATTRIBUTES = ("sym_name", "function_type", "arg_attrs")  # the type says what the arguments and the return say already
+
+
+def unquoted(report: Report, node: QuotedNode) -> FunctionNode:
+    """The function that is meant; without a name where what is written is none."""
+    name = None
+    known = {a.name.text: a.value for a in node.attributes}
+    if node.word.text != '"func.func"':
+        report.at(
+            node.word, "parse.generic", f'a function in the generic form is "func.func", got {node.word.text[:80]}'
+        )
+    elif not isinstance(label := known.get("sym_name", Item(None, 0, 0)).value, str) or not label:
+        report.at(node.word, "parse.generic", 'a function in the generic form has its name as sym_name = "name"')
+    else:
+        name = Token("SYMBOL", f"@{label}", known["sym_name"].start, known["sym_name"].end)
+    for attribute in node.attributes:
+        if attribute.name.text not in ATTRIBUTES:
+            message = (
+                f"a function in the generic form has the attributes {', '.join(ATTRIBUTES)}, got {attribute.name.text}"
+            )
+            report.at(attribute.name, "parse.generic", message)
+    if "arg_attrs" in known:
+        add_attributes(report, node, known["arg_attrs"])
+    return FunctionNode(node.word, name, node.arguments, None, node.body)
+
+
+def add_attributes(report: Report, node: QuotedNode, item: Item) -> None:
+    """Gives each argument its dictionary `{cvm.range = [0, 1]}` of `arg_attrs`."""
+    value = item.value
+    if isinstance(value, Mistake):
+        report.mistake(value)
+    elif (
+        not isinstance(value, tuple) or len(value) != len(node.arguments) or not all(isinstance(v, dict) for v in value)
+    ):
+        report.at(
+            item, "parse.generic", f"arg_attrs is an array of {len(node.arguments)} dictionaries, one an argument"
+        )
+    else:
+        for argument, attributes in zip(node.arguments, value, strict=True):
+            if isinstance(argument, ArgumentNode):
+                for key, found in attributes.items():
+                    name = Token("NAME", str(key).removeprefix("cvm."), item.start, item.end)
+                    argument.attributes.append(AttributeNode(name, Item(found, item.start, item.end)))
