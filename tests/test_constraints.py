@@ -15,11 +15,13 @@ BROKEN = {e.code for f in FILES for e in f.errors if "check" in f.commands}
 BROKEN |= {call.error.partition(":")[0].strip() for f in FILES for _, call in f.calls if "run" in f.commands}
 
 
-@pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.constraints))
+@pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.constraints or op.placement))
 def test_every_constraint_is_broken(name: str) -> None:
     if not (FOLDER / OPERATORS[name].dialect).is_dir():
         pytest.skip("the dialect has no filetests yet")
     unbroken = [
-        f"{name}.C{c.number}: {c.text}" for c in OPERATORS[name].constraints if f"{name}.C{c.number}" not in BROKEN
+        f"{name}.C{c.number}: {c.text}"
+        for c in (*OPERATORS[name].placement, *OPERATORS[name].constraints)
+        if f"{name}.C{c.number}" not in BROKEN
     ]
     assert not unbroken, "no filetest breaks " + "; ".join(unbroken)
