@@ -58,6 +58,9 @@ class Field:
         return self.kind != "attribute"
 
 
+MOST_FOLDED = 4096  # elements
+
+
 class Unmet(Exception):
     """Raised by a reference where a check of its formula does not hold; the message is the check's."""
 
@@ -108,6 +111,17 @@ class Operator(Generic[T]):
     def destroys(self: Any) -> tuple[Any, ...]:
         """The operands whose storage the results take."""
         return ()
+
+    def constant_folding(self: Any) -> bool:
+        """Whether the reference may compute the results, over types here, when all operands are constants."""
+        return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
+
+    def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
+        """A value that is the result already, or a simpler operator for it; None where there is none.
+
+        `definition` gives the operator that made an operand. Exact for the element type, of every value that it has.
+        """
+        return None
 
     def decompose(self: Any) -> Any:
         """The result as a `Node`, of operators that are compiled better; derivatives are taken before. None: as it is."""

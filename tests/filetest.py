@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
+from cvm.lowering.differentiate import expand_derivatives
+from cvm.lowering.graph import GRAPH_PASSES
 from targets import HERE
 from written import Call, as_array, difference, read_call
 
@@ -164,6 +166,20 @@ def stage(name: str) -> Callable[[Filetest], Golden]:
     return lowered
 
 
+def graph_pass(name: str) -> Callable[[Filetest], Golden]:
+    """The functions after one graph pass; `derivatives` are expanded into ordinary operations."""
+
+    def changed(test: Filetest) -> Golden:
+        found = {}
+        for entry, function in test.module.functions.items():
+            new = expand_derivatives(test.module, function) if name == "derivatives" else GRAPH_PASSES[name](function)
+            if new is not function:
+                found[entry] = _lines(print_module(test.module.with_functions({entry: new})))
+        return found
+
+    return changed
+
+
 def fmt(test: Filetest) -> Golden:
     from cvm.parser.format import format_text
 
@@ -284,6 +300,7 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "llvm": stage("llvm"),
     "cuda": stage("cuda"),
     "fmt": fmt,
+    **{name: graph_pass(name) for name in (*GRAPH_PASSES, "derivatives")},
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {
     "check": check,

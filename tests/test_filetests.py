@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from filetest import Filetest, perform
+from filetest import GOLDENS, Filetest, perform
 
 FOLDER = Path(__file__).parent / "filetests"
 FILES = sorted(FOLDER.rglob("*.cvm"))
@@ -23,7 +23,7 @@ def test_expectations_are_tested() -> None:
         "// run:": {"run"},
         "// error:": {"check"},
         "// check": {"llvm-opt", "asm"},
-        "//>": {"graph", "formulas", "loops", "llvm", "fmt"},
+        "//>": set(GOLDENS),
     }
     for path in FILES:
         test = Filetest.load(path)

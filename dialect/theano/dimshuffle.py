@@ -76,6 +76,15 @@ class Dimshuffle(Operator[T]):
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         return [tangents[0].dimshuffle(self.new_order)]
 
+    def simplified(self: Any, definition: Any) -> Any:
+        """The operand where nothing moves; of a dimshuffle, one of its operand."""
+        if self.new_order == tuple(range(self.x.known_type.rank)):
+            return self.x
+        made = definition(self.x)
+        if not isinstance(made, Dimshuffle):
+            return None
+        return Dimshuffle(made.x, tuple("x" if j == "x" else made.new_order[j] for j in self.new_order))
+
     def element(self: Dimshuffle[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
         e: list[Expr] = [ZERO] * self.x.rank

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from ..broadcasting import all_of
 from ..builder import Node
 from ..index import ZERO, Element, Expr, Index, Tensor, axes
 from ..op import C, Operator, T, operator
-from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType, Undecided
+from ..types import BY_DTYPE, I1, Dim, ElementType, Shape, TensorType, Undecided
 from .arithmetic import cast_to
 from .form import aligned, is_broadcastable, joined
+from .identities import simplified
 from .scalar_op import SCALAR_OPS, UNKNOWN, ScalarOp
 
 
@@ -129,8 +131,24 @@ class Elemwise(Operator[T]):
         return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)
 
     def python_constant_folding(self: Elemwise[TensorType]) -> bool:
-        """Theano's veto of constant folding by the reference: only of scalars, and of few operands."""
+        """Theano's word on whether to fold in Python: only scalars, and few operands."""
         return self.infer().rank == 0 and len(self.xs) < 32
+
+    def constant_folding(self: Any) -> bool:
+        return self.python_constant_folding() or super().constant_folding()
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return simplified(self, definition) or self._repeated_late(definition)
+
+    def _repeated_late(self: Any, definition: Any) -> Any:
+        """second(%a, %b) among the operands as %b, where another operand already has the result's shape."""
+        shape = self.map(lambda x: x.known_type).infer().with_element(I1).key
+        whole = [n for n, x in enumerate(self.xs) if x.known_type.with_element(I1).key == shape]
+        for n, x in enumerate(self.xs):
+            made = definition(x)
+            if isinstance(made, Elemwise) and made.scalar_op == "second" and any(m != n for m in whole):
+                return replace(self, xs=(*self.xs[:n], made.xs[1], *self.xs[n + 1 :]))
+        return None
 
 
 def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:

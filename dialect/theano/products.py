@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..builder import Node
 from ..index import Element, Index, Tensor, axes, constant, reduce, select
 from ..op import C, Operator, T, operator
 from ..types import I64, TensorType
@@ -63,21 +64,21 @@ class ProductOfOthers(Operator[T]):
 
     def decompose(self: Any) -> Any:
         zeros, count, nonzero = self.counted()
-        of_one = zeros.scalar("switch", nonzero.with_ones(self.over()), 0.0)
-        return choice(count, nonzero.with_ones(self.over()) / zeros.scalar("switch", 1.0, self.x), of_one, 0.0)
+        of_one = zeros.scalar("switch", nonzero.with_ones(self.over()), 0)
+        return choice(count, nonzero.with_ones(self.over()) / zeros.scalar("switch", 1, self.x), of_one, 0)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """Of group i: Σ over j ≠ i of g_j times the product of all but i and j, by how many factors are zero."""
         (g,), over = cotangents, self.over()
         zeros, count, nonzero = self.counted()
         product = nonzero.with_ones(over)
-        factors = zeros.scalar("switch", 1.0, self.x)
-        at_zeros = zeros.scalar("switch", g, 0.0).sum(over, dtype=g.element).with_ones(over)
-        shares = zeros.scalar("switch", 0.0, g / factors)
+        factors = zeros.scalar("switch", 1, self.x)
+        at_zeros = zeros.scalar("switch", g, 0).sum(over, dtype=g.element).with_ones(over)
+        shares = zeros.scalar("switch", 0, g / factors)
         total = shares.sum(over, dtype=g.element).with_ones(over)
         none = product / factors * (total - shares)
         one = zeros.scalar("switch", product * total, at_zeros * product / factors)
-        two = zeros.scalar("switch", product * (at_zeros - g), 0.0)
+        two = zeros.scalar("switch", product * (at_zeros - g), 0)
         return [choice(count, none, one, two)]
 
     def over(self: Any) -> tuple[int, ...]:
@@ -86,12 +87,12 @@ class ProductOfOthers(Operator[T]):
     def counted(self: Any) -> tuple[Any, Any, Any]:
         """Which factors are zero, how many in each group, and the product of the others."""
         zeros, over = self.x.scalar("eq", 0), self.over()
-        factors = zeros.scalar("switch", 1.0, self.x)
+        factors = zeros.scalar("switch", 1, self.x)
         nonzero = factors.reduce("prod", over, no_zeros_in_input=True) if over else factors
         return zeros, (zeros.sum(over) if over else zeros.scalar("cast", dtype=I64)).with_ones(over), nonzero
 
 
 def choice(count: Any, none: Any, one: Any, two: Any) -> Any:
     """By the number of zeros; 0 where there are more than two."""
-    more = count.scalar("eq", 2).scalar("switch", two, 0.0) if two != 0.0 else two
+    more = count.scalar("eq", 2).scalar("switch", two, 0) if isinstance(two, Node) else two
     return count.scalar("eq", 0).scalar("switch", none, count.scalar("eq", 1).scalar("switch", one, more))

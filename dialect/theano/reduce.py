@@ -53,8 +53,8 @@ class Reduction(Operator[T]):
     def result(self: Any) -> ElementType:
         return self.x.element
 
-    def over(self: Any) -> tuple[int, ...]:
-        return reduced(self.axis, len(self.x.shape))
+    def over(self: Any, rank: int | None = None) -> tuple[int, ...]:
+        return reduced(self.axis, len(self.x.shape) if rank is None else rank)
 
     def infer(self: Reduction[TensorType]) -> TensorType:
         kept = (n for j, n in enumerate(self.x.shape) if j not in self.over())
@@ -92,6 +92,10 @@ class Reduction(Operator[T]):
             return g * y / x
         others = x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
         return g * others
+
+    def simplified(self: Any, definition: Any) -> Any:
+        """The operand, where no axis is reduced and its type is kept."""
+        return None if self.over(self.x.known_type.rank) else self.x
 
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
