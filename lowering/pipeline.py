@@ -8,10 +8,10 @@ from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
 from .combine import combine
 from .complexes import split_complex
-from .decompose import decompose
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
 from .gpu import place_on_gpu
+from .graph import improve
 from .inline import inline_calls
 from .inplace import in_place
 from .nests import nest, sorted_tensors
@@ -21,7 +21,7 @@ from .schedule import schedule
 
 def to_formulas(module: Module, function: Function) -> Formulas:
     """The function's formulas, fused."""
-    return fuse(formulas(decompose(inline_calls(module, function))))
+    return fuse(formulas(improve(inline_calls(module, function))))
 
 
 def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:
