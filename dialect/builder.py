@@ -118,7 +118,7 @@ class Node:
         """The sum over the dimensions along which an operand was repeated to this shape: those where it is known to be 1."""
         padded = self.rank - operand.rank
         repeated = [n + padded for n, m in enumerate(operand.shape) if same_size(m, 1) and not same_size(self.shape[n + padded], 1)]
-        found = self.sum([*range(padded), *repeated], dtype=self.element)
+        found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
         return found.with_ones([n - padded for n in repeated])
 
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
