@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..broadcasting import all_of
-from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select
+from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select, substitute
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, C64, C128, F16, F32, F64, I1, I64, UI64, ElementType, TensorType
 from .casting import cast_to_element, to_element
@@ -119,7 +119,9 @@ def fold(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
         return x
     if function == MUL_WITHOUT_ZEROS:
         product = fold("mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x)
-        return select(reduce("or", over, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
+        again = tuple(Index(i.name, i.extent) for i in over)  # a fold's indices are its own
+        x = substitute(x, dict(zip(over, again, strict=True)))
+        return select(reduce("or", again, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
     name = SCALAR_OPS[function].fold
     assert name is not None
     if x.type is I1:

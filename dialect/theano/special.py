@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr, Index, apply, cast, constant, select, total
+from ..index import Expr, Index, apply, cast, constant, select, substitute, total
 from ..types import F64
 from . import coefficients as k
 from .complex_numbers import Z
@@ -146,7 +146,8 @@ def complex_erf(z: Z) -> Z:
     f = flat - 2.0 * x * cosh * c + m * sinh * s
     g = 2.0 * x * cosh * s + m * sinh * c
     scale = decay * (2 / math.pi)
-    return Z(re + scale * total(n, f / below), im + scale * total(n, g / below))
+    again = Index("n", TERMS)  # a fold's index is its own
+    return Z(re + scale * total(n, f / below), im + scale * total(again, substitute(g / below, {n: again})))
 
 
 def _square(x: Expr) -> Expr:
