@@ -100,7 +100,7 @@ def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
 
 
 def _run(commands: Any) -> None:
-    run = _command(commands, "run", "run a function of a program and show what it gives")
+    run = _command(commands, "run", "run a function or a graph of a program and show what it gives")
     run.add_argument("program", metavar="PROG.cvm")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
@@ -117,6 +117,15 @@ def _run(commands: Any) -> None:
         action="store_true",
         help="show a SHA-256 digest of each result: of its type, as text, and its bytes",
     )
+    run.add_argument("--plot", metavar="FILE.png|.gif", help="draw the results, with matplotlib; a .gif moves")
+    clocked = run.add_argument_group(
+        "graphs", "--input then names a field or sensor, of which an array may hold a value per tick"
+    )
+    clocked.add_argument("--steps", type=int, metavar="N", help="how many ticks (default: 1)")
+    clocked.add_argument("--read", action="append", metavar="NAME", help="what to show (default: all that has a name)")
+    clocked.add_argument("--every", type=int, metavar="K", help="show it every K ticks, and --output all of it")
+    clocked.add_argument("--save-state", metavar="FILE", help="write the state afterwards")
+    clocked.add_argument("--load-state", metavar="FILE", help="start from a state that was written")
 
 
 def _check(commands: Any) -> None:
@@ -127,7 +136,9 @@ def _check(commands: Any) -> None:
 def _lower(commands: Any) -> None:
     lower = _command(commands, "lower", "show a program at a stage of its compilation")
     lower.add_argument("program", metavar="PROG.cvm")
-    lower.add_argument("--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt, asm or cuda")
+    lower.add_argument(
+        "--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt, asm or cuda"
+    )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"

@@ -111,6 +111,11 @@ class CompiledGraph:
         """The names that `read` knows."""
         return (*self._states, *self._clockwork.probes)
 
+    @property
+    def writable(self) -> tuple[State, ...]:
+        """The fields and sensors."""
+        return tuple(s for s in self._states.values() if s.writable)
+
     def read(self, name: str, copy: bool = True) -> np.ndarray:
         """The current value of a field, sensor, actuator or probe: a copy, or a read-only view until the next step."""
         with self._lock:
@@ -138,7 +143,7 @@ class CompiledGraph:
             self._ready()
             state = self._states.get(name)
             if state is None or not state.writable:
-                known = ", ".join(s.name for s in self._states.values() if s.writable) or "none"
+                known = ", ".join(s.name for s in self.writable) or "none"
                 message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
                 raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
             self._ready().current[name][...] = self._value(state, value)

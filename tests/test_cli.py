@@ -153,10 +153,8 @@ def test_a_wrong_command_line_is_status_2(command: Command, arguments: str, said
 
 def test_a_program_that_fails_is_status_1(command: Command) -> None:
     np.save("wide.npy", np.zeros((2, 4), np.int32))
-    Path("graph.cvm").write_text('graph @main {\n  %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>\n}\n')
     for arguments, said in {
         "run no.cvm": "no.cvm",
-        "run graph.cvm": "@main is a graph",
         "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
         "run add.cvm --random-inputs 0 --input x=wide.npy": (
             "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>"

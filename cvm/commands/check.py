@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 
 import cvm
 from cvm.commands.files import load
+from cvm.dialect.cog.clocked import warnings
+from cvm.dialect.program import Graph
 
 
 def check(options: Namespace) -> int:
@@ -13,6 +16,9 @@ def check(options: Namespace) -> int:
     for name in options.programs:
         try:
             functions = load(name).functions.values()
+            for graph in (f for f in functions if isinstance(f, Graph)):
+                for warning in warnings(graph):
+                    print(warning, file=sys.stderr)
         except cvm.Error as e:
             mistakes += e.diagnostics
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,10 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     """An array for each argument of the function."""
     names = [a.name for a in function.arguments]
     given = _archive(options.inputs) if options.inputs else {}
-    for item in options.input:
-        name, separator, path = item.partition("=")
-        if not separator or not path:
-            raise Usage(f"--input {item}: expected NAME=FILE.npy")
-        if name.removeprefix("%") not in names:
-            raise Usage(
-                f"--input {item}: @{function.name} has no argument %{name.removeprefix('%')}; {_arguments(function)}"
-            )
-        given[name.removeprefix("%")] = _array(path)
+    for name, item, path in _items(options):
+        if name not in names:
+            raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
+        given[name] = _array(path)
     missing = [a for a in function.arguments if a.name not in given]
     if missing and options.random_inputs is None:
         held = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
@@ -40,6 +35,21 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     if missing:
         given |= _random(function, missing, given, options.random_inputs)
     return [given[n] for n in names]
+
+
+def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
+    """The arrays that are given, whatever they are for."""
+    given = _archive(options.inputs) if options.inputs else {}
+    return given | {name: _array(path) for name, _, path in _items(options)}
+
+
+def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:
+    """Of each `--input NAME=FILE.npy`: the name, the whole of it, and the file."""
+    for item in options.input:
+        name, separator, path = item.partition("=")
+        if not separator or not path:
+            raise Usage(f"--input {item}: expected NAME=FILE.npy")
+        yield name.removeprefix("%"), item, path
 
 
 def _arguments(function: Function) -> str:

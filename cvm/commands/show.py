@@ -1,0 +1,77 @@
+"""Arrays and times as a terminal shows them, and a sign of life while something takes long."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+
+from cvm.jit.arguments import describe
+
+WHOLE = 64  # elements: an array of more is shown by its first ones and its range
+FIRST = 8
+WIDTH = 100
+
+
+def shown(name: str, array: np.ndarray) -> str:
+    """An array's name, type and values."""
+    return f"{name}: {describe(array)}\n{values(array)}"
+
+
+def values(array: np.ndarray) -> str:
+    """A small array whole; of a large one the first elements and its range."""
+    if array.size <= WHOLE:
+        shown = np.array2string(
+            array, WIDTH, separator=", ", prefix="  ", threshold=sys.maxsize, formatter={"all": element}
+        )
+        return "  " + shown.replace("\n\n", "\n")
+    first = ", ".join(map(element, array.flat[:FIRST]))
+    if array.dtype.kind in "iuf":
+        with np.errstate(all="ignore"):
+            return f"  {first}, ... ({array.size} values, from {element(array.min())} to {element(array.max())})"
+    return f"  {first}, ... ({array.size} values)"
+
+
+def element(value: Any) -> str:
+    if isinstance(value, np.bool_):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, np.floating) else str(value)
+
+
+def digest(array: np.ndarray) -> str:
+    """SHA-256 of the type as the language writes it, a line break, and the elements, little-endian and row-major."""
+    elements = array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return hashlib.sha256(f"{describe(array)}\n".encode() + elements).hexdigest()
+
+
+def duration(seconds: float) -> str:
+    unit, name = (1, "s") if seconds >= 1 else (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "µs")
+    return f"{seconds / unit:.3g} {name}"
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """While something takes longer than a second, a terminal shows for how long."""
+    done = Event()
+
+    def show() -> None:
+        began = time.perf_counter()
+        while not done.wait(1):
+            print(f"\r{what} ... {time.perf_counter() - began:.0f} s", end="", file=sys.stderr, flush=True)
+
+    thread = Thread(target=show, daemon=True)
+    if sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if thread.ident is not None:
+            thread.join()
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

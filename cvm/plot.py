@@ -1,0 +1,125 @@
+"""Arrays as pictures, with matplotlib: images pixel by pixel, curves, and fields over time as moving pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cvm
+
+SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by a whole factor
+MAP = "viridis"
+PAUSE = 40  # milliseconds between the pictures of a .gif
+
+Readings = Mapping[str, Sequence[np.ndarray]]  # of each name: the array at every time it was read
+
+
+def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
+    """Writes a picture of what was read: a .gif moves, any other kind shows the last reading of what is not a number."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise cvm.Error("pictures need matplotlib: pip install 'cvm-lang[plot]'") from None
+    matplotlib.use("Agg")
+    images = {name: found for name, arrays in readings.items() if (found := pictures(arrays))}
+    kind = Path(path).suffix.lower()
+    try:
+        if kind == ".gif":
+            if not images:
+                raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image")
+            _moving(path, next(iter(images.values())))
+        elif len(readings) == 1 and images and kind == ".png":
+            from matplotlib.image import imsave
+
+            imsave(path, _enlarged(_colours(next(iter(images.values()))[-1:])[0]))
+        else:
+            _figure(path, readings, images, times)
+    except OSError as e:
+        raise cvm.Error(f"{path} cannot be written: {(e.strerror or str(e)).lower()}") from None
+    except ValueError as e:  # matplotlib does not know the kind of file
+        raise cvm.Error(f"{path} cannot be written: {str(e).splitlines()[0][:200]}") from None
+
+
+def pictures(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arrays as images of numbers or of red, green and blue; none where they are not like images."""
+    found = [_picture(a) for a in arrays]
+    return [p for p in found if p is not None] if found and all(p is not None for p in found) else []
+
+
+def _picture(array: np.ndarray) -> np.ndarray | None:
+    """Rows and columns, with colours last if there are any: from a batch the first image, from complex numbers their size."""
+    if array.dtype.kind == "c":
+        array = np.abs(array)
+    if array.ndim == 4:
+        array = array[0] if len(array) else array
+    if array.ndim == 3:
+        if array.shape[2] in (1, 3, 4):
+            array = array[:, :, 0] if array.shape[2] == 1 else array[:, :, :3]
+        elif array.shape[0] in (1, 3, 4):
+            array = array[0] if array.shape[0] == 1 else np.moveaxis(array[:3], 0, 2)
+        else:
+            array = array[0] if len(array) else array
+    image = array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)
+    return array if image and min(array.shape[:2]) > 1 else None
+
+
+def _colours(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Images as bytes of red, green and blue, on one scale."""
+    import matplotlib
+
+    whole = np.stack(images).astype(np.float64)
+    finite = whole[np.isfinite(whole)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    if whole.ndim == 4:  # colours are in 0 to 1 or in 0 to 255
+        low, high = min(low, 0.0), (255.0 if high > 1 else 1.0)
+    scaled = np.clip(np.nan_to_num((whole - low) / ((high - low) or 1.0)), 0, 1)
+    if whole.ndim == 3:
+        scaled = matplotlib.colormaps[MAP](scaled)[..., :3]
+    return list((scaled * 255).round().astype(np.uint8))
+
+
+def _enlarged(image: np.ndarray) -> np.ndarray:
+    factor = max(1, SMALLEST // max(image.shape[:2]))
+    return np.ascontiguousarray(image.repeat(factor, 0).repeat(factor, 1))
+
+
+def _moving(path: str, images: Sequence[np.ndarray]) -> None:
+    from PIL import Image  # matplotlib brings it
+
+    frames = [Image.fromarray(_enlarged(c)) for c in _colours(images)]
+    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0)
+
+
+def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndarray]], times: Sequence[int]) -> None:
+    """A panel for each reading: an image, the curve of a vector, or of a number over time."""
+    from matplotlib.figure import Figure
+
+    shown = [n for n, arrays in readings.items() if n in images or arrays[-1].ndim <= 1]
+    if not shown:
+        raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}")
+    figure = Figure(figsize=(5 * min(len(shown), 3), 4 * -(-len(shown) // 3)), layout="constrained")
+    panels: Any = figure.subplots(-(-len(shown) // 3), min(len(shown), 3), squeeze=False)
+    for name, panel in zip(shown, panels.flat, strict=False):
+        panel.set_title(name)
+        if name in images:
+            panel.imshow(_colours(images[name][-1:])[0])
+            panel.set_axis_off()
+        elif readings[name][-1].ndim == 1:
+            panel.plot(_real(readings[name][-1]))
+        else:
+            panel.plot(times, [_real(a) for a in readings[name]], marker="." if len(times) < 50 else "")
+            panel.set_xlabel("tick")
+    for panel in panels.flat[len(shown) :]:
+        panel.remove()
+    figure.savefig(path)
+
+
+def _real(array: np.ndarray) -> np.ndarray:
+    return np.abs(array) if array.dtype.kind == "c" else array
+
+
+def _shapes(readings: Readings) -> str:
+    return ", ".join(f"{n} has shape {list(a[-1].shape)}" for n, a in readings.items()) or "nothing is read"
