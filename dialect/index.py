@@ -21,8 +21,8 @@ from .types import I1, I64, Dim, ElementType, Shape, Size, same_size
 class Tensor:
     """A named array that expressions read: an operand, a result or a buffer of the loop language.
 
-    `space` says where it lives: "argument", "constant", "heap" (the workspace), "stack", or "register" (small, indexed by
-    constants once loops are unrolled; an accumulator is one of rank 0).
+    `space` says where it lives: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a
+    GPU's block) or "register" (small, indexed by constants once loops are unrolled; an accumulator is one of rank 0).
     """
 
     name: str

@@ -1,7 +1,8 @@
 """The loop language: what a kernel does, as nested loops over typed expressions of index notation.
 
     kernel   Kernel(name, parameters, body)       reads and writes its parameters; results come last
-    loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled
+    loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
+                                                   block and thread (of a GPU)
     branch   If(condition, then, otherwise)
     name     Let(var, value)                       a value named for the rest of the block
     memory   Alloc(tensor)                         a buffer that lives for the rest of the block
@@ -34,7 +35,7 @@ class For:
     body: Block
     start: Expr = ZERO
     stop: Expr | None = None
-    kind: Literal["serial", "parallel", "vector", "unrolled"] = "serial"
+    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread"] = "serial"
     width: int = 1
 
     @property

@@ -16,12 +16,11 @@ from ..dialect.index import Extent, Tensor, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
+from ..lowering.grid import THREADS, accesses
 from ..lowering.plan import Plan, scratch_buffers, written
 from .cuda_addresses import Val, fits
 from .cuda_expressions import Expressions
 from .cuda_spelling import HELPERS, SHIFT, value_type
-
-THREADS = 256  # of a block, where a kernel does not say
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Launch:
     reports: bool
     threads: int
     work: Dim | None
+    cooperates: bool  # a block's threads work together
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class _Function(Expressions):
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
         self.reports = any(isinstance(s, Require) for s in statements(kernel.body))
-        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel))
+        together = any(isinstance(s, For) and s.kind == "block" for s in kernel.body)
+        self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together)
 
     def define(self) -> str:
         arrays = dict(self.arrays)
@@ -143,17 +144,20 @@ class _Function(Expressions):
             self.block(block)
 
     def loop(self, s: For) -> None:
+        if s.kind == "thread":
+            self.threads(s)
+            return
         self.statement(s.start, s.end)
         start, end = self.address(s.start), self.address(s.end)
         name = self.fresh()
-        if s.kind == "parallel":
+        if s.kind in ("parallel", "block"):
             ctype = "int" if fits(s.end, 2**30) else "long long"
-            first = f"({ctype})blockIdx.x * blockDim.x + threadIdx.x"
-            step = f"{name} += ({ctype})gridDim.x * blockDim.x"
+            first, step = _STRIDES[s.kind]
+            first, step = f"({ctype}){first}", f"{name} += ({ctype}){step}"
         else:
             ctype = "int" if fits(s.end) else "long long"
             first, step = start.text, f"++{name}"
-            if s.kind == "unrolled":
+            if s.kind in ("unrolled", "vector"):
                 self.line("#pragma unroll")
         self.line(f"for ({ctype} {name} = {first}; {name} < {end.at(SHIFT)}; {step}) {{")
         outer = dict(self.known)
@@ -163,12 +167,31 @@ class _Function(Expressions):
         self.known = outer
         self.line("}")
 
+    def threads(self, s: For) -> None:
+        """The threads of a block, which wait for each other after what they do in shared memory."""
+        outer = dict(self.known)
+        if not self.thread_name:
+            self.thread_name = self.fresh()
+            self.head.append(f"  const int {self.thread_name} = threadIdx.x;")
+        self.known[id(s.index)] = Val(self.thread_name, "int")
+        self.kept.append(s.index)
+        self.thread = s.index
+        self.block(s.body)
+        self.thread = None
+        self.known = outer
+        if any(t.space == "shared" for part in accesses(s.body) for t in part):
+            self.line("__syncthreads();")
+
     def allocate(self, tensor: Tensor) -> None:
         if tensor.space == "heap":
             return
         self.arrays[tensor] = name = self.fresh()
-        size = product(tensor.shape)
-        self.line(f"{self.declared(tensor)} {name}{f'[{size}]' if tensor.shape else ''};")
+        shape = tensor.shape
+        if self.launch.cooperates and self.thread is None and tensor.space == "register":
+            self.private.add(tensor)
+            shape = shape[1:]
+        where = "__shared__ " if tensor.space == "shared" else ""
+        self.line(f"{where}{self.declared(tensor)} {name}{f'[{product(shape)}]' if shape else ''};")
 
 
 def _atoms(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
@@ -187,4 +210,13 @@ def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
     match kernel.body:
         case (For(index=index, kind="parallel"),):
             return THREADS, index.extent
+        case (For(index=index, kind="block"),):
+            return THREADS, index.extent * THREADS
     return 1, None
+
+
+# where a loop over a grid starts, and how far it goes at once
+_STRIDES = {
+    "parallel": ("blockIdx.x * blockDim.x + threadIdx.x", "gridDim.x * blockDim.x"),
+    "block": ("blockIdx.x", "gridDim.x"),
+}

@@ -40,7 +40,9 @@ class Addresses:
         self.sizes = sizes
         self.written = set(written)
         self.arrays: dict[Tensor, str] = {}
-        self.private: set[Tensor] = set()  # buffers of which every thread has its own part
+        self.private: set[Tensor] = set()  # buffers of which every thread of a block has its own part
+        self.thread: Index | None = None
+        self.thread_name = ""
         self.known: dict[int, Val] = {}
         self.dims: dict[object, str] = {}
         self.shared: set[int] = set()  # what the current statement uses more than once
@@ -149,11 +151,13 @@ class Addresses:
 
     def _operation(self, atom: tuple) -> str:
         operation, *parts = atom
-        a, b = (f"(long long){self.size(p)}" if isinstance(p, int) else self.size(p) for p in parts)
+        a, b = (f"{p}ll" if isinstance(p, int) else self.size(p) for p in parts)
         if operation == "*":
             return f"{a} * {b}"
         if operation in ("max", "min"):
             return f"{operation}({a}, {b})"
+        if isinstance(parts[1], int) and parts[1] > 0:
+            return f"{a} / {b}" if _natural(parts[0]) else f"floor_quotient({a}, {b})"
         return f"({b} == 0 ? 0 : floor_quotient({a}, {b}))"
 
     def spell(self, row: Row, values: list[Val], suffix: str = "") -> str:
@@ -182,6 +186,36 @@ _INDEX = {
     "max": Row("max({a}, {b})"),
     "min": Row("min({a}, {b})"),
 }
+
+
+_BITS = 40  # of an index whose extent is not known: no array has more elements
+
+
+def index_bits(e: Expr) -> int:
+    """How many bits an expression takes if it is arithmetic on indices; more than 64 if it is not."""
+    match e:
+        case Const(value, _):
+            return int(value).bit_length()
+        case Index(extent=int(extent)):
+            return extent.bit_length()
+        case Index() | Extent():
+            return _BITS
+        case Apply("add" | "sub" | "max" | "min", (a, b), _) if e.type is I64:
+            return max(index_bits(a), index_bits(b)) + 1
+        case Apply("mul", (a, b), _) if e.type is I64:
+            return index_bits(a) + index_bits(b)
+        case Apply("floordiv" | "floormod", (a, b), _) if e.type is I64:
+            return max(index_bits(a), index_bits(b))
+    return 1000
+
+
+def is_index(e: Expr) -> bool:
+    """Whether an expression is arithmetic on indices that cannot overflow: wrapping or not is the same."""
+    return e.type is I64 and index_bits(e) < 63
+
+
+def _natural(dim: Dim) -> bool:
+    return dim >= 0 if isinstance(dim, int) else dim.constant >= 0 and all(f >= 0 for _, f in dim.terms)
 
 
 def _plain_division(a: Expr, b: Expr) -> bool:

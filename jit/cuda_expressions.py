@@ -7,11 +7,12 @@ gets a name.
 from __future__ import annotations
 
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
-from ..dialect.types import F16, F64, ElementType
+from ..dialect.types import F16, F64, I1, ElementType
 from ..lowering.flat import flat
-from .cuda_addresses import LONGEST, Addresses, Val
+from .cuda_addresses import LONGEST, Addresses, Val, is_index
 from .cuda_spelling import (
     ATOM,
+    EQUALITY,
     ROWS,
     UNARY,
     Row,
@@ -36,6 +37,8 @@ class Expressions(Addresses):
             return Val(text, value_type(e.type), UNARY if text.startswith("-") else ATOM)
         if id(e) in self.known:
             return self.known[id(e)]
+        if is_index(e):
+            return self.address(e)
         found = self.compute(e)
         if id(e) in self.shared or len(found.text) > LONGEST:
             found = self.named(self.made_exact(found, e.type), value_type(e.type))
@@ -106,6 +109,8 @@ class Expressions(Addresses):
         ):
             row = ROWS[function, "uint"]
         take = self.of_type if row.level == ATOM and "(" in row.text else self.exact
+        if all(map(is_index, operands)):
+            take = self.address
         values = [take(o) for o in operands]
         for n, letter in enumerate("abc"[: len(values)]):
             if row.text.count("{" + letter + "}") > 1 and values[n].level < ATOM:
@@ -136,9 +141,18 @@ class Expressions(Addresses):
 
     def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val:
         text = self.place(tensor, at)
+        if tensor in self.private and at[0] is not self.thread:
+            return self.shuffled(text, at[0], tensor.element)
         if tensor.element is F16 and self.in_memory(tensor):
             return Val(f"from_half({text})", "float")
         return Val(text, value_type(tensor.element))
+
+    def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
+        """What another thread of the warp has in a register."""
+        assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, "a thread of the warp"
+        wide = "int" if element.is_discrete and element.bits < 32 else value_type(element)
+        found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"
+        return Val(f"{found} != 0" if element is I1 else found, wide, EQUALITY if element is I1 else ATOM)
 
     def store(self, tensor: Tensor, at: tuple[Expr, ...], value: Expr) -> None:
         text = self.exact(value).text

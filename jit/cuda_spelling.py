@@ -13,7 +13,7 @@ import numpy as np
 
 from ..dialect.types import F16, F32, F64, I1, ElementType
 
-ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, CHOICE = range(20, 9, -1)
+ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
 
 _VALUES = {
     "i1": "bool",
@@ -104,8 +104,8 @@ ROWS: dict[tuple[str, str], Row] = {
     **{("or", k): Row("{a} | {b}", OR, "modular") for k in _INTEGERS},
     **{("shl", k): Row("{a} << {b}", SHIFT, "modular") for k in _INTEGERS},
     **{("shr", k): Row("{a} >> {b}", SHIFT) for k in _INTEGERS},
-    ("and", "bool"): Row("({a} & {b}) != 0", EQUALITY),
-    ("or", "bool"): Row("({a} | {b}) != 0", EQUALITY),
+    ("and", "bool"): Row("{a} && {b}", BOTH),
+    ("or", "bool"): Row("{a} || {b}", EITHER),
     ("xor", "bool"): Row("{a} != {b}", EQUALITY),
     ("not", "bool"): Row("!{a}", UNARY),
     ("add", "float"): Row("{a} + {b}", SUM, "rounded"),
@@ -129,8 +129,8 @@ ROWS: dict[tuple[str, str], Row] = {
     ("min", "float"): Row("{a} < {b} ? {a} : {b}", CHOICE),
     ("maximum", "float"): _call("larger", "ab"),
     ("minimum", "float"): _call("smaller", "ab"),
-    ("max", "bool"): Row("({a} | {b}) != 0", EQUALITY),
-    ("min", "bool"): Row("({a} & {b}) != 0", EQUALITY),
+    ("max", "bool"): Row("{a} || {b}", EITHER),
+    ("min", "bool"): Row("{a} && {b}", BOTH),
     **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
     **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
     **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},

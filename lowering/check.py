@@ -95,7 +95,7 @@ class _Checker:
 
     def allocation(self, tensor: Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
-        if tensor.space in ("register", "stack"):
+        if tensor.space in ("register", "stack", "shared"):
             self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
             if scope.lane is not None:
                 scope = copy(scope, varying=scope.varying | {tensor})
@@ -112,7 +112,7 @@ class _Checker:
         scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
         if s.kind == "unrolled":
             self.hold(isinstance(s.start, Const) and isinstance(s.end, Const), "an unrolled loop with unknown bounds")
-        if s.kind in ("vector", "parallel"):
+        if s.kind in ("vector", "parallel", "block", "thread"):
             scope = copy(scope, inner=frozenset())
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
             self.independent(s)

@@ -10,22 +10,44 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import ZERO, Expr, Index, Read, Tensor, unflatten, walk
-from ..dialect.loops import Alloc, Block, For, Kernel, Store, expressions, statements, substitute_block
+from ..dialect.index import Expr, Index, unflatten
+from ..dialect.loops import Alloc, Block, For, Kernel, statements, substitute_block
 from ..dialect.types import product
-from .plan import Plan
-from .schedule import schedule
+from .borders import borders
+from .collapse import collapse
+from .grid import accesses, independent_loops
+from .lanes import lanes
+from .narrow import narrow
+from .plan import Plan, make_plan
+from .split import split as cut
+from .team import team
+from .transpose import transpose
+from .unname import unname
 
 # what comes before: where floats are folded, all that decides the order of folds, as on a CPU
-ORDERED = ("unname", "split", "collapse", "borders", "narrow", "lanes")
-PLAIN = ("unname", "collapse")
+ORDERED = (unname, cut, collapse, borders, narrow, lanes)
+PLAIN = (unname, collapse)
 
 
 def place_on_gpu(plan: Plan) -> Plan:
-    """The plan with kernels of one parallel loop each, or of serial code."""
-    plan = schedule(plan, lambda kernel: ORDERED if folds_floats(kernel) else PLAIN)
-    kernels = [placed for kernel in plan.kernels for placed in map(parallel, split(kernel))]
-    return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(kernels)))
+    """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
+    views = {t: home for t, home in plan.home.items() if t is not home}
+    kernels: list[Kernel] = []
+    for kernel in plan.kernels:
+        made = kernel
+        for change in ORDERED if folds_floats(kernel) else PLAIN:
+            made = change(made)
+        views.update({n: o for o, n in zip(kernel.parameters, made.parameters, strict=True) if n is not o})
+        kernels.append(made)
+    planned = make_plan(plan.name, plan.arguments, plan.results, plan.constants, tuple(kernels), views)
+    placed = [replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(k for made in kernels for k in place(made))]
+    return replace(plan, kernels=tuple(placed), home=planned.home, offsets=planned.offsets, workspace=planned.workspace)
+
+
+def place(kernel: Kernel) -> list[Kernel]:
+    """A kernel as launches: each in the first of these ways that fits."""
+    laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
+    return [transpose(k) or team(laned(k)) or parallel(k) for k in split(kernel)]
 
 
 def folds_floats(kernel: Kernel) -> bool:
@@ -54,49 +76,9 @@ def with_parameters(kernel: Kernel, body: Block) -> Kernel:
     return replace(kernel, parameters=(*given, *results), body=body, results=len(results))
 
 
-Accesses = dict[Tensor, list[tuple[Expr, ...]]]
-
-
-def accesses(block: Block) -> tuple[Accesses, Accesses]:
-    """At which indices each array is read, and at which it is written."""
-    read: Accesses = {}
-    stored: Accesses = {}
-    for s in statements(block):
-        if isinstance(s, Store):
-            stored.setdefault(s.tensor, []).append(s.indices)
-        for top in expressions(s):
-            for e in walk(top):
-                if isinstance(e, Read):
-                    read.setdefault(e.tensor, []).append(e.indices)
-    return read, stored
-
-
-def independent(loop: For) -> bool:
-    """Whether every iteration has its own part of what the loop writes: one axis of it is indexed by the loop's index."""
-    own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
-    if any(t.space == "heap" for t in own):  # one buffer for all iterations
-        return False
-    read, stored = accesses(loop.body)
-    for tensor in stored.keys() - own:
-        places = [*stored[tensor], *read.get(tensor, [])]
-        if not any(all(at[axis] is loop.index for at in places) for axis in range(tensor.rank)):
-            return False
-    return True
-
-
 def parallel(kernel: Kernel) -> Kernel:
     """The outer independent loops of a nest as one."""
-    indices: list[Index] = []
-    block = kernel.body
-    while (
-        len(block) == 1
-        and isinstance(loop := block[0], For)
-        and loop.start is ZERO
-        and loop.stop is None
-        and independent(loop)
-    ):
-        indices.append(loop.index)
-        block = loop.body
+    indices, block = independent_loops(kernel)
     if not indices:
         return kernel
     if len(indices) == 1:
