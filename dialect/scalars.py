@@ -129,6 +129,8 @@ _row("shl", 2, INTEGERS, np.left_shift, "<<")
 _row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
 _row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
 
+_row("pairdot", 2, INTEGERS, lambda a, b: _pair_products(a, b), doc="of i32: the sum of the products of signed 16-bit halves")
+
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
 
@@ -151,6 +153,11 @@ _row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a)
 _row("complex", 2, FLOATS, lambda re, im: _pair(np.asarray(re), np.asarray(im)), element=lambda e: C64 if e is F32 else C128)
 _row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
 _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
+
+
+def _pair_products(a: Any, b: Any) -> Any:
+    low = np.left_shift(a, 16) >> 16, np.left_shift(b, 16) >> 16
+    return low[0] * low[1] + np.right_shift(a, 16) * np.right_shift(b, 16)
 
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval
 from ..dialect.types import F16, F32, F64, I1, I32, I64, Dim, ElementType
 from .lines import Lines, is_number, memory_text, number_text, suffix, type_text
-from .spelling import ANY_DIVISOR, INSTRUCTIONS, conversion
+from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 
 NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
 
@@ -107,8 +107,11 @@ class Expressions(Lines):
         row = INSTRUCTIONS[function, element.kind]
         if function in ANY_DIVISOR and element.kind == "int" and not isinstance(operands[-1], Const):
             row = ANY_DIVISOR[function]
+        words = self.words(element, lanes)
+        if lanes > 1 and function in VECTOR_ROWS:
+            row = VECTOR_ROWS[function]
         texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
-        return Val(self.spell(row, texts, self.words(element, lanes)), lanes)
+        return Val(self.spell(row, texts, words), lanes)
 
     def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
         """The instructions of a row of the spelling; gives the last one's value."""

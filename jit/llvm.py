@@ -164,6 +164,10 @@ class _Function(Expressions):
         self.drop_stale()
 
     def loop(self, s: For) -> None:
+        if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value == s.width:
+            with self.inside(s, str(s.start.value)):  # one iteration
+                self.emit_block(s.body)
+            return
         start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
         before, head, body, after = self.block, self.label(), self.label(), self.label()
         variable, step = self.fresh(), self.fresh()

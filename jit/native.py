@@ -10,7 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from . import cache
+from . import cache, instructions
 
 _count = 0
 
@@ -35,7 +35,8 @@ def _linker() -> Any:
 def optimise(text: str, level: int = 3, slp: bool = False) -> Any:
     """The parsed module after LLVM's passes; with `slp`, which costs time, equal scalars side by side become vectors."""
     machine = target_machine()
-    module = llvm.parse_assembly(text)
+    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    module = llvm.parse_assembly(instructions.complete(text, features))
     options = llvm.create_pipeline_tuning_options(level)
     options.loop_vectorization = True
     options.loop_interleaving = True
@@ -62,9 +63,11 @@ def object_code(text: str, slp: bool = False) -> bytes:
 
 @lru_cache(maxsize=1)
 def _environment() -> tuple[str, ...]:
-    """What machine code depends on besides its IR: LLVM, the processor, and this file, which chooses the passes."""
+    """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
+    the passes and instructions."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), Path(__file__).read_text()
+    passes = "".join(Path(f).read_text() for f in (__file__, instructions.__file__))
+    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), passes
 
 
 class Library:

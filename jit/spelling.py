@@ -96,6 +96,20 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("fma", "float"): _intrinsic("fma", "abc"),
 }  # fmt: skip
 
+# the sum of two products of 16-bit halves, of which many processors have an instruction for vectors
+INSTRUCTIONS["pairdot", "int"] = (
+    "shl i32 {a}, 16",
+    "ashr i32 {0}, 16",
+    "shl i32 {b}, 16",
+    "ashr i32 {2}, 16",
+    "mul i32 {1}, {3}",
+    "ashr i32 {a}, 16",
+    "ashr i32 {b}, 16",
+    "mul i32 {5}, {6}",
+    "add i32 {4}, {7}",
+)
+VECTOR_ROWS: dict[str, Row] = {"pairdot": ("call {t} @pairdot.{s}({t} {a}, {t} {b})",)}  # what jit.instructions defines
+
 # signed division by what may be -1: the least integer divided by it wraps
 ANY_DIVISOR: dict[str, Row] = {
     "div": _by_minus_one(INSTRUCTIONS["div", "int"], "negated"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, children, rewrite
+from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index, children, rewrite
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -26,7 +26,7 @@ from ..dialect.loops import (
     substitute_block,
 )
 from ..dialect.types import same_size
-from .accesses import depends, reads, stores
+from .accesses import allocated, depends, reads, stores
 
 
 def collapse(kernel: Kernel) -> Kernel:
@@ -34,6 +34,42 @@ def collapse(kernel: Kernel) -> Kernel:
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair)
     return kernel
+
+
+def flatten(kernel: Kernel) -> Kernel:
+    """The two innermost loops over elements as one, also where single indices are used: they are computed from the one."""
+    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    for outer in loops:
+        match outer.body:
+            case (For() as inner,) if len(inner.body) > 1 and _whole(outer) and _whole(inner):
+                axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
+                if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in allocated(inner.body)}:
+                    joined = _joined(kernel, outer, inner, axes)
+                    (index,) = {s.index for s in statements(joined.body) if isinstance(s, For)} - {
+                        s.index for s in loops
+                    }
+                    width = as_index(inner.index.extent)
+                    values: dict[Expr, Expr] = {outer.index: index // width, inner.index: index % width}
+                    return joined.with_body(substitute_block(joined.body, values))
+    return kernel
+
+
+def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
+    """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if not."""
+    i, j = outer.index, inner.index
+    found: dict[Tensor, int | None] = {}
+    for tensor, at in _accesses(kernel.body):
+        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
+        axis = (
+            where[0]
+            if len(where) == 2 and at[where[0]] is i and at[where[1]] is j and where[1] == where[0] + 1
+            else None
+        )
+        if axis is not None:
+            whole = same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent)
+            axis = axis if whole else None
+        found[tensor] = axis if found.setdefault(tensor, axis) == axis else None
+    return found
 
 
 def _without_single(block: Block) -> Block:

@@ -17,19 +17,19 @@ from .affine import Affine, affine_conditions
 
 
 def narrow(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(narrowed(kernel.body))
 
 
-def _block(block: Block) -> Block:
+def narrowed(block: Block) -> Block:
     return tuple(map(_statement, block))
 
 
 def _statement(s: Statement) -> Statement:
     match s:
         case If(condition, then, otherwise):
-            return If(condition, _block(then), _block(otherwise))
+            return If(condition, narrowed(then), narrowed(otherwise))
         case For(kind="serial"):
-            inner = replace(s, body=_block(s.body))
+            inner = replace(s, body=narrowed(s.body))
             match inner.body:
                 case (If(condition, then, ()),) if not any(
                     isinstance(b, For) and b.kind != "serial" for b in blocks(s)[0]
@@ -37,7 +37,7 @@ def _statement(s: Statement) -> Statement:
                     return _narrowed(inner, conjunction(condition), then)
             return inner
         case For():
-            return replace(s, body=_block(s.body))
+            return replace(s, body=narrowed(s.body))
     return s
 
 

@@ -9,8 +9,10 @@ from ..dialect.index import Tensor
 from ..dialect.loops import Kernel
 from .borders import borders
 from .collapse import collapse
+from .contract import contract, reshaped
 from .lanes import lanes
 from .narrow import narrow
+from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .split import split
 from .unname import unname
@@ -22,6 +24,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "collapse": collapse,
     "borders": borders,
     "narrow": narrow,
+    "parallelise": parallelise,
     "vectorise": vectorise,
     "lanes": lanes,
 }
@@ -32,16 +35,27 @@ def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kern
     views = {t: home for t, home in plan.home.items() if t is not home}
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        made = kernel
-        for name in passes(kernel):
-            made = PASSES[name](made)
-        views.update(_reshaped(kernel, made))
-        kernels.append(made)
+        for part, names in _parts(kernel, passes(kernel), views):
+            made = part
+            for name in names:
+                made = PASSES[name](made)
+            views.update(reshaped(part, made))
+            kernels.append(made)
     planned = make_plan(plan.name, plan.arguments, plan.results, plan.constants, tuple(kernels), views)
     return replace(
         plan, kernels=planned.kernels, home=planned.home, offsets=planned.offsets, workspace=planned.workspace
     )
 
 
-def _reshaped(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
-    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
+def _parts(kernel: Kernel, names: Sequence[str], views: dict[Tensor, Tensor]) -> list[tuple[Kernel, Sequence[str]]]:
+    """The kernels that take a kernel's place, each with the passes it goes through."""
+    if "collapse" not in names:
+        return [(kernel, names)]
+    plain = collapse(unname(kernel))
+    found = contract(plain)
+    if found is None:
+        return [(kernel, names)]
+    views.update(reshaped(kernel, plain))
+    views.update(found.views)
+    *packing, multiply = found.kernels
+    return [*((k, names) for k in packing), (multiply, ("lanes",))]

@@ -1,0 +1,110 @@
+"""Sums of products, seen in a nest by their structure:
+
+    for o.. { for r { for p { for q {
+        acc = 0
+        for k.. { if guard(p, q, k) { acc = acc + a(o, r, k) * b(o, p, q, k) } }
+        y[o, r, p, q] = f(acc, ...)
+    } } } }
+
+One factor, `b`, depends on the innermost index q, the other does not; r is an index that only `a` depends on. Dense layers
+and convolutions are such nests, and so is a product followed by a sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dialect.index import Apply, Cast, Const, Expr, Index, Read, Tensor, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
+from .accesses import depends, reads, stores, stride
+from .narrow import conjunction
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """A nest taken apart. `outer` are its other loops, from the outside in; `windows` is p, if there is one."""
+
+    outer: tuple[Index, ...]
+    row: Index
+    window: Index | None
+    column: Index
+    folds: tuple[Index, ...]
+    guard: tuple[Expr, ...]
+    a: Expr
+    b: Expr
+    accumulator: Tensor
+    epilogue: Block
+
+
+def recognise(kernel: Kernel) -> Contraction | None:
+    """The contraction that a kernel is, all of whose sizes are known; None if it is none."""
+    loops, block = _chain(kernel.body)
+    match block:
+        case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
+            folds, inner = _chain((fold,))
+        case _:
+            return None
+    guard, inner = _guard(inner)
+    factors = _factors(inner, acc)
+    if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
+        return None
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds)):
+        return None
+    column = loops[-1]
+    a, b = factors if depends(factors[1], {column}) else factors[::-1]
+    if depends(a, {column}) or not depends(b, {column}):
+        return None
+    mentioned = [e for e in (b, *guard) if isinstance(e, Expr)]
+    only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in mentioned)]
+    only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
+    if not only_a or not _stores_columns(tuple(epilogue), column):
+        return None
+    row, window = only_a[-1], only_b[-1] if only_b else None
+    outer = tuple(i for i in loops if i not in (row, window, column))
+    return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, tuple(epilogue))
+
+
+def _chain(block: Block) -> tuple[list[Index], Block]:
+    """The indices of loops that hold nothing but each other, and the innermost body."""
+    found: list[Index] = []
+    while len(block) == 1 and isinstance(s := block[0], For) and _is_whole(s):
+        found.append(s.index)
+        block = s.body
+    return found, block
+
+
+def _is_whole(s: For) -> bool:
+    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
+
+
+def _guard(block: Block) -> tuple[list[Expr], Block]:
+    match block:
+        case (If(condition, then, ()),):
+            return conjunction(condition), then
+    return [], block
+
+
+def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
+    """a and b of acc = acc + a * b."""
+    match block:
+        case (Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
+            tensor is again is acc
+        ):
+            return None if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e)) else (a, b)
+    return None
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether what follows the fold names values and stores them, reading nothing that it writes."""
+    allowed: list[Statement] = [s for s in block if isinstance(s, (Let, Store))]
+    written = {s.tensor for s in stores(block)}
+    return len(allowed) == len(block) and bool(written) and not any(r.tensor in written for r in reads(block))
+
+
+def _stores_columns(epilogue: Block, column: Index) -> bool:
+    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in stores(epilogue))
+
+
+def is_cheap(e: Expr) -> bool:
+    """Whether an operand is little more than a read."""
+    return sum(isinstance(n, (Apply, Cast)) for n in walk(e) if n.type.name != "i64") <= 4

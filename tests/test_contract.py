@@ -1,0 +1,83 @@
+"""Contractions by panels and tiles agree with the reference on every path: 16 bits, 32 bits, borders, blocks that overlap."""
+
+from __future__ import annotations
+
+import cvm
+import numpy as np
+import pytest
+from cvm.lowering import contract
+from cvm.lowering.check import check
+from cvm.lowering.pipeline import lower
+
+RANGES = {
+    "8 bits": (-128, 128),
+    "16 bits": (-32768, 32768),
+    "just beyond 16 bits": (-32769, 32769),
+    "32 bits": (-(2**31), 2**31),
+}
+PROGRAMS = {
+    "dense": ("cvm.dense %a, %b", (7, 34), (16, 34)),
+    "dense, odd sizes": ("cvm.dense %a, %b", (13, 33), (11, 33)),
+    "3x3": ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 4, 5, 16), (6, 4, 3, 3)),
+    "3x3, blocks that overlap": ("cvm.conv2d %a, %b {padding = [1, 2]}", (2, 3, 4, 17), (13, 3, 3, 3)),
+    "strided": ("cvm.conv2d %a, %b {padding = [2, 3], stride = [2, 2]}", (1, 3, 9, 26), (5, 3, 5, 7)),
+    "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (1, 3, 3, 60), (4, 3, 2, 3)),
+    "dilated": ("cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}", (1, 2, 4, 12), (4, 2, 3, 3)),
+    "1x1": ("cvm.conv2d %a, %b", (1, 10, 3, 3), (8, 10, 1, 1)),
+    "7x7 pixels": ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 5, 7, 7), (8, 5, 3, 3)),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "LEAST", 0)
+
+
+def text(operation: str, a: tuple[int, ...], b: tuple[int, ...], more: str = "") -> str:
+    types = [f"tensor<{'x'.join(map(str, s))}xi32>" for s in (a, b)]
+    return f"func @main(%a: {types[0]}, %b: {types[1]}) {{\n  %y = {operation}\n{more}  return %{'z' if more else 'y'}\n}}\n"
+
+
+def both(program: str, *arrays: np.ndarray) -> None:
+    found = cvm.compile(program)(*arrays)
+    np.testing.assert_array_equal(found, cvm.compile(program, target="reference")(*arrays), strict=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_path(name: str) -> None:
+    operation, a, b = PROGRAMS[name]
+    program = text(operation, a, b)
+    function = cvm.compile(program)
+    reference = cvm.compile(program, target="reference")
+    assert "pairdot" in function.lower("schedule")
+    module = cvm.parse(program)
+    for kernel in lower(module, module.functions["main"]).kernels:
+        check(kernel)
+    random = np.random.default_rng(0)
+    for first in RANGES.values():
+        for second in (RANGES["8 bits"], first):
+            x, w = (random.integers(*r, s).astype(np.int32) for r, s in ((first, a), (second, b)))
+            np.testing.assert_array_equal(function(x, w), reference(x, w), strict=True)
+    edge = np.full(a, -32768, np.int32), np.full(b, -32768, np.int32)
+    np.testing.assert_array_equal(function(*edge), reference(*edge), strict=True)
+
+
+def test_what_follows_is_done_in_the_tile() -> None:
+    operation, a, b = PROGRAMS["3x3, blocks that overlap"]
+    more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %z = cvm.relu %s\n"
+    program = text(operation, a, b, more)
+    assert cvm.compile(program).lower("schedule").count("kernel @") == 3
+    random = np.random.default_rng(0)
+    both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in (a, b)))
+
+
+def test_a_product_and_a_sum_are_a_contraction() -> None:
+    program = """func @main(%a: tensor<8x1x20xi32>, %b: tensor<16x20xi32>) -> tensor<8x16xi32> {
+  %p = cvm.broadcast_mul %a, %b
+  %y = cvm.sum %p {axes = [2]}
+  return %y
+}
+"""
+    assert "pairdot" in cvm.compile(program).lower("schedule")
+    random = np.random.default_rng(0)
+    both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in ((8, 1, 20), (16, 20))))
