@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-import cvm.dialect.dialects  # noqa: F401  (declares the operators)
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.literals import literal_type
 from cvm.dialect.op import OPERATORS, Field, Operator, conform

@@ -11,8 +11,9 @@ import dataclasses
 import re
 import types as pytypes
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from .index import Element, Tensor
@@ -176,7 +177,39 @@ class Operator(Generic[T]):
         return found if isinstance(found, tuple) else (found,)
 
 
-OPERATORS: dict[str, type[Operator[Any]]] = {}
+DIALECTS = ("builtin", "cvm", "dali", "theano", "cog")
+
+
+class Operators(Mapping[str, type[Operator[Any]]]):
+    """The operators by name. A dialect is loaded when one of its operators is asked for, all of them to go through them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, type[Operator[Any]]] = {}
+
+    def declare(self, made: type[Operator[Any]]) -> None:
+        assert made.name not in self._known, f"{made.name} is declared twice"
+        self._known[made.name] = made
+
+    def load(self, dialect: str) -> None:
+        """Declares the operators of a dialect, if there is one of this name."""
+        if dialect in DIALECTS:
+            import_module(f".{dialect}", __package__)
+
+    def __getitem__(self, name: str) -> type[Operator[Any]]:
+        dialect, _, inside = name.partition(".")
+        self.load(dialect if inside else "builtin")
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for dialect in DIALECTS:
+            self.load(dialect)
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+OPERATORS = Operators()
 
 
 @dataclass_transform(frozen_default=True)
@@ -190,8 +223,7 @@ def operator(cls: type[U]) -> type[U]:
     made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
     numbers = [c.number for c in (*made.placement, *made.constraints)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
-    assert made.name not in OPERATORS, f"{made.name} is declared twice"
-    OPERATORS[made.name] = made
+    OPERATORS.declare(made)
     return made
 
 

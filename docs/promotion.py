@@ -11,7 +11,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from cvm.dialect import dialects  # noqa: E402, F401  (declares the operators)
 from cvm.dialect.dali.form import Pointwise  # noqa: E402
 from cvm.dialect.op import OPERATORS  # noqa: E402
 from cvm.dialect.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..dialect.program import Graph, Module
 from .function import CompiledFunction, compile_function, find
-from .graph import CompiledGraph
+
+if TYPE_CHECKING:
+    from .graph import CompiledGraph
 
 
 def compile_program(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction | CompiledGraph:
     """Compiles a function or a graph of a verified module."""
     found = find(module, entry, target)
-    return CompiledGraph(module, found, target) if isinstance(found, Graph) else compile_function(module, entry, target)
+    if not isinstance(found, Graph):
+        return compile_function(module, entry, target)
+    from .graph import CompiledGraph  # and with it the dialect of graphs, which programs of functions do without
+
+    return CompiledGraph(module, found, target)
 

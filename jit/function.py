@@ -18,7 +18,7 @@ from ..dialect.source import CallError, Diagnostic, TargetError
 from ..dialect.types import Size, Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
-from ..lowering.differentiate import expand_derivatives
+from ..lowering.inline import has_derivatives
 from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
@@ -39,10 +39,12 @@ ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
     function = find(module, entry, target)
-    expanded = expand_derivatives(module, function)
-    if expanded is not function:
-        module = module.with_functions({**module.functions, entry: expanded})
-    return TARGETS[target](module, expanded)
+    if has_derivatives(module, function):
+        from ..lowering.differentiate import expand_derivatives  # and with it the theano dialect
+
+        function = expand_derivatives(module, function)
+        module = module.with_functions({**module.functions, entry: function})
+    return TARGETS[target](module, function)
 
 
 def find(module: Module, entry: str, target: str) -> Function:

@@ -17,31 +17,18 @@ from ..dialect.program import Function, Literal, Module, Operation, Value
 from ..dialect.source import Diagnostic, Note, Span, VerifyError
 from ..dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
 from .dead import live_operations
+from .inline import has_derivatives
 
 Nodes = dict[Value, Node]
 
 
 def expand_derivatives(module: Module, function: Function) -> Function:
     """The function with calls and derivatives replaced by ordinary operations, where it has derivatives."""
-    if not _differentiates(module, function):
+    if not has_derivatives(module, function):
         return function
     builder = Builder(prefix="g")
     results = _replay(builder, module, function, function.arguments)
     return replace(function, operations=tuple(live_operations(builder.operations, results)), results=tuple(results))
-
-
-def _differentiates(module: Module, function: Function) -> bool:
-    """Whether the function, or one that it calls, has a derivative."""
-    seen: set[str] = set()
-    stack = [function]
-    while stack:
-        for o in stack.pop().operations:
-            if isinstance(o.operator, Derivative):
-                return True
-            if isinstance(o.operator, Calling) and o.operator.callee not in seen:
-                seen.add(o.operator.callee)
-                stack.append(module.functions[o.operator.callee])
-    return False
 
 
 def _replay(builder: Builder, module: Module, function: Function, arguments: Sequence[Value]) -> list[Value]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.builtin import Call
+from ..dialect.builtin import Call, Calling
 from ..dialect.program import Function, Literal, Module, Operation, Value
 from ..dialect.verify import verify
 
@@ -41,3 +41,18 @@ def _expand(module: Module, function: Function) -> Function:
         else:
             operations.append(replace(operation, operator=operation.operator.map(change)))
     return replace(function, operations=tuple(operations), results=tuple(map(change, function.results)))
+
+
+def has_derivatives(module: Module, function: Function) -> bool:
+    """Whether the function, or one that it calls, names a function to do more than call it: a derivative."""
+    seen: set[str] = set()
+    stack = [function]
+    while stack:
+        for operator in (o.operator for o in stack.pop().operations):
+            if isinstance(operator, Calling):
+                if not isinstance(operator, Call):
+                    return True
+                if operator.callee not in seen:
+                    seen.add(operator.callee)
+                    stack.append(module.functions[operator.callee])
+    return False

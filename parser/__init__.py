@@ -82,7 +82,8 @@ def _build(
     reader = Reader(source)
     program = reader.read()
     module, more = build(program, source, folder, allow_outside)
-    return module, [*diagnostics, *reader.diagnostics, *more]
+    told = {d.span.start for d in diagnostics}  # what is no text is no token either
+    return module, [*diagnostics, *(d for d in reader.diagnostics if d.span.start not in told), *more]
 
 
 def _good(module: Module, diagnostics: list[Diagnostic]) -> Module:

@@ -108,7 +108,8 @@ def build_graph(scope: Scope, node: GraphNode) -> Graph:
                 scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
             case _:
                 operations += build_statement(scope, statement)
-    return Graph(node.name.name, (), tuple(operations), (), span=scope.report.span(node.name))
+    name = node.name or node.word
+    return Graph(name.name, (), tuple(operations), (), span=scope.report.span(name))
 
 
 def build_statement(scope: Scope, node: OperationNode | ConstantNode) -> list[Operation]:

@@ -12,24 +12,21 @@ from .mistakes import Known, Said
 from .nodes import Token
 from .suggest import did_you_mean
 
+KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
 BLANKS = " \t\r\n\f\v"
 STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
-DENSE = "dense<...> holds numbers, brackets and commas up to a '>'"
 
 
-def explain(source: Source, state: Any, at: Any, token: Token, known: Known) -> Diagnostic:
+def explain(source: Source, state: Any, token: Token, known: Known) -> Diagnostic:
     """The diagnostic for a token that cannot stand where the parser is."""
     before = state.value_stack[-1] if state.value_stack and isinstance(state.value_stack[-1], Token) else None
-    span = Span(source, token.end - len(word(token)), token.end)
-    if token.type == UNKNOWN and token.text == "<" and before is not None and before.text == "dense":
-        return Diagnostic(DENSE, Span(source, before.start, token.end), "parse.constant")
-    if token.type == "NAME" and token.text == "dense" and source.text[token.end :].lstrip()[:1] == "<":
-        return Diagnostic(DENSE, span, "parse.constant")
+    at = state.state_stack[-1]
     said = known.get((at, token.type)) or known.get((at, None))
     infix = said is not None and said.code == "parse.infix"
-    if token.text == "/" and not infix:
-        return Diagnostic(unknown_character("/"), span, "parse.character")
-    if token.type == UNKNOWN and (not token.text.isascii() or not token.text.isprintable() or token.text in "\"'\\"):
+    span = Span(source, token.end - len(word(token)), token.end)
+    if begins_dense(source, token):
+        return Diagnostic("dense<...> holds numbers, brackets and commas up to a '>'", span, "parse.constant")
+    if (token.type == UNKNOWN and token.text not in KNOWN) or (token.text == "/" and not infix):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
     if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
         span = Span(source, before.start, before.end)
@@ -40,6 +37,13 @@ def explain(source: Source, state: Any, at: Any, token: Token, known: Known) -> 
         return Diagnostic(said.message.replace("{got}", shown(token)) + meant(said, token), span, said.code)
     expected = {k for k in state.parse_conf.states[at] if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
+
+
+def begins_dense(source: Source, token: Token) -> bool:
+    """Whether the token is of a `dense<` that is no constant."""
+    if token.text == "dense":
+        return source.text[token.end :].lstrip(BLANKS)[:1] == "<"
+    return token.text == "<" and source.text[max(0, token.start - 100) : token.start].rstrip(BLANKS).endswith("dense")
 
 
 def word(token: Token) -> str:
@@ -71,11 +75,16 @@ def unknown_character(text: str) -> str:
     character = text[0]
     if character == '"':
         return "a string ends with '\"' on the line where it begins"
-    if character == "/":
-        return "expected '//' before a comment, got '/'"
-    name = unicodedata.name(character, "a control character" if ord(character) < 32 else "")
-    printable = f"'{character}' " if character.isprintable() else ""
-    return f"expected a character of the language, got {printable}(U+{ord(character):04X}{name and ', '}{name.lower()})"
+    if character in "/#":
+        return f"a comment begins with //, got {character}"
+    if character == ";":
+        return "a statement ends without a mark, got ;"
+    name = unicodedata.name(character, "a control character" if ord(character) < 32 else "").lower()
+    code = f"U+{ord(character):04X}"
+    if not character.isprintable():
+        return f"expected a character of the language, got {code}{f' ({name})' if name else ''}"
+    more = "" if character.isascii() else f" ({code}{name and ', '}{name})"
+    return f"expected a character of the language, got '{character}'{more}"
 
 
 def shown(token: Token) -> str:
@@ -89,22 +98,23 @@ def shown(token: Token) -> str:
     return text if text[:1].isalnum() or text[:1] in '%@"!' else f"'{text}'"
 
 
-# The expected tokens in words, where no example fits
+# The expected tokens in words, where no snippet fits
 
-TYPES = frozenset({"TENSOR", "FIELD", "MISTYPED", "ELEMENT"})
-GROUPS: tuple[tuple[frozenset[str], str], ...] = (
-    (frozenset({"VALUE", "INTEGER", "NAME"}), "an operand"),
-    (frozenset({"DENSE", "STRING", "INTEGER"}), "a value"),
-    (TYPES, "a type"),
-    (frozenset({"INTEGER", "FLOAT"}), "a number"),
-    (frozenset({"RETURN", "RESULT"}), "a statement"),
+# a group is expected where its first tokens all are; it stands for the others too
+GROUPS: tuple[tuple[str, str, str], ...] = (
+    ("an operand", "VALUE INTEGER NAME", "FLOAT MINUS LPAR"),
+    ("a value", "DENSE STRING INTEGER", "FLOAT MINUS LPAR NAME SYMBOL LSQB LBRACE TENSOR FIELD MISTYPED ELEMENT"),
+    ("a type", "TENSOR FIELD", "MISTYPED ELEMENT"),
+    ("a number", "INTEGER FLOAT", "MINUS NAME"),
+    ("a name", "NAME FILE INIT", "CALL CONST FUNC GRAPH MODULE RETURN OPERATOR"),
+    ("a statement", "RESULT RETURN", "OPERATOR CALL CONST STRING VALUE RBRACE"),
+    ("func or graph", "FUNC GRAPH", "STRING"),
 )
-NUMBERS = frozenset({"MINUS", "INTEGER", "FLOAT", "NAME", "LPAR"})
 WORDS = {
     "VALUE": "%name", "SYMBOL": "@name", "STRING": "a string", "INTEGER": "a number", "OPERATOR": "an operator",
     "NAME": "a name", "DENSE": "dense<...>", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'",
-    "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "ARROW": "'->'", "FUNC": "func",
-    "GRAPH": "graph", "MODULE": "module", "RETURN": "return", "RESULT": "%name =", "FILE": "file", END: "the end",
+    "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "ARROW": "'->'", "FILE": "file",
+    END: "the end of the text",
 }  # fmt: skip
 
 
@@ -112,12 +122,11 @@ def wanted(expected: set[str]) -> str:
     """The expected tokens in words."""
     left = {k for k in expected if not k.startswith("BROKEN")}
     words = []
-    for group, word in GROUPS:
-        if group <= left:
+    for word, first, others in GROUPS:
+        if left.issuperset(first.split()):
             words.append(word)
-            left -= group | NUMBERS | (TYPES if word == "a value" else set())
-    words += sorted({WORDS[k] for k in left if k in WORDS})
-    words = words[:5]
+            left.difference_update(first.split(), others.split())
+    words = [*sorted(WORDS[k] for k in left if k in WORDS), *words]
     if len(words) < 2:
         return words[0] if words else "something else"
     return f"{', '.join(words[:-1])} or {words[-1]}"

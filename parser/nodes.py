@@ -149,7 +149,7 @@ class FunctionNode:
 @dataclass(slots=True)
 class GraphNode:
     word: Token
-    name: Token
+    name: Token | None
     body: list[StatementNode]
 
 

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..dialect import dialects  # noqa: F401  (declares every operator)
 from ..dialect.builtin import Const, Data, Elements, FileConstantError, read_file_constant
 from ..dialect.literals import fit, literal_type
 from ..dialect.op import OPERATORS, REQUIRED, Field, Operator, Symbol, conform
@@ -198,13 +197,12 @@ def build_attributes(
             continue
         value = scope.attribute_value(item)
         spans[name.text] = report.span(item)
-        if isinstance(value, Symbol):
-            good = scope.function(item, value) and good
         if isinstance(value, Mistake):
             good = False
             continue
         try:
             found[name.text] = conform(value, field.annotation)
+            good = good and (not isinstance(value, Symbol) or scope.function(item, value))
         except ValueError as e:
             report.at(item, code, f"{name.text}: {e}")
             good = False

@@ -51,21 +51,24 @@ def stops_at(text: str) -> tuple[Any, Token]:
         try:
             state.feed_token(token, token.type == END)
         except UnexpectedToken:
-            return settled(state), token
+            settle(state)
+            return state.state_stack[-1], token
     raise AssertionError(f"an example of a mistake is none: {text}")
 
 
-def settled(state: Any) -> Any:
-    """The parser's state once what can only be one thing is taken for it: after `[1`, the state after an element."""
-    states, table = list(state.state_stack), state.parse_conf.states
+def settle(state: Any) -> None:
+    """Takes what was read for what alone it can be, whatever follows: `[1` for the beginning of a list with an element."""
+    states, values, conf = state.state_stack, state.value_stack, state.parse_conf
     while True:
-        actions = list(table[states[-1]].values())
+        actions = list(conf.states[states[-1]].values())
         action, rule = actions[0]
         if action is Shift or any(a is Shift or r != rule for a, r in actions):
-            return states[-1]
-        if size := len(rule.expansion):
-            del states[-size:]
-        states.append(table[states[-1]][rule.origin.name][1])
+            return
+        size = len(rule.expansion)
+        parts = values[len(values) - size :]
+        del states[len(states) - size :], values[len(values) - size :]
+        states.append(conf.states[states[-1]][rule.origin.name][1])
+        values.append(conf.callbacks[rule](parts))
 
 
 class Stream:
@@ -109,6 +112,7 @@ class Reader:
                     feed(token)
             except UnexpectedToken:
                 assert token is not None
+                settle(self.state)
                 self.recover(token)
 
     def recover(self, token: Token) -> None:
@@ -121,7 +125,7 @@ class Reader:
             self.say(Diagnostic(message, self.span(token), "parse.brace"))
             self.insert("LBRACE", token)
         else:
-            self.say(explain(self.source, self.state, settled(self.state), token, friendly()))
+            self.say(explain(self.source, self.state, token, friendly()))
             self.skip(token)
 
     def begins_body(self) -> bool:

@@ -55,8 +55,10 @@ class Tree:
     def function(self, parts: list[Any]) -> FunctionNode:
         return FunctionNode(*parts)
 
-    def headless(self, parts: list[Any]) -> FunctionNode:
+    def headless(self, parts: list[Any]) -> FunctionNode | GraphNode:
         word, head, body = parts
+        if word.type == "GRAPH":
+            return GraphNode(word, None, body)
         return FunctionNode(word, None, [BrokenNode(head)], None, body)
 
     def graph(self, parts: list[Any]) -> GraphNode:

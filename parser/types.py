@@ -154,6 +154,8 @@ def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
     assert found is not None
     name = "".join(found[0].split())
     if name not in ELEMENT_TYPES:
+        if name.partition("x")[2] in ELEMENT_TYPES:
+            raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
         meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
         raise Wrong(f"expected an element type, got {name[:80]}{meant}", found.start(), found.end())
     return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cvm.dialect import dialects  # noqa: F401  (declares the operators)
 from cvm.dialect.op import OPERATORS
 from filetest import Filetest
 

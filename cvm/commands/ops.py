@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 from argparse import Namespace
+from importlib import import_module
 from textwrap import dedent, indent
 from typing import Any
 
 from cvm.cli import Usage
-from cvm.dialect import dialects
-from cvm.dialect.op import OPERATORS, REQUIRED, Field, Operator, attribute_text, describe
+from cvm.dialect.op import DIALECTS, OPERATORS, REQUIRED, Field, Operator, attribute_text, describe
 from cvm.parser.suggest import did_you_mean
 
 SUMMARY = 100  # characters of an operator's line in the list
@@ -31,7 +31,7 @@ def ops(options: Namespace) -> int:
 
 def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
     """Every operator, by dialect and name."""
-    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in dialects.__all__}
+    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(DIALECTS)}
     for _, op in sorted(OPERATORS.items()):
         found[op.dialect].append(op)
     return found
@@ -41,7 +41,7 @@ def listing(dialect: str) -> str:
     """A dialect: what it is, and a line for each operator."""
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
-    about = _first_line(getattr(dialects, dialect).__doc__)
+    about = _first_line(import_module(f"cvm.dialect.{dialect}").__doc__)
     return "\n".join([f"{dialect}: {about}", "", *(f"  {op.name:{width}}  {summary(op)}".rstrip() for op in members)])
 
 
