@@ -18,6 +18,7 @@ class ProductOfOthers(Operator[T]):
     """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of Prod)
 
     With no zero among the factors that is their product by X[d...]; with one, it is 0 except there; with more, it is 0.
+    A zero is 0.0.
     """
 
     x: T
@@ -46,7 +47,7 @@ class ProductOfOthers(Operator[T]):
             group = tuple(slice(None) if j in over else i for j, i in enumerate(d))
             others = np.ones(self.x[group].shape, bool)
             others[tuple(d[j] for j in over)] = False
-            y[d] = np.multiply.reduce(self.x[group], None, self.x.dtype, where=others)
+            y[d] = np.multiply.reduce(self.x[group], None, self.x.dtype, where=others) + 0.0
         return y
 
     def element(self: ProductOfOthers[Tensor], y: Tensor) -> Element:
@@ -60,12 +61,13 @@ class ProductOfOthers(Operator[T]):
             equal = k.eq(d[j])
             same = equal if same is None else same & equal
         assert same is not None
-        return Element(d, reduce("mul", tuple(over.values()), select(same, constant(1, x.type), x)))
+        return Element(d, reduce("mul", tuple(over.values()), select(same, constant(1, x.type), x)) + 0.0)
 
     def decompose(self: Any) -> Any:
         zeros, count, nonzero = self.counted()
         of_one = zeros.scalar("switch", nonzero.with_ones(self.over()), 0)
-        return choice(count, nonzero.with_ones(self.over()) / zeros.scalar("switch", 1, self.x), of_one, 0)
+        of_none = nonzero.with_ones(self.over()) / zeros.scalar("switch", 1, self.x)
+        return choice(count, of_none, of_one, 0) + 0
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """Of group i: Σ over j ≠ i of g_j times the product of all but i and j, by how many factors are zero."""
