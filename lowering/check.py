@@ -197,7 +197,8 @@ def _open(goal: Affine, scope: Scope) -> bool:
         parts = {n for a, _ in fact.terms.values() for n in walk(a)}
         if parts & (mine | reached):
             reached |= parts
-    return any(isinstance(n, (Read, Var, Extent)) for n in mine | reached)
+    partner = any(isinstance(n, Apply) and n.function == "xor" for n in mine)  # another thread of the block
+    return partner or any(isinstance(n, (Read, Var, Extent)) for n in mine | reached)
 
 
 def _bounds(s: For) -> list[Affine]:

@@ -1,0 +1,157 @@
+"""How kernels lie on a GPU: every access coalesced, folds with the bits of a CPU, and what the emulator finds wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cvm.dialect.index import Index, Tensor
+from cvm.dialect.loops import For, Kernel, Store
+from cvm.dialect.types import F32, I32
+from cvm.jit.cuda import Source, emit
+from cvm.jit.emulator.memory import Fault, Memory
+from cvm.jit.gpu import SimulatedFunction
+from cvm.lowering.check import check
+from kernels import kernel, tensor
+from simulated import needs_nvrtc, plan_of, run
+
+import cvm
+
+pytestmark = needs_nvrtc
+RANDOM = np.random.default_rng(5)
+
+
+def program(signature: str, line: str, returns: str = "%y") -> str:
+    return f"func @main({signature}) {{\n  {line}\n  return {returns}\n}}\n"
+
+
+def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
+    """The result on the simulated GPU, and the memory with its statistics."""
+    f = cvm.compile(text, target="cuda-sim")
+    assert isinstance(f, SimulatedFunction)
+    for k in f.gpu_plan.kernels:
+        check(k)
+    memory = Memory(count_transactions=True)
+    (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
+    f.simulate(list(arrays), outputs, memory)
+    np.testing.assert_array_equal(output, cvm.compile(text)(*arrays), strict=True)
+    assert memory.statistics is not None
+    return f, memory
+
+
+def excess(memory: Memory) -> tuple[float, float]:
+    """How many times the sectors that could hold what was wanted were loaded, and stored."""
+    s = memory.statistics
+    assert s is not None
+    return s["load sectors"] / max(s["load least"], 1), s["store sectors"] / s["store least"]
+
+
+@pytest.mark.parametrize("size", ["64x96", "?x?", "7x1000"])
+@pytest.mark.parametrize("element", ["i8", "f32", "f64"])
+def test_elementwise_kernels_are_coalesced(size: str, element: str) -> None:
+    shape = (64, 96) if size != "7x1000" else (7, 1000)
+    x = RANDOM.integers(-9, 9, shape).astype({"i8": "i1", "f32": "f4", "f64": "f8"}[element])
+    given = f"%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>"
+    _, memory = counted(program(given, "%z = dali.add %x, %y", "%z"), x, x)
+    assert excess(memory) == (1, 1)
+
+
+def test_rows_that_are_broadcast_are_coalesced() -> None:
+    x, w = RANDOM.normal(size=(100, 96)).astype("f4"), RANDOM.normal(size=96).astype("f4")
+    _, memory = counted(program("%x: tensor<100x96xf32>, %w: tensor<96xf32>", "%y = dali.mul %x, %w"), x, w)
+    assert excess(memory) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("signature", "shape", "order"),
+    [
+        ("%x: tensor<64x96xf32>", (64, 96), "[1, 0]"),
+        ("%x: tensor<?x?xf32>", (96, 160), "[1, 0]"),
+        ("%x: tensor<4x32x64xi32>", (4, 32, 64), "[0, 2, 1]"),
+        ("%x: tensor<2x3x64x32xf64>", (2, 3, 64, 32), "[1, 0, 3, 2]"),
+    ],
+)
+def test_transposes_are_coalesced(signature: str, shape: tuple[int, ...], order: str) -> None:
+    line = f"%y = theano.dimshuffle %x {{new_order = {order}}}"
+    x = (
+        np.arange(np.prod(shape))
+        .reshape(shape)
+        .astype("i4" if "i32" in signature else "f8" if "f64" in signature else "f4")
+    )
+    f, memory = counted(program(signature, line), x)
+    assert "__shared__" in f.lower("cuda")
+    assert excess(memory) == (1, 1)
+
+
+@pytest.mark.parametrize("shape", [(33, 65), (8, 100), (9, 8)])
+def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
+    line = "%y = theano.dimshuffle %x {new_order = [1, 0]}"
+    counted(program("%x: tensor<?x?xf32>", line), RANDOM.normal(size=shape).astype("f4"))
+
+
+@pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
+@pytest.mark.parametrize("element", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("known", [True, False])
+def test_folds_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: str, known: bool) -> None:
+    x = (RANDOM.normal(size=shape) * 1000).astype(element.replace("i", "int").replace("f", "float"))
+    size = f"{shape[0]}x{shape[1]}" if known else "?x?"
+    for line in ("%y = theano.sum %x {axis = [1]}", "%y = theano.sum %x", "%y = theano.max %x {axis = [1]}"):
+        if shape[1] or "max" not in line:
+            counted(program(f"%x: tensor<{size}x{element}>", line), x)
+
+
+def test_folds_of_rows_are_coalesced() -> None:
+    x = RANDOM.normal(size=(64, 256)).astype("f4")
+    f, memory = counted(program("%x: tensor<64x256xf32>", "%y = theano.sum %x {axis = [1]}"), x)
+    assert "__shfl_xor_sync" in f.lower("cuda")
+    assert excess(memory)[0] == 1
+
+
+# What the emulator finds
+
+
+def transposition() -> tuple[Kernel, np.ndarray]:
+    i, j = Index("i", 40), Index("j", 50)
+    x, y = tensor("x", F32, 50, 40), tensor("y", F32, 40, 50)
+    return kernel((For(i, (For(j, (Store(y, (i, j), x[j, i]),)),)),), x, y), RANDOM.normal(size=(50, 40)).astype("f4")
+
+
+def broken(k: Kernel, operand: np.ndarray, old: str, new: str) -> None:
+    plan = plan_of(k)
+    source = emit(plan)
+    assert np.array_equal(run(plan, source, operand)[0], operand.T)
+    assert old in source.text
+    run(plan, Source(source.text.replace(old, new, 1), source.launches, source.requirements), operand)
+
+
+def test_a_missing_barrier_is_found() -> None:
+    with pytest.raises(Fault, match="reads shared memory that another wrote since the last barrier"):
+        broken(*transposition(), "__syncthreads();", "")
+
+
+def test_a_wrong_guard_is_found() -> None:
+    with pytest.raises(Fault, match="outside of its array"):
+        broken(*transposition(), "< 40", "< 41")
+
+
+def test_a_barrier_that_some_threads_miss_is_found() -> None:
+    with pytest.raises(Fault, match="barrier"):
+        broken(*transposition(), "__syncthreads();", "if (threadIdx.x < 100) __syncthreads();")
+
+
+def test_shared_memory_that_is_too_small_is_found() -> None:
+    with pytest.raises(Fault, match="outside of the 4192 bytes of shared memory"):
+        broken(*transposition(), "[1056]", "[1048]")
+
+
+def test_two_writers_of_one_place_are_found() -> None:
+    i = Index("i", 64)
+    x, y = Tensor("x", (64,), I32), Tensor("y", (64,), I32)
+    plan = plan_of(kernel((For(i, (Store(y, (i,), x[i]),)),), x, y))
+    source = emit(plan)
+    race = 'extern "C" __global__ void kernel_0(const int* x, int* y) { __shared__ volatile int s; s = threadIdx.x; if (x[0]) y[0] = s; }'
+    launches = (replace(source.launches[0], arrays=(x, y)),)
+    with pytest.raises(Fault, match="two threads write one place of shared memory"):
+        run(plan, Source(race, launches, ()), np.zeros(64, np.int32))
