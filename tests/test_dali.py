@@ -131,3 +131,11 @@ def test_the_page_has_the_tables_of_the_code() -> None:
     docs = Path(__file__).parent.parent / "docs"
     page = (docs / "dali.md").read_text("utf-8")
     assert runpy.run_path(str(docs / "promotion.py"))["page"](page) == page, "python docs/promotion.py brings it up to date"
+
+
+def test_the_example_of_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its program and its Python function give the same bits."""
+    script = Path(__file__).parent.parent / "examples" / "images" / "colours.py"
+    monkeypatch.setattr("sys.argv", [str(script), "--picture", str(tmp_path / "out.png")])
+    assert runpy.run_path(str(script))["main"]() == 0
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
