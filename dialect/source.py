@@ -119,7 +119,8 @@ class Diagnostic:
         if self.span is NOWHERE:
             lines = [f"{self.severity}{code}: {self.message}"]
         else:
-            lines = [f"{self.span}: {self.severity}{code}: {self.message}", self.span.snippet()]
+            lines = [f"{self.span}: {self.severity}{code}: {self.message}"]
+            lines += [self.span.snippet()] if self.span.source.text else []
         for note in self.notes:
             if note.span is None or note.span is NOWHERE:
                 lines.append(f"  note: {note.message}")
