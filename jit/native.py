@@ -32,14 +32,17 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
-def optimise(text: str, level: int = 3, slp: bool = False) -> Any:
-    """The parsed module after LLVM's passes; with `slp`, which costs time, equal scalars side by side become vectors."""
+def optimise(text: str, slp: bool = False) -> Any:
+    """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, so a light pipeline will
+    do; with `slp`, which costs time, equal scalars side by side become vectors.
+    """
     machine = target_machine()
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
     module = llvm.parse_assembly(instructions.complete(text, features))
-    options = llvm.create_pipeline_tuning_options(level)
-    options.loop_vectorization = True
-    options.loop_interleaving = True
+    options = llvm.create_pipeline_tuning_options(3 if slp else 1)
+    options.loop_vectorization = False
+    options.loop_interleaving = False
+    options.loop_unrolling = slp
     options.slp_vectorization = slp
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

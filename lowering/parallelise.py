@@ -14,8 +14,10 @@ from ..dialect.index import ZERO, Index, as_index, minimum
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, statements, substitute_block
 from ..dialect.types import Dim
 from .cost import block_operations
+from .vectorise import can_be_vector
 
 WORTH = 30_000  # operations that cost more than to wake a thread
+FOLDED = 256  # iterations with folds that one thread takes at once, side by side
 BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
 UNKNOWN = 64  # what a size that is not known is taken for
 
@@ -29,17 +31,20 @@ def parallelise(kernel: Kernel) -> Kernel:
         return kernel
     if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
         return kernel
-    if any(isinstance(s, For) for s in statements(loop.body)):
+    folds = any(isinstance(s, For) for s in statements(loop.body))
+    if folds and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body((in_blocks(loop),))
+    return kernel.with_body((in_blocks(loop, FOLDED if folds else BLOCK),))
 
 
-def in_blocks(loop: For) -> For:
+def in_blocks(loop: For, most: int) -> For:
     """A loop over blocks of another's iterations."""
     n = loop.index.extent
-    block = Index("b", (n + BLOCK - 1) // BLOCK)
-    first = block * BLOCK
-    return For(block, (replace(loop, start=first, stop=minimum(first + BLOCK, as_index(n))),), kind="parallel")
+    size = next((b for b in (most, most // 2, most // 4) if isinstance(n, int) and n % b == 0), most)
+    block = Index("b", (n + size - 1) // size)
+    first = block * size
+    stop = first + size if isinstance(n, int) and n % size == 0 else minimum(first + size, as_index(n))
+    return For(block, (replace(loop, start=first, stop=stop),), kind="parallel")
 
 
 def without_unit_loops(block: Block) -> Block:

@@ -16,6 +16,7 @@ from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .split import split
 from .unname import unname
+from .unroll import unroll
 from .vectorise import vectorise
 
 PASSES: dict[str, Callable[[Kernel], Kernel]] = {
@@ -27,6 +28,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "parallelise": parallelise,
     "vectorise": vectorise,
     "lanes": lanes,
+    "unroll": unroll,
 }
 
 

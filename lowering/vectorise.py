@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Read, children, maximum, walk
+from ..dialect.index import Expr, Read, children, maximum, walk
 from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
-from ..dialect.types import I1, I64
+from ..dialect.types import I1
 from .accesses import allocated, reads, stores, stride, varies, varying_values
-from .affine import key
+from .affine import affine, key
 
 VECTOR_BYTES = 32
 NEAR = 4  # neighbouring lanes this far apart are loaded as whole vectors and shuffled
@@ -118,18 +118,18 @@ def _computed(block: Block) -> Iterator[Expr]:
 def widen(s: For, width: int) -> Block:
     """The loop by vectors of this width, and what is left over."""
     start, end = s.start, s.end
-    if isinstance(start, Const) and isinstance(end, Const):
-        count = end.value - start.value
+    difference = affine(end) - affine(start)
+    if not difference.terms:
+        count = difference.constant
         if count < width:
             return widen(s, width // 2) if count >= 2 and width >= 4 else (s,)
-        middle = Const(end.value - count % width, I64)
+        middle = start + (count - count % width)
         vectors = replace(s, stop=middle, kind="vector", width=width)
         if not count % width:
             return (vectors,)
         if not overlaps(s):
             return vectors, replace(s, start=middle, stop=end)
-        last = Const(end.value - width, I64)
-        return vectors, replace(s, start=last, stop=end, kind="vector", width=width)
+        return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
     count = maximum(end - start, 0)
     whole = count // width * width
     vectors = replace(s, stop=start + whole, kind="vector", width=width)

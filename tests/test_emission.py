@@ -79,7 +79,7 @@ FUNCTIONS = [
     (f, e)
     for f in sorted(EXACT - {"fma", "select"})
     for e in REAL
-    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds
+    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f != "pairdot" or e is I32)
 ]
 
 
