@@ -155,7 +155,7 @@ class _Function(Expressions):
             first, step = _STRIDES[s.kind]
             first, step = f"({ctype}){first}", f"{name} += ({ctype}){step}"
         else:
-            ctype = "int" if fits(s.end) else "long long"
+            ctype = "int" if fits(s.end) and start.ctype == "int" else "long long"
             first, step = start.text, f"++{name}"
             if s.kind in ("unrolled", "vector"):
                 self.line("#pragma unroll")

@@ -133,6 +133,8 @@ class Expressions(Addresses):
                 return Val(value.text, value.ctype, value.level, type.kind == "uint")
         else:
             value = self.exact(operand)
+            if source is F16 and value_type(type) == value.ctype:  # it is carried as one
+                return value
         row = conversion(source, type)
         level = 0 if row.level == ATOM or (row.text.startswith("half(") and "double" not in row.text) else row.level
         return Val(row.text.format(a=value.at(level)), value_type(type), ATOM if level == 0 else row.level)
