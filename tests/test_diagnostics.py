@@ -29,12 +29,12 @@ def said(program: str | bytes) -> list[str]:
 
 def with_messages(block: str) -> str:
     """A block of the table with what is said about its program."""
-    lines = [line for line in block.splitlines() if not line.startswith("> ")]
-    at = next((n for n, line in enumerate(lines) if line.startswith("# ") or not line.strip()), len(lines))
-    if not any(line.strip() for line in lines[:at]):
+    text, title, name = block.partition("\n# ")
+    program = "\n".join(line for line in text.rstrip().splitlines() if not line.startswith("> "))
+    if not program:
         return block
-    program = "\n".join(lines[:at])
-    return "\n".join([program, *(f"> {message}" for message in said(program)), *lines[at:]]) + "\n"
+    lines = [program, *(f"> {message}" for message in said(program))]
+    return "\n".join([*lines, f"{title}{name}"]) if title else "\n".join([*lines, ""])
 
 
 def test_the_table_is_written_anew(update_golden: bool) -> None:
