@@ -56,7 +56,7 @@ from ..dialect.loops import (
     substitute_block,
     update,
 )
-from ..dialect.types import I16, I32, I64, Shape
+from ..dialect.types import F32, F64, I16, I32, I64, Shape
 from .accesses import depends, reads, stores, stride
 from .collapse import flatten
 from .contraction import Contraction, recognise
@@ -93,9 +93,13 @@ def contract(kernel: Kernel) -> Contracted | None:
 
 
 def _made(kernel: Kernel, c: Contraction) -> Contracted | None:
-    if c.accumulator.element is not I32 or not _worth_packing(c):
+    if not _worth_packing(c):
         return None
-    return _Panels(kernel, c).build()
+    if c.accumulator.element is I32:
+        return _Panels(kernel, c).in_halves()
+    if c.accumulator.element in (F32, F64) and not c.guard:  # a zero for what is left out could make a NaN
+        return _Panels(kernel, c).in_floats()
+    return None
 
 
 def _waste(columns: int) -> float:
@@ -140,14 +144,20 @@ class _Panels:
         self.blocks = columns * _extent(c.window)
         self.together = min(BLOCKS, self.blocks)
         self.width = self.together * LANES
-        self.height = min(ROWS, _extent(c.row))
+        self.element = c.accumulator.element
+        self.height = min(ROWS if self.element.bytes <= 4 else ROWS // 2, _extent(c.row))
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
         self.panel_index = Index("panel", -(-self.blocks // self.together))
 
-    def build(self) -> Contracted:
-        kernels = (self.copy_rows(), self.check_rows(), self.multiply())
+    def in_halves(self) -> Contracted:
+        """The kernels for i32."""
+        kernels = (self.copy_rows(), self.check_rows(), self.tiles_of(self.in_pairs_or_full()))
         return Contracted(kernels, {self.pairs: self.rows})
+
+    def in_floats(self) -> Contracted:
+        """The kernel for floats, whose sums go in the order of the terms, each product rounded with its sum."""
+        return Contracted((self.tiles_of(self.in_full()),), {})
 
     def made(self, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
         own = {s.tensor for s in stores(body)}
@@ -176,8 +186,15 @@ class _Panels:
 
     # columns
 
-    def multiply(self) -> Kernel:
+    def tiles_of(self, body: Block) -> Kernel:
         """The loop over panels."""
+        alone = not self.c.outer and self.terms * self.blocks * LANES * _extent(self.c.row) >= WORTH_SHARING
+        loop = For(self.panel_index, body, kind="parallel" if alone else "serial")
+        results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
+        return self.made("tiles", (_loops(self.c.outer, (loop,)),), results)
+
+    def in_pairs_or_full(self) -> Block:
+        """A panel in 16 bits, and its tiles if it fits; else in 32."""
         halves = Tensor("halves", (2 * self.steps, self.width), I16, "stack")
         panel = Tensor("panel", (self.steps, self.width), I32, "stack")
         bad, beyond = Tensor("excess", (LANES,), I32, "register"), accumulator("beyond", I32)
@@ -192,22 +209,18 @@ class _Panels:
             For(n, (update("or", beyond, bad[n]),), kind="unrolled"),
             For(r, (update("or", beyond, self.bad[(*self.around, r)]),)),
         ]
-        body = (
+        return (
             *clear,
             Alloc(halves),
             *self.packed(halves, lambda value: cast(value, I16), bad, beyond),
             *sum_up,
             If(beyond[()].eq(0), self.in_pairs(halves, panel), self.in_full()),
         )
-        alone = not self.c.outer and self.terms * self.blocks * LANES * _extent(self.c.row) >= WORTH_SHARING
-        loop = For(self.panel_index, body, kind="parallel" if alone else "serial")
-        results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
-        return self.made("tiles", (_loops(self.c.outer, (loop,)),), results)
 
     def packed(self, to: Tensor, form: Callable[[Expr], Expr], bad: Tensor | None, beyond: Tensor | None) -> Block:
         """Fills a panel with b, and zeros where the guard does not hold; notes what does not fit in 16 bits."""
         c = self.c
-        value, column = Var("value", I32), self.v * LANES + self.lane
+        value, column = Var("value", self.element), self.v * LANES + self.lane
 
         def at(column_index: Expr) -> dict[Expr, Expr]:
             return {c.column: column_index, **({c.window: self.p} if c.window is not None else {})}
@@ -223,7 +236,7 @@ class _Panels:
             for g in c.guard
             for end in ((0, LANES - 1) if depends(g, {c.column}) else (0,))
         ]
-        spill = () if beyond is None else (update("or", beyond, _excess(value)),)
+        spill: Block = () if beyond is None else (update("or", beyond, _excess(value)),)
         one: Block = element(spill)
         if tests:
             zero = Store(to, (self.k, column), constant(0, to.element))
@@ -232,7 +245,7 @@ class _Panels:
         near = [stride(n.tensor, n.indices, c.column) for n in _reads(c.b)]
         if not all(n is not None and 0 <= n <= 4 for n in near):
             return (*self.cleared(to, bool(tests)), self.alone(to, element(spill), tests), *self.padding(to))
-        note = () if bad is None else (Store(bad, (self.lane,), bad[self.lane] | _excess(value)),)
+        note: Block = () if bad is None else (Store(bad, (self.lane,), bad[self.lane] | _excess(value)),)
         wide = For(self.lane, element(note), kind="vector", width=LANES)
         inner: Block = (If(_all(ends), (wide,), (alone,)),) if ends else (wide,)
         return (_loops(c.folds, (self.placed(inner),)), *self.padding(to))
@@ -281,30 +294,34 @@ class _Panels:
         product = apply(
             "pairdot", self.pairs[(*self.around, self.c.row, step)], panel[step, self.v * LANES + self.lane]
         )
-        return (Alloc(panel), packing, self.tiles((step,), product))
+        return (Alloc(panel), packing, self.tiles((step,), lambda sum: sum + product))
 
     def in_full(self) -> Block:
         """The same with 32-bit factors."""
-        panel = Tensor("full", (self.terms, self.width), I32, "stack")
-        product = self.c.a * panel[self.k, self.v * LANES + self.lane]
-        return (Alloc(panel), *self.packed(panel, lambda value: value, None, None), self.tiles(self.c.folds, product))
+        panel = Tensor("full", (self.terms, self.width), self.element, "stack")
+        factor = panel[self.k, self.v * LANES + self.lane]
+        packed = self.packed(panel, lambda value: value, None, None)
 
-    def tiles(self, folds: Sequence[Index], product: Expr) -> Statement:
+        def add(sum: Expr) -> Expr:
+            return sum + self.c.a * factor if self.element is I32 else apply("fma", self.c.a, factor, sum)
+
+        return (Alloc(panel), *packed, self.tiles(self.c.folds, add))
+
+    def tiles(self, folds: Sequence[Index], add: Callable[[Expr], Expr]) -> Statement:
         """For every tile of rows: sums in registers over all terms, and what is made of them."""
         rows, height = _extent(self.c.row), self.height
         tile_index, r = Index("tile", -(-rows // height)), Index("r", height)
-        tile = Tensor("tile", (height, self.width), I32, "register")
+        tile = Tensor("tile", (height, self.width), self.element, "register")
         first: Expr = tile_index * height
         start = Var("row", I64)
         first = minimum(first, rows - height) if rows % height else first
         place = (r, self.v * LANES + self.lane)
-        factor = substitute(product, {self.c.row: start + r})
-        add = Store(tile, place, tile[place] + factor)
+        added = substitute(add(tile[place]), {self.c.row: start + r})
         body: Block = (
             Let(start, first),
             Alloc(tile),
-            self.each(r, (Store(tile, place, constant(0, I32)),)),
-            _loops(folds, (self.each(r, (add,)),)),
+            self.each(r, (Store(tile, place, constant(0, self.element)),)),
+            _loops(folds, (self.each(r, (Store(tile, place, added),)),)),
             self.finish(tile, start, r),
         )
         return For(tile_index, body)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..dialect.index import Apply, Cast, Const, Expr, Index, Read, Tensor, walk
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
 from .accesses import depends, reads, stores, stride
 from .narrow import conjunction
@@ -85,13 +85,17 @@ def _guard(block: Block) -> tuple[list[Expr], Block]:
 
 
 def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
-    """a and b of acc = acc + a * b."""
+    """a and b of acc = acc + a * b, or acc = fma(a, b, acc)."""
     match block:
         case (Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (
             tensor is again is acc
         ):
-            return None if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e)) else (a, b)
-    return None
+            pass
+        case (Store(tensor, (), Apply("fma", (a, b, Read(again, ())), _)),) if tensor is again is acc:
+            pass
+        case _:
+            return None
+    return None if any(isinstance(n, Read) and n.tensor is acc for e in (a, b) for n in walk(e)) else (a, b)
 
 
 def _is_plain(block: Block) -> bool:
@@ -103,8 +107,3 @@ def _is_plain(block: Block) -> bool:
 
 def _stores_columns(epilogue: Block, column: Index) -> bool:
     return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in stores(epilogue))
-
-
-def is_cheap(e: Expr) -> bool:
-    """Whether an operand is little more than a read."""
-    return sum(isinstance(n, (Apply, Cast)) for n in walk(e) if n.type.name != "i64") <= 4

@@ -7,9 +7,28 @@ from __future__ import annotations
 
 from itertools import count
 
-from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When, children, select, walk, with_children
+from ..dialect.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    When,
+    apply,
+    children,
+    select,
+    walk,
+    with_children,
+)
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Require, Statement, accumulator, assign, identity, update
 from ..dialect.loops import Store as StoreStatement
+from ..dialect.types import F32, F64
 from .formulas import Formula, reads
 from .polynomials import in_primitives
 from .share import share
@@ -72,11 +91,11 @@ class _Lowering:
                 test = self.value(condition, inner, dict(done))
                 guarded: list[Statement] = []
                 folded = self.value(then, guarded, dict(done))
-                guarded.append(update(e.function, acc, folded))
+                guarded.append(folded_into(e.function, acc, folded))
                 inner.append(If(test, tuple(guarded)))
             case _:
                 folded = self.value(e.body, inner, dict(done))
-                inner.append(update(e.function, acc, folded))
+                inner.append(folded_into(e.function, acc, folded))
         block: Block = tuple(inner)
         for index in reversed(e.indices):
             block = (For(index, block),)
@@ -95,6 +114,14 @@ class _Lowering:
             sides.append(tuple(inner))
         out.append(If(condition, *sides))
         return chosen[()]
+
+
+def folded_into(function: str, acc: Tensor, value: Expr) -> Statement:
+    """acc = function(acc, value); a product that goes into a sum of f32 or f64 is rounded once, with the sum."""
+    match value:
+        case Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
+            return StoreStatement(acc, (), apply("fma", a, b, acc[()]))
+    return update(function, acc, value)
 
 
 def _value(e: Expr) -> object:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import cvm
 import numpy as np
 import pytest
+from cvm.dialect.index import indices, total
+from cvm.dialect.types import F32, F64, ElementType
 from cvm.lowering import contract
 from cvm.lowering.check import check
+from cvm.lowering.formulas import Formula
+from cvm.lowering.nests import nest
 from cvm.lowering.pipeline import lower
+from kernels import compiled, tensor
+
+import cvm
 
 RANGES = {
     "8 bits": (-128, 128),
@@ -81,3 +87,22 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
     assert "pairdot" in cvm.compile(program).lower("schedule")
     random = np.random.default_rng(0)
     both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in ((8, 1, 20), (16, 20))))
+
+
+@pytest.mark.parametrize("element", [F32, F64])
+@pytest.mark.parametrize("sizes", [(6, 7, 16), (13, 33, 21)])
+def test_floats_are_summed_in_the_order_of_the_terms(element: ElementType, sizes: tuple[int, int, int]) -> None:
+    rows, terms, columns = sizes
+    x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
+    w = tensor("b", element, terms, columns)
+    i, j, k = indices("i j k", (rows, columns, terms))
+    plain = nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k")
+    made = contract.contract(plain)
+    assert made is not None
+    (tiles,) = made.kernels
+    check(tiles)
+    random = np.random.default_rng(0)
+    operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), (terms, columns))]
+    (wanted,), (found,) = compiled(plain, *operands), compiled(tiles, *operands)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(found, operands[0] @ operands[1], rtol=1e-4)
