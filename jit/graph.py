@@ -19,7 +19,7 @@ from ..lowering.text import kernels_text
 from ..lowering.tick import Tick, make_tick
 from .arguments import array_of
 from .function import TARGETS, CompiledFunction
-from .ticks import CallingMachine, NativeMachine, machine_text
+from .ticks import CallingMachine, DeviceMachine, NativeMachine, machine_text
 
 Sensor = Iterable[Any] | Callable[[int], Any]
 
@@ -206,7 +206,8 @@ class CompiledGraph:
     def _make_machine(self) -> CallingMachine | NativeMachine:
         if self.target == "cpu":
             return NativeMachine(self._clockwork, self._tick)
-        return CallingMachine(self._clockwork, self._function(self._clockwork.advance))
+        machine = DeviceMachine if self.target == "cuda" else CallingMachine
+        return machine(self._clockwork, self._function(self._clockwork.advance))
 
     @cached_property
     def _tick(self) -> Tick:

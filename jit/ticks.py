@@ -15,6 +15,7 @@ from ..lowering.tick import Tick
 from .lines import Lines
 from .llvm import emit
 
+TICKS = 10_000  # of a GPU, between two such looks
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
@@ -35,6 +36,21 @@ class CallingMachine:
             for m in self.moving:
                 self.current[m], self.spare[m] = self.spare[m], self.current[m]
             yield 1
+
+
+class DeviceMachine(CallingMachine):
+    """State that stays on a GPU for all ticks of a step."""
+
+    advance: Any  # a CudaFunction
+
+    def run(self, ticks: int) -> Iterator[int]:
+        """The same as that of CallingMachine."""
+        names = list(self.current)
+        while ticks:
+            n = min(ticks, TICKS)
+            self.advance.ticks(list(self.current.values()), [names.index(m) for m in self.moving], n)
+            ticks -= n
+            yield n
 
 
 class NativeMachine:

@@ -31,6 +31,17 @@ func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
   return %y
 }
 """
+GRAPH = """
+graph @main {
+  %a = cog.field "a" init dense<[1.0, 2.0, 4.0, 8.0]> : !cog.field<[4], f32>
+  %b = cog.field "b" : !cog.field<[4], f32>
+  %n = cog.shift_cyclic %a {amount = [1]}
+  %c = cog.add %a, %n
+  %d = cog.add %b, %a
+  cog.feedback %a, %c
+  cog.feedback %b, %d
+}
+"""
 INPLACE = """
 func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   %y = theano.elemwise %x {scalar_op = "sqr", inplace_pattern = {0 = 0}}
@@ -81,6 +92,18 @@ def in_place() -> None:
         np.testing.assert_array_equal(y.get(), np.arange(5.0) ** 2)
 
 
+def graphs() -> None:
+    states = []
+    for target in ("cuda", "cpu"):
+        g = cvm.compile(GRAPH, target=target)
+        g.reset()
+        g.step(3)
+        g.step(2)
+        states.append([g.read(name) for name in ("a", "b")])
+    for got, wanted in zip(*states, strict=True):
+        np.testing.assert_array_equal(got, wanted, strict=True)
+
+
 def lookups() -> None:
     f = cvm.compile(LOOKUP, target="cuda")
     np.testing.assert_array_equal(f(np.array([2, 1, 0], "i4")), [0, 1, 2])
@@ -107,7 +130,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, LOOKUP, *recorded):
+    for program in (PROGRAM, INPLACE, LOOKUP, GRAPH, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -116,7 +139,7 @@ if __name__ == "__main__":
         os.environ["CVM_CACHE_DIR"] = folder
         compiled_before()
         driver = stand_in.load()
-        for check in (arrays_of_the_host, arrays_of_the_device, in_place, lookups, recorded_cases):
+        for check in (arrays_of_the_host, arrays_of_the_device, in_place, graphs, lookups, recorded_cases):
             check()
             print(f"{check.__name__}: ok", flush=True)
         print(f"{len(driver.launched)} launches", flush=True)
