@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from .builtin import View
 from .literals import literal_type
 from .op import OPERATORS, Operator
 from .program import Literal, Operation, Value
 from .source import NOWHERE, Span
-from .types import ElementType, Shape, TensorType, same_size
+from .types import ElementType, FieldType, Shape, TensorType, Type, same_size
 from .verify import type_operation
 
 
@@ -35,7 +36,15 @@ class Builder:
         return results
 
     def node(self, value: Value) -> Node:
+        """The value with arithmetic; of a field, its array."""
+        type = value.known_type
+        if isinstance(type, FieldType):
+            (value,) = self.add(View(value, TensorType(type.array_shape, type.element)))
         return Node(self, value)
+
+    def of_type(self, node: Node, type: Type) -> Node:
+        """The node as a value of this type, which may be a field's."""
+        return Node(self, self.add(View(node.value, type))[0]) if isinstance(type, FieldType) else node
 
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
         """An operator of one result, applied. Variadic operands are given one by one."""
@@ -61,22 +70,22 @@ class Node:
     value: Value
 
     @property
-    def type(self) -> TensorType:
+    def array_type(self) -> TensorType:
         found = self.value.known_type
         assert isinstance(found, TensorType)
         return found
 
     @property
     def element(self) -> ElementType:
-        return self.type.element
+        return self.array_type.element
 
     @property
     def shape(self) -> Shape:
-        return self.type.shape
+        return self.array_type.shape
 
     @property
     def rank(self) -> int:
-        return self.type.rank
+        return self.array_type.rank
 
     def literal(self, number: Operand) -> Node:
         if isinstance(number, Node):
@@ -96,7 +105,7 @@ class Node:
 
     def like(self, other: Node) -> Node:
         """This repeated to the shape of another node."""
-        if self.type.key == other.type.with_element(self.element).key:
+        if self.array_type.key == other.array_type.with_element(self.element).key:
             return self
         return other.scalar("second", self)
 

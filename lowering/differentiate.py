@@ -58,7 +58,8 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     arguments = list(operator.arguments[:count])
     for n, a in enumerate(arguments):
         if isinstance(a, Literal) or a in arguments[:n]:  # told apart from the same value in another place
-            arguments[n] = builder.apply("theano.elemwise", builder.node(a), scalar_op="identity").value
+            copy = builder.node(a).scalar("identity")
+            arguments[n] = builder.of_type(copy, a.known_type).value
     first = len(builder.operations)
     results = _replay(builder, module, callee, arguments)
     operations = builder.operations[first:]
@@ -67,6 +68,8 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
     rules = Rules(builder, operator.name, operation.at("callee"))
     found = rules.forward(operations, dict(zip(by, seed, strict=True)), results) if isinstance(operator, ROp) else rules.reverse(operations, by, results, seed)
+    of = results if isinstance(operator, ROp) else by
+    found = [builder.of_type(node, value.known_type) for node, value in zip(found, of, strict=True)]
     builder.span = outer
     return [n.value for n in found]
 
@@ -136,7 +139,7 @@ class Rules:
 
     def zeros(self, value: Value) -> Node:
         node = self.builder.node(value)
-        return node.scalar("second", 0.0).cast(tangent_type(node.type).element)
+        return node.scalar("second", 0.0).cast(tangent_type(node.array_type).element)
 
     def _nodes(self, operation: Operation) -> tuple[Any, list[Node]]:
         self.builder.span = operation.span

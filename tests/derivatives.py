@@ -10,20 +10,24 @@ import numpy as np
 from cvm.dialect.op import Operator, Symbol
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.theano.derivatives import LOp, ROp
-from cvm.dialect.types import BY_DTYPE, TensorType
+from cvm.dialect.types import BY_DTYPE, TensorType, Type
 from cvm.dialect.verify import verify
 from cvm.jit.function import compile_function
 
 Arrays = list[np.ndarray]
 
 
-def program(op: Operator[np.ndarray]) -> tuple[Module, Arrays, tuple[int, ...]]:
-    """@f of one operation, @back of its cotangents and @forth of its tangents, by the operands that are floats."""
+def program(op: Operator[np.ndarray], types: Sequence[Type] = ()) -> tuple[Module, Arrays, tuple[int, ...]]:
+    """@f of one operation, @back of its cotangents and @forth of its tangents, by the operands that are floats.
+
+    The operands are tensors, or have the given types.
+    """
     arrays: Arrays = []
 
     def operand(array: np.ndarray) -> Value:
         arrays.append(array)
-        return Value(f"x{len(arrays)}", TensorType(array.shape, BY_DTYPE[array.dtype]))
+        type = types[len(arrays) - 1] if types else TensorType(array.shape, BY_DTYPE[array.dtype])
+        return Value(f"x{len(arrays)}", type)
 
     operator = op.map(operand)
     values = [v for _, v in operator.operands()]
@@ -43,17 +47,23 @@ def program(op: Operator[np.ndarray]) -> tuple[Module, Arrays, tuple[int, ...]]:
     return verify(module.with_functions({**module.functions, **functions})), arrays, wrt
 
 
-def check(op: Operator[np.ndarray], random: np.random.Generator, tolerance: float = 2e-6, step: float = 1e-6) -> None:
+def check(
+    op: Operator[np.ndarray],
+    random: np.random.Generator,
+    tolerance: float = 2e-6,
+    step: float = 1e-6,
+    types: Sequence[Type] = (),
+) -> None:
     """The reverse rule against finite differences, and the forward rule against the reverse one."""
-    module, arrays, wrt = program(op)
+    module, arrays, wrt = program(op, types)
 
     def run(name: str, *more: np.ndarray) -> Arrays:
         found = compile_function(module, name, "reference")(*arrays, *more)
         return list(found) if isinstance(found, tuple) else [found]
 
     results = run("f")
-    seeds = [random.normal(size=r.shape) for r in results]
-    tangents = [random.normal(size=arrays[n].shape) for n in wrt]
+    seeds = [random.normal(size=r.shape).astype(r.dtype) for r in results]
+    tangents = [random.normal(size=arrays[n].shape).astype(arrays[n].dtype) for n in wrt]
     back, forth = run("back", *seeds), run("forth", *tangents)
     along = numerical(lambda moved: compile_function(module, "f", "reference")(*moved), arrays, wrt, tangents, step)
     reverse = sum(float((c * t).sum()) for c, t in zip(back, tangents, strict=True))
@@ -61,7 +71,8 @@ def check(op: Operator[np.ndarray], random: np.random.Generator, tolerance: floa
     expected = sum(float((s * d).sum()) for s, d in zip(seeds, along, strict=True))
     scale = 1 + abs(expected)
     assert abs(reverse - expected) < tolerance * scale, f"reverse {reverse}, finite differences {expected}: {op}"
-    assert abs(forward - reverse) < 1e-9 * scale, f"forward {forward}, reverse {reverse}: {op}"
+    exact = max(1e-9, 30 * float(np.finfo(arrays[wrt[0]].dtype).eps))
+    assert abs(forward - reverse) < exact * scale, f"forward {forward}, reverse {reverse}: {op}"
 
 
 def numerical(function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[int], tangents: Arrays, step: float) -> Arrays:
@@ -70,7 +81,7 @@ def numerical(function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[i
     def at(distance: float) -> Arrays:
         moved = list(arrays)
         for n, t in zip(wrt, tangents, strict=True):
-            moved[n] = arrays[n] + distance * t
+            moved[n] = arrays[n] + t * t.dtype.type(distance)
         found = function(moved)
         return list(found) if isinstance(found, tuple) else [found]
 

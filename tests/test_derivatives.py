@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
-from cvm.dialect.types import F64
+from cvm.dialect.types import F32, F64, FieldType, TensorType
 from derivatives import check
 
 POSITIVE, INSIDE, ABOVE_ONE = (0.3, 2.5), (-0.9, 0.9), (1.2, 3.0)
@@ -110,6 +110,33 @@ def test_dali(name: str) -> None:
     else:
         operands = tuple(floats(random, s, name.partition(".")[2]) for s, _ in zip(shapes, op.fields, strict=False))
     check(op(*operands), random, 2e-6, 1e-4)
+
+
+def field(*shape: int, tensor: tuple[int, ...] = ()) -> FieldType:
+    return FieldType(shape, TensorType(tensor, F32))
+
+
+VECTORS = field(3, 4, tensor=(2,))
+COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
+    *((n, (VECTORS, field(3, 4)), {}) for n in ("add", "sub", "mul", "div", "max", "min", "mod")),
+    *((n, (field(tensor=(2,)), VECTORS), {}) for n in ("sub", "mul", "div")),
+    ("neg", (VECTORS,), {}), ("reciprocal", (VECTORS,), {}),
+    ("reduce_sum", (VECTORS,), {}), ("field_reduce_sum", (VECTORS,), {}), ("field_reduce_max", (VECTORS,), {}), ("field_reduce_min", (VECTORS,), {}),
+    ("outer", (field(3), field(2, 4)), {}), ("slice", (VECTORS,), {"index": 1}), ("subfield", (VECTORS,), {"begin": (1, 0), "end": (3, 3)}),
+    ("reshape", (VECTORS,), {"shape": (2, 6)}), ("expand", (VECTORS,), {"shape": (5, 4)}), ("shift", (VECTORS,), {"amount": (1, -2)}),
+    ("shift_cyclic", (VECTORS,), {"amount": (1, -2)}), ("stack", (VECTORS, VECTORS), {}), ("vector", (field(3), field(3)), {}),
+    ("vector_element", (VECTORS,), {"index": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "types", "attributes"), COG, ids=[f"{n}{k}" for k, (n, *_) in enumerate(COG)])
+def test_cog(name: str, types: tuple[FieldType, ...], attributes: dict[str, Any]) -> None:
+    random = np.random.default_rng(8)
+    operands = [random.uniform(0.5, 2.5, t.array_shape).astype(np.float32) for t in types]
+    op = OPERATORS[f"cog.{name}"]
+    variadic = op.fields[0].kind == "variadic"
+    made = op(tuple(operands), **attributes) if variadic else op(*operands, **attributes)
+    check(made, random, 2e-2, 1e-3, types)
 
 
 # What is stated of particular values

@@ -39,6 +39,15 @@ class Binary(CogOperator[T]):
     def infer(self: Binary[FieldType]) -> FieldType:
         return joined(self.a, self.b)
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (y,), (g,) = results, cotangents
+        found = self.gradient(g, self.spread("a", y), self.spread("b", y), y)
+        return [None if d is None else self.gathered(n, d.like(y)) for n, d in zip(("a", "b"), found, strict=True)]
+
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        """The cotangents of both operands, spread over the result."""
+        return None, None
+
 
 @dataclass(frozen=True, eq=False)
 class Arithmetic(Binary[T]):
@@ -68,6 +77,9 @@ class Add(Arithmetic[T]):
     scalar = "add"
     example = example("add")
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g, g
+
 
 @operator
 class Sub(Arithmetic[T]):
@@ -77,14 +89,17 @@ class Sub(Arithmetic[T]):
     scalar = "sub"
     example = example("sub")
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g, -g
 
-def _complex(re: np.ndarray, im: np.ndarray) -> np.ndarray:
-    y = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64)
+
+def _complex(re: Any, im: Any) -> np.ndarray:
+    y: Any = np.empty(np.broadcast_shapes(re.shape, im.shape), np.complex64)
     y.real, y.imag = re, im
     return y
 
 
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _product(a: Any, b: Any) -> np.ndarray:
     """The product by its definition, each operation rounded (NumPy's own may fuse them); a real factor scales parts."""
     match a.dtype.kind, b.dtype.kind:
         case "c", "c":
@@ -112,12 +127,15 @@ class Mul(Arithmetic[T]):
             return pair(ar * br, ai * br)
         return pair(ar * br - ai * bi, ar * bi + ai * br)
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g * b, g * a
 
-def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+
+def _quotient(a: Any, b: Any) -> np.ndarray:
     """The quotient by its definition, so that division by zero is NaN + NaN i."""
     if b.dtype.kind != "c":
         return _complex(a.real / b, a.imag / b) if a.dtype.kind == "c" else np.asarray(a / b)
-    scaled = _product(a, np.conj(b))
+    scaled: Any = _product(a, np.conj(b))
     size = b.real * b.real + b.imag * b.imag
     return _complex(scaled.real / size, scaled.imag / size)
 
@@ -138,6 +156,9 @@ class Div(Arithmetic[T]):
         if a.type is F32:
             return pair(ar * br / size, -(ar * bi) / size)
         return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
+
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g / b, -(g * y) / b
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +189,9 @@ class Mod(RealBinary[T]):
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
         return apply("rem", a, b)
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g, -(a / b).scalar("trunc") * g
+
 
 @operator
 class Max(RealBinary[T]):
@@ -179,6 +203,10 @@ class Max(RealBinary[T]):
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
         return apply("max", a, b)
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        first = a.scalar("gt", b)
+        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
+
 
 @operator
 class Min(RealBinary[T]):
@@ -189,6 +217,10 @@ class Min(RealBinary[T]):
 
     def combine(self: Any, a: Expr, b: Expr) -> Expr:
         return apply("min", a, b)
+
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        first = a.scalar("lt", b)
+        return first.scalar("switch", g, 0), first.scalar("switch", 0, g)
 
 
 def _comparison(name: str, symbol: str, numpy: Callable[..., Any]) -> type[RealBinary[Any]]:
@@ -245,6 +277,9 @@ func @main(%x: !cog.field<[3], complex<f32>>) {
     def combine(self: Any, x: Expr) -> Expr:
         return -x
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return [-cotangents[0]]
+
 
 @operator
 class Reciprocal(Unary[T]):
@@ -258,7 +293,7 @@ func @main(%x: !cog.field<[3], f32>) {
 """
 
     def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
-        return np.asarray(_quotient(np.ones_like(self.x.real), self.x))
+        return np.asarray(_quotient(np.ones_like(np.real(self.x)), self.x))
 
     def combine(self: Any, x: Expr) -> Expr:
         if x.type is F32:
@@ -266,3 +301,7 @@ func @main(%x: !cog.field<[3], f32>) {
         re, im = parts(x)
         size = re * re + im * im
         return pair(re / size, -im / size)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (y,), (g,) = results, cotangents
+        return [-(g * y * y)]

@@ -11,7 +11,7 @@ from ..op import T, operator
 from ..scalars import SCALARS
 from ..types import C64, F32, FieldType
 from .arithmetic import Binary, Unary
-from .form import COMPATIBLE, fields, pair, parts, pointwise, real, spread_both
+from .form import COMPATIBLE, fields, joined, pair, parts, pointwise, real, spread_both
 
 
 def _example(name: str) -> str:
@@ -36,7 +36,7 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
 """
 
     def infer(self: Complex[FieldType]) -> FieldType:
-        return super().infer().with_element(C64)
+        return joined(self.a, self.b).with_element(C64)
 
     def reference(self: Complex[np.ndarray]) -> np.ndarray:
         a, b = np.broadcast_arrays(*spread_both(self))
@@ -62,7 +62,7 @@ class Real(Part[T]):
     example = _example("real")
 
     def reference(self: Real[np.ndarray]) -> np.ndarray:
-        return self.x.real
+        return np.real(self.x)
 
     def combine(self: Any, x: Expr) -> Expr:
         return parts(x)[0]
@@ -75,7 +75,7 @@ class Imag(Part[T]):
     example = _example("imag")
 
     def reference(self: Imag[np.ndarray]) -> np.ndarray:
-        return self.x.imag
+        return np.imag(self.x)
 
     def combine(self: Any, x: Expr) -> Expr:
         return parts(x)[1]
@@ -104,7 +104,7 @@ class Abs(Part[T]):
     example = _example("abs")
 
     def reference(self: Abs[np.ndarray]) -> np.ndarray:
-        x = self.x
+        x: Any = self.x
         return np.asarray(np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else np.abs(x))
 
     def combine(self: Any, x: Expr) -> Expr:
@@ -121,7 +121,7 @@ class Phase(Part[T]):
     example = _example("phase")
 
     def reference(self: Phase[np.ndarray]) -> np.ndarray:
-        x = self.x
+        x: Any = self.x
         if x.dtype.kind == "c":
             return np.asarray(SCALARS["atan2"].numpy(x.imag, x.real))
         return np.where(x < 0, np.float32(np.pi), np.where(x >= 0, np.float32(0), x))

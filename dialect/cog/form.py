@@ -13,9 +13,30 @@ from ..types import C64, F32, FieldType, TensorType
 
 
 class CogOperator(Operator[T]):
-    """An operator on fields."""
+    """An operator on fields. Derivative rules see the arrays of fields, and go back to fields through `field`."""
 
     dialect = "cog"
+
+    def field(self: Any, node: Any, shape: tuple[Any, ...], name: str = "x") -> Any:
+        """An array as a field of this shape, of an operand's tensors."""
+        return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
+
+    def spread(self: Any, name: str, y: Any) -> Any:
+        """An operand of a pointwise operator with dimensions of size 1 where the result has more."""
+        given = {n: t for n, t in self.types.items()}
+        operand, own = getattr(self, name), given[name]
+        grid = max(t.rank for t in given.values())
+        tensor = y.rank - grid
+        points = range(own.rank) if own.rank else ["x"] * grid
+        places = range(own.rank, operand.rank) if own.tensor.rank else ["x"] * tensor
+        return operand.dimshuffle([*points, *places])
+
+    def gathered(self: Any, name: str, d: Any) -> Any:
+        """The cotangent of a pointwise operator's operand: summed over what it lacks."""
+        own = self.types[name]
+        grid = max(t.rank for t in self.types.values())
+        over = [*(range(grid) if not own.rank else ()), *(range(grid, d.rank) if not own.tensor.rank else ())]
+        return d.sum(over, dtype=d.element)
 
     def grid(self, name: str) -> int:
         """How many axes of an operand's array are the field's; the others are the tensors'."""

@@ -55,6 +55,13 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
         at, _ = result_axes(y, y.rank)
         return Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), a, b = cotangents, self.a.rank, self.b.rank
+        spread_a = self.a.dimshuffle([*range(a), *["x"] * b])
+        spread_b = self.b.dimshuffle([*["x"] * a, *range(b)])
+        ends = range(a, a + b), range(a)
+        return [(g * o).sum(e, dtype=g.element) for o, e in zip((spread_b, spread_a), ends, strict=True)]
+
 
 @operator
 class Slice(CogOperator[T]):
@@ -80,6 +87,12 @@ class Slice(CogOperator[T]):
     def element(self: Slice[Tensor], y: Tensor) -> Element:
         at, _ = result_axes(y, y.rank)
         return Element(at, self.x[(as_index(self.index), *at)])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), own = cotangents, self.types["x"]
+        here, nothing = self.field(g, own.shape[1:]), self.field(g.scalar("second", 0.0), own.shape[1:])
+        rows = [here if k == self.index else nothing for k in range(own.shape[0])]
+        return [g.builder.apply("cog.stack", *rows)]
 
 
 @operator
@@ -111,6 +124,12 @@ class Subfield(CogOperator[T]):
         grid, tensor = result_axes(y, self.grid("x"))
         moved = tuple(i + b for i, b in zip(grid, self.begin, strict=True))
         return Element((*grid, *tensor), self.x[(*moved, *tensor)])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), shape = cotangents, self.types["x"].shape
+        small = self.field(g, tuple(e - b for b, e in zip(self.begin, self.end, strict=True)))
+        whole = g.builder.apply("cog.expand", small, shape=shape)
+        return [g.builder.apply("cog.shift", self.field(whole, shape), amount=self.begin)]
 
 
 @operator
@@ -146,6 +165,10 @@ class Reshape(CogOperator[T]):
         return Element(
             (*grid, *tensor), self.x[(*unflatten(flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)]
         )
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("cog.reshape", self.field(g, self.shape), shape=self.types["x"].shape)]
 
 
 Border = Literal["zero", "clamp", "cyclic"]
@@ -193,6 +216,12 @@ class Expand(CogOperator[T]):
             (*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)]
         )
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), shape = cotangents, self.types["x"].shape
+        if self.border != "zero":
+            raise NotImplementedError(f"{self.name} with border = {self.border}")
+        return [g.builder.apply("cog.subfield", self.field(g, self.shape), begin=(0,) * len(shape), end=shape)]
+
 
 AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")
 
@@ -222,6 +251,10 @@ class Shift(CogOperator[T]):
         there = both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
         return Element((*grid, *tensor), when(there, self.x[(*moved, *tensor)], zero(self.x)))
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), shape = cotangents, self.types["x"].shape
+        return [g.builder.apply("cog.shift", self.field(g, shape), amount=tuple(-a for a in self.amount))]
+
 
 @operator
 class ShiftCyclic(CogOperator[T]):
@@ -242,6 +275,10 @@ class ShiftCyclic(CogOperator[T]):
         grid, tensor = result_axes(y, self.grid("x"))
         shape = self.x.shape[: len(grid)]
         return Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), shape = cotangents, self.types["x"].shape
+        return [g.builder.apply("cog.shift_cyclic", self.field(g, shape), amount=tuple(-a for a in self.amount))]
 
 
 def around(i: Index, amount: int, n: Dim) -> Expr:
@@ -289,6 +326,11 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
         for k in range(len(self.xs) - 2, -1, -1):
             value = when(at[0].eq(k), self.xs[k][at[1:]], value)
         return Element(at, value)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), own = cotangents, self.types["xs[0]"]
+        whole = self.field(g, (len(self.xs), *own.shape), "xs[0]")
+        return [g.builder.apply("cog.slice", whole, index=k) for k in range(len(self.xs))]
 
 
 def compatible_stack(a: FieldType, b: FieldType) -> bool:

@@ -53,6 +53,10 @@ class ReduceSum(CogOperator[T]):
         over = axes(self.x.shape[y.rank :], "t")
         return Element(grid, _fold("add", over, self.x[(*grid, *over)]))
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        grid = self.types["x"].rank
+        return [cotangents[0].with_ones(range(grid, self.x.rank)).like(self.x)]
+
 
 @dataclass(frozen=True, eq=False)
 class FieldReduce(CogOperator[T]):
@@ -72,6 +76,14 @@ class FieldReduce(CogOperator[T]):
         at = axes(y.shape, "t")
         over = axes(self.x.shape[: self.grid("x")], "p")
         return Element(at, _fold(self.function, over, self.x[(*over, *at)]))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (y,), (g,) = results, cotangents
+        over = range(self.types["x"].rank)
+        g = g.with_ones(over)
+        if self.function == "add":
+            return [g.like(self.x)]
+        return [self.x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]  # every tie
 
 
 @operator

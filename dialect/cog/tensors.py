@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..index import Element, Expr, Tensor, as_index, when
@@ -34,6 +36,13 @@ func @main(%x: !cog.field<[2, 3], tensor<4xf32>>) {
     def infer(self: VectorElement[FieldType]) -> FieldType:
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), own = cotangents, self.types["x"]
+        type = FieldType(own.shape, TensorType((), own.element))
+        here, nothing = g.builder.of_type(g, type), g.builder.of_type(g.scalar("second", 0.0), type)
+        elements = [here if k == self.index else nothing for k in range(own.tensor.shape[0])]
+        return [g.builder.apply("cog.vector", *elements)]
+
     def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
         return self.x[..., self.index]
 
@@ -63,6 +72,11 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
 
     def infer(self: Vector[FieldType]) -> FieldType:
         return FieldType(self.xs[0].shape, TensorType((len(self.xs),), self.xs[0].element))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), own = cotangents, self.types["xs[0]"]
+        whole = g.builder.of_type(g, FieldType(own.shape, TensorType((len(self.xs),), own.element)))
+        return [g.builder.apply("cog.vector_element", whole, index=k) for k in range(len(self.xs))]
 
     def reference(self: Vector[np.ndarray]) -> np.ndarray:
         return np.stack(self.xs, axis=-1)
