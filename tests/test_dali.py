@@ -107,6 +107,22 @@ def test_division_by_zero_names_its_line(element: ElementType, op: str, target: 
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_groups_of_axes_are_counted_when_called(target: str) -> None:
+    add = cvm.compile(
+        "func @main(%a: tensor<?x?x?x?x?x?x?xi32>, %b: tensor<?x?x?x?x?x?x?xi32>) {\n"
+        "  %y = dali.add %a, %b\n  return %y\n}",
+        target=target,
+    )
+    ones = np.ones(2**4, np.int32)
+    assert add(ones[:8].reshape(2, 1, 2, 1, 2, 1, 1), ones[:8].reshape(1, 2, 1, 2, 1, 2, 1)).shape == (2, 2, 2, 2, 2, 2, 1)
+    with pytest.raises(cvm.VerifyError, match=r"groups = 7") as caught:
+        add(ones.reshape(2, 1, 2, 1, 2, 1, 2), ones[:8].reshape(1, 2, 1, 2, 1, 2, 1))
+    assert caught.value.diagnostics[0].code == "dali.add.C4"
+    with pytest.raises(cvm.VerifyError, match=r"broadcast"):
+        add(ones[:2].reshape(1, 1, 1, 1, 1, 1, 2), ones[:3].reshape(1, 1, 1, 1, 1, 1, 3))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_what_is_not_used_does_not_fail(target: str) -> None:
     text = "func @main(%a: tensor<2xi32>) {\n  %q = dali.floordiv %a, 0\n  %y = dali.add %a, 1\n  return %y\n}"
     np.testing.assert_array_equal(cvm.compile(text, target=target)(np.int32([1, 2])), [2, 3])
