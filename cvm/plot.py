@@ -32,9 +32,7 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
                 raise cvm.Error(f"nothing to show in {path}: {_shapes(readings)}, and no reading is like an image")
             _moving(path, next(iter(images.values())))
         elif len(readings) == 1 and images and kind == ".png":
-            from matplotlib.image import imsave
-
-            imsave(path, _enlarged(_colours(next(iter(images.values()))[-1:])[0]))
+            _images(next(iter(images.values()))[-1:])[0].save(path, optimize=True)
         else:
             _figure(path, readings, images, times)
     except OSError as e:
@@ -66,30 +64,35 @@ def _picture(array: np.ndarray) -> np.ndarray | None:
     return array if image and min(array.shape[:2]) > 1 else None
 
 
-def _colours(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Images as bytes of red, green and blue, on one scale."""
-    import matplotlib
-
+def _levels(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Images as bytes from dark to light, on one scale."""
     whole = np.stack(images).astype(np.float64)
     finite = whole[np.isfinite(whole)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if whole.ndim == 4:  # colours are in 0 to 1 or in 0 to 255
         low, high = min(low, 0.0), (255.0 if high > 1 else 1.0)
     scaled = np.clip(np.nan_to_num((whole - low) / ((high - low) or 1.0)), 0, 1)
-    if whole.ndim == 3:
-        scaled = matplotlib.colormaps[MAP](scaled)[..., :3]
     return list((scaled * 255).round().astype(np.uint8))
 
 
-def _enlarged(image: np.ndarray) -> np.ndarray:
-    factor = max(1, SMALLEST // max(image.shape[:2]))
-    return np.ascontiguousarray(image.repeat(factor, 0).repeat(factor, 1))
-
-
-def _moving(path: str, images: Sequence[np.ndarray]) -> None:
+def _images(arrays: Sequence[np.ndarray]) -> list[Any]:
+    """Pictures of a whole number of pixels for each element; numbers are coloured from dark to light."""
+    import matplotlib
     from PIL import Image  # matplotlib brings it
 
-    frames = [Image.fromarray(_enlarged(c)) for c in _colours(images)]
+    colours = (matplotlib.colormaps[MAP](np.arange(256))[:, :3] * 255).round().astype(np.uint8)
+    found = []
+    for levels in _levels(arrays):
+        factor = max(1, SMALLEST // max(levels.shape[:2]))
+        image = Image.fromarray(np.ascontiguousarray(levels.repeat(factor, 0).repeat(factor, 1)))
+        if levels.ndim == 2:
+            image.putpalette(colours.tobytes())
+        found.append(image)
+    return found
+
+
+def _moving(path: str, arrays: Sequence[np.ndarray]) -> None:
+    frames = _images(arrays)
     frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0)
 
 
@@ -105,7 +108,7 @@ def _figure(path: str, readings: Readings, images: Mapping[str, Sequence[np.ndar
     for name, panel in zip(shown, panels.flat, strict=False):
         panel.set_title(name)
         if name in images:
-            panel.imshow(_colours(images[name][-1:])[0])
+            panel.imshow(_images(images[name][-1:])[0].convert("RGB"))
             panel.set_axis_off()
         elif readings[name][-1].ndim == 1:
             panel.plot(_real(readings[name][-1]))
