@@ -20,12 +20,16 @@ beyond the end move back and compute elements again, so that nothing is masked; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, prod
+from types import MappingProxyType
+
+import numpy as np
 
 from ..dialect.index import (
     TRUE,
+    Const,
     Expr,
     Index,
     Read,
@@ -74,29 +78,36 @@ LARGEST = 1 << 14  # terms of a sum: panels are on the stack
 
 @dataclass(frozen=True, eq=False)
 class Contracted:
-    """Kernels in place of one, and tensors that are others' storage seen differently."""
+    """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand."""
 
     kernels: tuple[Kernel, ...]
     views: dict[Tensor, Tensor]
+    constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
 
 
-def contract(kernel: Kernel) -> Contracted | None:
-    """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small."""
+Constants = Mapping[Tensor, np.ndarray]
+
+
+def contract(kernel: Kernel, constants: Constants = MappingProxyType({})) -> Contracted | None:
+    """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
+
+    Rows of `constants` are packed here, once.
+    """
     found = recognise(kernel)
     if found is not None and found.window is not None and _waste(_extent(found.column)) > FLAT:
         flat = flatten(kernel)
         again = recognise(flat)
         if flat is not kernel and again is not None:
-            made = _made(flat, again)
+            made = _made(flat, again, constants)
             return None if made is None else replace(made, views={**made.views, **reshaped(kernel, flat)})
-    return None if found is None else _made(kernel, found)
+    return None if found is None else _made(kernel, found, constants)
 
 
-def _made(kernel: Kernel, c: Contraction) -> Contracted | None:
+def _made(kernel: Kernel, c: Contraction, constants: Constants) -> Contracted | None:
     if not _worth_packing(c):
         return None
     if c.accumulator.element is I32:
-        return _Panels(kernel, c).in_halves()
+        return _Panels(kernel, c).in_halves(constants)
     if c.accumulator.element in (F32, F64) and not c.guard:  # a zero for what is left out could make a NaN
         return _Panels(kernel, c).in_floats()
     return None
@@ -138,7 +149,7 @@ class _Panels:
         inner: Shape = tuple(i.extent for i in c.folds) if self.terms % 2 == 0 else (self.terms + 1,)
         self.rows = Tensor("rows", (*shape, *inner), I16, "heap")
         self.pairs = Tensor("pairs", (*shape, self.steps), I32, "heap")
-        self.bad = Tensor("bad", shape, I32, "heap")
+        self.bad: Tensor | None = Tensor("bad", shape, I32, "heap")
         columns = -(-_extent(c.column) // LANES)
         self.across = columns
         self.blocks = columns * _extent(c.window)
@@ -150,10 +161,33 @@ class _Panels:
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
         self.panel_index = Index("panel", -(-self.blocks // self.together))
 
-    def in_halves(self) -> Contracted:
+    def in_halves(self, constants: Constants) -> Contracted:
         """The kernels for i32."""
+        known = self.known_rows(constants)
+        if known is not None:
+            halves = known.astype(np.int16)
+            if not np.array_equal(halves, known):
+                return Contracted((self.tiles_of(self.in_full()),), {})
+            packed = np.zeros((*known.shape[:-1], 2 * self.steps), np.int16)
+            packed[..., : self.terms] = halves
+            self.pairs, self.bad = replace(self.pairs, space="constant"), None
+            tiles = self.tiles_of(self.in_pairs_or_full())
+            return Contracted((tiles,), {}, {self.pairs: packed.view(np.int32)})
         kernels = (self.copy_rows(), self.check_rows(), self.tiles_of(self.in_pairs_or_full()))
         return Contracted(kernels, {self.pairs: self.rows})
+
+    def known_rows(self, constants: Constants) -> np.ndarray | None:
+        """The rows' factors, where they are a constant read along plain indices."""
+        order = (*self.around, self.c.row, *self.c.folds)
+        match self.c.a:
+            case Read(tensor, at) if tensor in constants and all(isinstance(i, (Index, Const)) for i in at):
+                array = constants[tensor].reshape([d for d in tensor.shape if isinstance(d, int)])
+                array = array[tuple(i.value if isinstance(i, Const) else slice(None) for i in at)]
+                plain = [i for i in at if isinstance(i, Index)]
+                if len(plain) == len(order) == len(set(plain)) and set(plain) == set(order):
+                    moved = array.transpose([plain.index(i) for i in order])
+                    return moved.reshape((*moved.shape[: len(self.around) + 1], self.terms))
+        return None
 
     def in_floats(self) -> Contracted:
         """The kernel for floats, whose sums go in the order of the terms, each product rounded with its sum."""
@@ -181,6 +215,7 @@ class _Panels:
         bad = accumulator("acc", I32)
         fold = _loops(c.folds, (update("or", bad, _excess(c.a)),))
         rows = (*self.around, c.row)
+        assert self.bad is not None
         body = (Alloc(bad), assign(bad, 0), fold, Store(self.bad, rows, bad[()]))
         return self.made("check", (_loops(rows, body),), (self.bad,))
 
@@ -207,8 +242,9 @@ class _Panels:
         ]
         sum_up: list[Statement] = [
             For(n, (update("or", beyond, bad[n]),), kind="unrolled"),
-            For(r, (update("or", beyond, self.bad[(*self.around, r)]),)),
         ]
+        if self.bad is not None:
+            sum_up.append(For(r, (update("or", beyond, self.bad[(*self.around, r)]),)))
         return (
             *clear,
             Alloc(halves),

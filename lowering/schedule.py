@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+import numpy as np
 
 from ..dialect.index import Tensor
 from ..dialect.loops import Kernel
@@ -35,29 +36,33 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
 def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES)) -> Plan:
     """The plan with its kernels scheduled. A pass may give parameters other shapes, not other storage."""
     views = {t: home for t, home in plan.home.items() if t is not home}
+    constants = dict(plan.constants)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        for part, names in _parts(kernel, passes(kernel), views):
+        for part, names in _parts(kernel, passes(kernel), views, constants):
             made = part
             for name in names:
                 made = PASSES[name](made)
             views.update(reshaped(part, made))
             kernels.append(made)
-    planned = make_plan(plan.name, plan.arguments, plan.results, plan.constants, tuple(kernels), views)
-    return replace(
-        plan, kernels=planned.kernels, home=planned.home, offsets=planned.offsets, workspace=planned.workspace
-    )
+    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views)
+    return planned
 
 
-def _parts(kernel: Kernel, names: Sequence[str], views: dict[Tensor, Tensor]) -> list[tuple[Kernel, Sequence[str]]]:
+def _parts(
+    kernel: Kernel, names: Sequence[str], views: dict[Tensor, Tensor], constants: dict[Tensor, np.ndarray]
+) -> list[tuple[Kernel, Sequence[str]]]:
     """The kernels that take a kernel's place, each with the passes it goes through."""
     if "collapse" not in names:
         return [(kernel, names)]
     plain = collapse(unname(kernel))
-    found = contract(plain)
+    shapes = reshaped(kernel, plain)
+    known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+    found = contract(plain, known)
     if found is None:
         return [(kernel, names)]
-    views.update(reshaped(kernel, plain))
+    views.update(shapes)
     views.update(found.views)
+    constants.update(found.constants)
     *packing, multiply = found.kernels
     return [*((k, names) for k in packing), (multiply, ("lanes",))]

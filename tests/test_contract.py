@@ -89,8 +89,29 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
     both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in ((8, 1, 20), (16, 20))))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("factors", ["8 bits", "32 bits"])
+def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
+    operation, a, b = PROGRAMS[name]
+    random = np.random.default_rng(0)
+    w, x = (random.integers(*RANGES[r], s).astype(np.int32) for r, s in ((factors, b), ("8 bits", a)))
+    constant = f"tensor<{'x'.join(map(str, b))}xi32>"
+    program = f"""func @main(%a: tensor<{"x".join(map(str, a))}xi32>) {{
+  %b = const dense<{w.tolist()}> : {constant}
+  %y = {operation}
+  return %y
+}}
+"""
+    lowered = cvm.compile(program).lower("schedule")
+    if not name.startswith("dense"):  # there the constant is the columns
+        assert lowered.count("kernel @") == 1
+        assert ("pairdot" in lowered) == (factors == "8 bits")
+    both(program, x)
+    both(program, x << 20)
+
+
 @pytest.mark.parametrize("element", [F32, F64])
-@pytest.mark.parametrize("sizes", [(6, 7, 16), (13, 33, 21)])
+@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21)])
 def test_floats_are_summed_in_the_order_of_the_terms(element: ElementType, sizes: tuple[int, int, int]) -> None:
     rows, terms, columns = sizes
     x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
