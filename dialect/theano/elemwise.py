@@ -12,9 +12,9 @@ from ..builder import Node
 from ..index import ZERO, Element, Expr, Index, Tensor, axes
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, I1, Dim, ElementType, Shape, TensorType, Undecided
-from .arithmetic import cast_to
 from .form import aligned, is_broadcastable, joined
 from .identities import simplified
+from .logic import cast_to
 from .scalar_op import SCALAR_OPS, UNKNOWN, ScalarOp
 
 
