@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.index import Apply, Expr, cast, rewrite
+from ...dialect.index import Apply, Expr, cast, children, with_children
 from ...dialect.types import F16, F32
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
@@ -40,9 +40,16 @@ def computed(function: str, *operands: Expr) -> Expr:
 def in_primitives(expr: Expr) -> Expr:
     """The expression with every one of FUNCTIONS replaced by what computes it."""
 
-    def change(e: Expr) -> Expr | None:
-        if isinstance(e, Apply) and e.function in FUNCTIONS:
-            return computed(e.function, *map(in_primitives, e.operands))
-        return None
+    done: dict[int, Expr] = {}  # from the leaves up, so that what is shared stays shared
 
-    return rewrite(expr, change)
+    def visit(e: Expr) -> Expr:
+        if id(e) not in done:
+            old = children(e)
+            parts = tuple(map(visit, old))
+            if isinstance(e, Apply) and e.function in FUNCTIONS:
+                done[id(e)] = computed(e.function, *parts)
+            else:
+                done[id(e)] = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
+        return done[id(e)]
+
+    return visit(expr)
