@@ -1,6 +1,6 @@
 """Compiled programs against the obvious C loops compiled by gcc -O2, if gcc is here: medians of interleaved runs, and ratios.
 
-    python benchmarks/c_loops.py [NAME ...]
+python benchmarks/c_loops.py [NAME ...]
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import cvm
 import numpy as np
+
+import cvm
 
 CONV = """
 void f(const int *x, const int *w, int *y) {
@@ -84,7 +85,18 @@ def conv(ic: int, oc: int, h: int, k: int, pad: int, stride: int = 1, groups: in
     oh = (h + 2 * pad - k) // stride + 1
     x, w, y = (1, ic, h, h), (oc, ic // groups, k, k), (1, oc, oh, oh)
     attributes = f"padding = [{pad}, {pad}], stride = [{stride}, {stride}], groups = {groups}"
-    sizes = {"OC": oc, "OH": oh, "OW": oh, "IC": ic // groups, "K": k, "S": stride, "P": pad, "H": h, "W": h, "G": groups}
+    sizes = {
+        "OC": oc,
+        "OH": oh,
+        "OW": oh,
+        "IC": ic // groups,
+        "K": k,
+        "S": stride,
+        "P": pad,
+        "H": h,
+        "W": h,
+        "G": groups,
+    }
     c = "".join(f"#define {name} {value}\n" for name, value in sizes.items()) + CONV
     return Case(program(f"cvm.conv2d %a, %b {{{attributes}}}", (x, w), y), c, (x, w))
 
@@ -118,14 +130,18 @@ CASES: dict[str, Callable[[], Case]] = {
     "depthwise 256@28 3x3": lambda: conv(256, 256, 28, 3, 1, 1, 256),
     "max_pool 64@112 3x3 stride 2": lambda: Case(
         program(
-            "cvm.max_pool2d %a {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}", ((1, 64, 112, 112),), (1, 64, 56, 56)
+            "cvm.max_pool2d %a {pool_size = [3, 3], strides = [2, 2], padding = [1, 1]}",
+            ((1, 64, 112, 112),),
+            (1, 64, 56, 56),
         ),
         POOL,
         ((1, 64, 112, 112),),
     ),
     "add, shift, clip 16M": lambda: chain(1 << 24),
     "add, shift, clip 800K": lambda: chain(800_000),
-    "sum 2048x2048 last axis": lambda: Case(program("cvm.sum %a {axes = [1]}", ((2048, 2048),), (2048,)), SUM_LAST, ((2048, 2048),)),
+    "sum 2048x2048 last axis": lambda: Case(
+        program("cvm.sum %a {axes = [1]}", ((2048, 2048),), (2048,)), SUM_LAST, ((2048, 2048),)
+    ),
     "sum 2048x2048 first axis": lambda: Case(
         program("cvm.sum %a {axes = [0]}", ((2048, 2048),), (2048,)), SUM_FIRST, ((2048, 2048),)
     ),

@@ -18,9 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cvm
 import numpy as np
 from side_by_side import HEAD, Contender, installed, medians, row
+
+import cvm
 
 FUNCTIONS = {  # ours: NumPy's name, and C's where it is another
     "exp": "exp", "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
@@ -114,7 +115,9 @@ def chain() -> tuple[dict[str, Contender], Contender]:
 def function(name: str, dtype: type, folder: Path) -> tuple[dict[str, Contender], Contender]:
     """One transcendental function over a million elements."""
     random = np.random.default_rng(0)
-    low, high = (-0.99, 0.99) if name in UNIT else (1.01, 20.0) if name == "acosh" or name.startswith("log") else (-10.0, 10.0)
+    low, high = (
+        (-0.99, 0.99) if name in UNIT else (1.01, 20.0) if name == "acosh" or name.startswith("log") else (-10.0, 10.0)
+    )
     x = random.uniform(low, high, N).astype(dtype)
     out = np.empty_like(x)
     f = cvm.compile(lambda x: getattr(cvm, name)(x))

@@ -140,7 +140,11 @@ def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, 
     if any(not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
         fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt}")
     recorded = _Recorded(function, args, places)
-    if recorded.form != ("array",) or (result := recorded.builder.node(recorded.results[0])).rank or result.element.kind != "float":
+    if (
+        recorded.form != ("array",)
+        or (result := recorded.builder.node(recorded.results[0])).rank
+        or result.element.kind != "float"
+    ):
         fail("the gradient is that of a function with one result, a float of rank 0")
     pulled = recorded.pulled([result.literal(1.0)])
     ordered = [pulled[sorted(places).index(n)] for n in places]
@@ -194,4 +198,3 @@ def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bo
     derived = Function(name, tuple(arguments), tuple(operations), returned, span=source.span)
     module = verify(Module({**module.functions, name: derived}, module.filename))
     return compile_function(module, name, function.target)
-

@@ -12,10 +12,38 @@ from cvm.dialect.op import OPERATORS
 
 from .trace import apply
 
-DALI = (
-    "abs fabs floor ceil pow fpow min max clamp sqrt rsqrt cbrt exp log log2 log10 sin cos tan asin acos atan atan2 "
-    "sinh cosh tanh asinh acosh atanh where"
-).split()
+DALI = [
+    "abs",
+    "fabs",
+    "floor",
+    "ceil",
+    "pow",
+    "fpow",
+    "min",
+    "max",
+    "clamp",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "exp",
+    "log",
+    "log2",
+    "log10",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "where",
+]
 
 
 class OperatorFunction:
@@ -43,4 +71,6 @@ def function(name: str) -> OperatorFunction | None:
 
 def names() -> list[str]:
     """Every name that `function` knows."""
-    return sorted({n for n in DALI if f"dali.{n}" in OPERATORS} | {o.partition(".")[2] for o in OPERATORS if o.startswith("cvm.")})
+    return sorted(
+        {n for n in DALI if f"dali.{n}" in OPERATORS} | {o.partition(".")[2] for o in OPERATORS if o.startswith("cvm.")}
+    )

@@ -52,7 +52,10 @@ class Tracer:
         element = BY_DTYPE.get(array.dtype)
         if element is None:
             fail(f"no element type holds NumPy's {array.dtype}", span)
-        return self.add(Const(data=Data(np.ascontiguousarray(array).reshape(array.shape)), type=TensorType(array.shape, element)), span)[0].value
+        return self.add(
+            Const(data=Data(np.ascontiguousarray(array).reshape(array.shape)), type=TensorType(array.shape, element)),
+            span,
+        )[0].value
 
     def operand(self, given: Any, dialect: str, span: Span) -> Value:
         """What was given as an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
@@ -98,7 +101,9 @@ def caller() -> Span:
     if line is None or line > len(source.line_starts):
         return Span(source, 0, 0)
     start = source.line_starts[line - 1] + (column or 0)
-    return Span(source, start, start + (end_column - (column or 0) if end_column is not None and end_line == line else 1))
+    return Span(
+        source, start, start + (end_column - (column or 0) if end_column is not None and end_line == line else 1)
+    )
 
 
 def apply(name: str, *operands: Any, **attributes: Any) -> Any:
@@ -109,7 +114,11 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
         fail(f"there is no operator {name}", span)
     tracer = next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
     if tracer is None:
-        raise TraceError(Diagnostic(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span, "trace"))
+        raise TraceError(
+            Diagnostic(
+                f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span, "trace"
+            )
+        )
     values = _bind(tracer, operator, list(operands), attributes, span)
     made = tracer.add(operator(**values), span)
     return made[0] if len(made) == 1 else made
@@ -119,7 +128,9 @@ def _flat(operands: Any) -> list[Any]:
     return [x for o in operands for x in (_flat(o) if isinstance(o, (list, tuple)) else [o])]
 
 
-def _bind(tracer: Tracer, operator: type[Operator[Any]], given: list[Any], attributes: dict[str, Any], span: Span) -> dict[str, Any]:
+def _bind(
+    tracer: Tracer, operator: type[Operator[Any]], given: list[Any], attributes: dict[str, Any], span: Span
+) -> dict[str, Any]:
     """The operator's fields from positional operands and keyword attributes (an operand may be given by name too)."""
     values: dict[str, Any] = {}
     fields = {f.name: f for f in operator.fields}
@@ -135,10 +146,15 @@ def _bind(tracer: Tracer, operator: type[Operator[Any]], given: list[Any], attri
         elif f.is_operand and f.required:
             fail(f"{operator.name} wants the operand {f.name}", span)
     if given:
-        fail(f"{operator.name} takes {sum(f.is_operand for f in operator.fields)} operands, got {len(given)} more", span)
+        fail(
+            f"{operator.name} takes {sum(f.is_operand for f in operator.fields)} operands, got {len(given)} more", span
+        )
     for name, value in attributes.items():
         if name not in fields:
-            fail(f"{operator.name} has no attribute {name}; it has {', '.join(f.name for f in fields.values() if not f.is_operand) or 'none'}", span)
+            fail(
+                f"{operator.name} has no attribute {name}; it has {', '.join(f.name for f in fields.values() if not f.is_operand) or 'none'}",
+                span,
+            )
         values[name] = _attribute(operator, fields[name], value, span)
     for f in fields.values():
         if f.required and f.name not in values:
@@ -193,7 +209,9 @@ class TracedArray:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        fail("the elements of an array are not known while compiling, so Python cannot branch on them: use cvm.where(condition, a, b)")
+        fail(
+            "the elements of an array are not known while compiling, so Python cannot branch on them: use cvm.where(condition, a, b)"
+        )
 
     def __iter__(self) -> Any:
         fail("Python cannot iterate over an array while compiling: write the operation for the whole array")
@@ -207,12 +225,16 @@ class TracedArray:
     __int__ = __float__ = __index__ = __complex__ = _number
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        fail("NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on it")
+        fail(
+            "NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on it"
+        )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         name = UFUNCS.get(ufunc.__name__)
         if method != "__call__" or name is None or any(v is not None for v in options.values()):
-            fail(f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method} has no counterpart in the dali dialect here")
+            fail(
+                f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method} has no counterpart in the dali dialect here"
+            )
         return apply(f"dali.{name}", *inputs)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:

@@ -117,7 +117,9 @@ class TracedFunction:
         structure = tuple((name, flatten(value, arrays, name)) for name, value in bound.arguments.items())
         return structure, arrays
 
-    def _compiled(self, structure: Any, arrays: list[np.ndarray], unknown: bool = False) -> tuple[CompiledFunction, Any]:
+    def _compiled(
+        self, structure: Any, arrays: list[np.ndarray], unknown: bool = False
+    ) -> tuple[CompiledFunction, Any]:
         """The compiled function for a signature, and the structure of its results."""
         exact = structure, tuple((a.dtype.str, a.shape) for a in arrays)
         found = self._traces.get(exact) if not unknown else None
@@ -127,7 +129,10 @@ class TracedFunction:
             shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
             if unknown or self._shapes.get(kind, 0) >= MANY:
                 shapes = pattern(shapes)
-                signature = structure, tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True))
+                signature = (
+                    structure,
+                    tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True)),
+                )
             found = self._traces.get(signature)
             if found is None:
                 self._shapes[kind] = self._shapes.get(kind, 0) + 1
@@ -135,12 +140,19 @@ class TracedFunction:
         self._last = found[0]
         return found
 
-    def _trace(self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]) -> tuple[CompiledFunction, Any]:
+    def _trace(
+        self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
+    ) -> tuple[CompiledFunction, Any]:
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.function.__name__).strip("_") or "main"
         tracer = Tracer(name)
         tracer.span = caller()
         names = leaf_names(structure)
-        leaves = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype])) for n, a, s in zip(names, arrays, shapes, strict=True)])
+        leaves = iter(
+            [
+                tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]))
+                for n, a, s in zip(names, arrays, shapes, strict=True)
+            ]
+        )
         call = self._parameters.bind_partial()
         for parameter, part in structure:
             call.arguments[parameter] = unflatten(part, leaves)
@@ -196,7 +208,9 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
         try:
             hash(value)
         except TypeError:
-            raise CallError(Diagnostic(f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__}")) from None
+            raise CallError(
+                Diagnostic(f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__}")
+            ) from None
         return "static", value
     if array.dtype not in BY_DTYPE:
         raise CallError(Diagnostic(f"argument {name}: no element type holds {array.dtype}"))
@@ -259,7 +273,11 @@ def leaf_names(structure: Any) -> list[str]:
             case ("static", _):
                 return []
             case ("dict", keys, parts):
-                return [n for k, p in zip(keys, parts, strict=True) for n in names(p, f"{name}_{''.join(c if c.isalnum() and c.isascii() else '_' for c in str(k))}")]
+                return [
+                    n
+                    for k, p in zip(keys, parts, strict=True)
+                    for n in names(p, f"{name}_{''.join(c if c.isalnum() and c.isascii() else '_' for c in str(k))}")
+                ]
             case (_, parts):
                 return [n for i, p in enumerate(parts) for n in names(p, f"{name}_{i}")]
         raise TypeError(part)

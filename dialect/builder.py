@@ -110,7 +110,11 @@ class Node:
         return other.scalar("second", self)
 
     def dimshuffle(self, order: Sequence[int | str]) -> Node:
-        return self if list(order) == list(range(self.rank)) else self.builder.apply("theano.dimshuffle", self, new_order=tuple(order))
+        return (
+            self
+            if list(order) == list(range(self.rank))
+            else self.builder.apply("theano.dimshuffle", self, new_order=tuple(order))
+        )
 
     def sum(self, axis: Sequence[int], **types: ElementType) -> Node:
         return self.builder.apply("theano.sum", self, axis=tuple(axis), **types) if axis else self
@@ -126,7 +130,11 @@ class Node:
     def sum_to(self, operand: Node) -> Node:
         """The sum over the dimensions along which an operand was repeated to this shape: those where it is known to be 1."""
         padded = self.rank - operand.rank
-        repeated = [n + padded for n, m in enumerate(operand.shape) if same_size(m, 1) and not same_size(self.shape[n + padded], 1)]
+        repeated = [
+            n + padded
+            for n, m in enumerate(operand.shape)
+            if same_size(m, 1) and not same_size(self.shape[n + padded], 1)
+        ]
         found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
         return found.with_ones([n - padded for n in repeated])
 

@@ -100,7 +100,12 @@ class View(Operator[T]):
     type: Type
 
     constraints = (
-        C(1, "type has the array of type(x)", lambda o: o.type.element is o.x.element and same_array(o.type, o.x), at="type"),
+        C(
+            1,
+            "type has the array of type(x)",
+            lambda o: o.type.element is o.x.element and same_array(o.type, o.x),
+            at="type",
+        ),
     )
     view = True
     example = """
@@ -180,7 +185,9 @@ class FileConstantError(ValueError):
     """Why a constant could not be read from its file."""
 
 
-def read_file_constant(folder: Path, path: str, name: str | None, wanted: TensorType, outside: bool = False) -> np.ndarray:
+def read_file_constant(
+    folder: Path, path: str, name: str | None, wanted: TensorType, outside: bool = False
+) -> np.ndarray:
     """The array a `file(...)` constant names, converted to its stated type; nothing is ever unpickled.
 
     The path is relative to `folder` and may not leave it unless `outside` allows it. Formats: .npz, .npy, .safetensors.
@@ -249,7 +256,9 @@ def _safetensors(where: Path, name: str | None) -> np.ndarray:
         begin, end = entry["data_offsets"]
         dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
         shape = tuple(entry["shape"])
-        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != dtype.itemsize * int(np.prod(shape, dtype=np.int64)):
+        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != dtype.itemsize * int(
+            np.prod(shape, dtype=np.int64)
+        ):
             raise FileConstantError(f'"{where.name}" places "{n}" outside the file')
         return np.frombuffer(data, dtype, (end - begin) // dtype.itemsize, 8 + length + begin).reshape(shape)
 

@@ -22,7 +22,7 @@ class Tensor:
     """A named array that expressions read: an operand, a result or a buffer of the loop language.
 
     `space` says where it lives: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a
-    GPU's block) or "register" (small, indexed by constants once loops are unrolled; an accumulator is one of rank 0).
+    GPU's block), "pack" (elements that are loaded and stored together) or "register" (small, indexed by constants once loops are unrolled; an accumulator is one of rank 0).
     """
 
     name: str

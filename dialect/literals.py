@@ -114,6 +114,8 @@ def literal_type(dialect: str, value: Any) -> Type:
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
     found = LITERALS[dialect](value)
-    if not (dialect == "dali" and isinstance(value, float)):  # which is rounded to f32, to infinity where it is too large
+    if not (
+        dialect == "dali" and isinstance(value, float)
+    ):  # which is rounded to f32, to infinity where it is too large
         fit(value, found.element)
     return found

@@ -152,12 +152,17 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
     def one(s: Statement) -> Statement:
         match s:
             case For(_, body, start, stop):
-                return replace(s, body=map_expressions(body, change), start=change(start), stop=None if stop is None else change(stop))
+                return replace(
+                    s,
+                    body=map_expressions(body, change),
+                    start=change(start),
+                    stop=None if stop is None else change(stop),
+                )
             case If(condition, then, otherwise):
                 return If(change(condition), map_expressions(then, change), map_expressions(otherwise, change))
             case Let(var, value):
                 return Let(var, change(value))
-            case Store(tensor, at, value):
+            case Store(_, at, value):
                 return replace(s, indices=tuple(map(change, at)), value=change(value))
             case Require(condition, message, span):
                 return Require(change(condition), message, span)

@@ -77,7 +77,9 @@ class Operator(Generic[T]):
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
-    rearranges: ClassVar[bool] = False  # the result shows the first operand's elements, in another order or fewer of them
+    rearranges: ClassVar[bool] = (
+        False  # the result shows the first operand's elements, in another order or fewer of them
+    )
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[str] = ""
     version: ClassVar[int] = 1  # part of the compile cache's key
@@ -270,9 +272,7 @@ def conform(value: Any, annotation: Any) -> Any:
     elif annotation is type(None) or annotation is None:
         if value is None:
             return None
-    elif annotation is Any:
-        return value
-    elif isinstance(annotation, type) and isinstance(value, annotation):
+    elif annotation is Any or (isinstance(annotation, type) and isinstance(value, annotation)):
         return value
     elif (origin := typing.get_origin(annotation)) is tuple:
         parts = typing.get_args(annotation)

@@ -18,7 +18,9 @@ class Value:
 
     __slots__ = ("attributes", "name", "span", "type")
 
-    def __init__(self, name: str, type: Type | None, span: Span = NOWHERE, attributes: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, type: Type | None, span: Span = NOWHERE, attributes: dict[str, Any] | None = None
+    ) -> None:
         self.name = name
         self.type = type
         self.span = span

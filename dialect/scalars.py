@@ -49,7 +49,15 @@ NUMBERS = REALS | COMPLEX
 ANY = NUMBERS | BOOL
 
 
-def _row(name: str, arity: int, kinds: frozenset[str], numpy: Callable[..., Any], symbol: str = "", doc: str = "", **more: Any) -> None:
+def _row(
+    name: str,
+    arity: int,
+    kinds: frozenset[str],
+    numpy: Callable[..., Any],
+    symbol: str = "",
+    doc: str = "",
+    **more: Any,
+) -> None:
     SCALARS[name] = ScalarFunction(name, arity, kinds, numpy, symbol=symbol, doc=doc, **more)
 
 
@@ -111,8 +119,24 @@ _row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
 # order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
 _row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), commutative=True, identity=_least)
 _row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), commutative=True, identity=_greatest)
-_row("maximum", 2, FLOATS, lambda a, b: _larger(a, b), commutative=True, identity=_least, doc="the larger one; NaN if one is; -0.0 is below 0.0")
-_row("minimum", 2, FLOATS, lambda a, b: -_larger(-a, -b), commutative=True, identity=_greatest, doc="the smaller one; likewise")
+_row(
+    "maximum",
+    2,
+    FLOATS,
+    lambda a, b: _larger(a, b),
+    commutative=True,
+    identity=_least,
+    doc="the larger one; NaN if one is; -0.0 is below 0.0",
+)
+_row(
+    "minimum",
+    2,
+    FLOATS,
+    lambda a, b: -_larger(-a, -b),
+    commutative=True,
+    identity=_greatest,
+    doc="the smaller one; likewise",
+)
 _row("eq", 2, ANY, np.equal, "==", predicate=True, commutative=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True, commutative=True)
 _row("lt", 2, ANY, np.less, "<", predicate=True)
@@ -121,7 +145,15 @@ _row("gt", 2, ANY, np.greater, ">", predicate=True)
 _row("ge", 2, ANY, np.greater_equal, ">=", predicate=True)
 
 # bits; a shift count is in [0, width)
-_row("and", 2, DISCRETE, np.bitwise_and, "&", commutative=True, identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1)
+_row(
+    "and",
+    2,
+    DISCRETE,
+    np.bitwise_and,
+    "&",
+    commutative=True,
+    identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1,
+)
 _row("or", 2, DISCRETE, np.bitwise_or, "|", commutative=True, identity=lambda e: 0)
 _row("xor", 2, DISCRETE, np.bitwise_xor, "^", commutative=True, identity=lambda e: 0)
 _row("not", 1, DISCRETE, np.invert, "~")
@@ -129,7 +161,13 @@ _row("shl", 2, INTEGERS, np.left_shift, "<<")
 _row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
 _row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
 
-_row("pairdot", 2, INTEGERS, lambda a, b: _pair_products(a, b), doc="of i32: the sum of the products of signed 16-bit halves")
+_row(
+    "pairdot",
+    2,
+    INTEGERS,
+    lambda a, b: _pair_products(a, b),
+    doc="of i32: the sum of the products of signed 16-bit halves",
+)
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
@@ -150,7 +188,13 @@ _row("pow", 2, FLOATS, precise(np.power), doc="C's: 1 for x ** 0 and 1 ** x, als
 _row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a), in all four quadrants", ulps=2)
 
 # parts of complex numbers
-_row("complex", 2, FLOATS, lambda re, im: _pair(np.asarray(re), np.asarray(im)), element=lambda e: C64 if e is F32 else C128)
+_row(
+    "complex",
+    2,
+    FLOATS,
+    lambda re, im: _pair(np.asarray(re), np.asarray(im)),
+    element=lambda e: C64 if e is F32 else C128,
+)
 _row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
 _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 

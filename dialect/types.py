@@ -250,8 +250,9 @@ def _given(operation: Callable[[int, int], int]) -> Callable[[Given, Dim], Dim]:
 
 
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
-    setattr(Given, f"__{_name}__", _given(getattr(operator, _name)))
-    setattr(Given, f"__r{_name}__", _given(lambda a, b, f=getattr(operator, _name): f(b, a)))
+    _operation = getattr(operator, _name)
+    setattr(Given, f"__{_name}__", _given(_operation))
+    setattr(Given, f"__r{_name}__", _given(lambda a, b, f=_operation: f(b, a)))
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "*": lambda a, b: a * b,
     "//": lambda a, b: a // b if b else 0,
@@ -296,7 +297,11 @@ def _below_zero(value: Dim) -> bool:
 
 def same_size(a: Dim, b: Dim) -> bool:
     """Whether two sizes are written alike: true only if they are equal in every call."""
-    return a == b if isinstance(a, int) and isinstance(b, int) else isinstance(a, Size) and isinstance(b, Size) and a.key == b.key
+    return (
+        a == b
+        if isinstance(a, int) and isinstance(b, int)
+        else isinstance(a, Size) and isinstance(b, Size) and a.key == b.key
+    )
 
 
 def larger(a: Dim, b: Dim) -> Dim:

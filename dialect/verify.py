@@ -184,7 +184,11 @@ def _operands_agree(
     operator = operation.operator
     for name, value in operands.items():
         found = type_of(scope, value)
-        if isinstance(found, FieldType) and operator.dialect not in FIELD_DIALECTS and not isinstance(operator, Calling):
+        if (
+            isinstance(found, FieldType)
+            and operator.dialect not in FIELD_DIALECTS
+            and not isinstance(operator, Calling)
+        ):
             message = f"the operands of {operator.name} are tensors, but {name} is {found}"
             scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
             return False

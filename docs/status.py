@@ -37,9 +37,7 @@ def _dialect(dialect: str, names: list[str]) -> str:
         f"|---|---|{'---|' * len(HERE)}",
     ]
     for n in names:
-        lines.append(
-            f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in HERE)} |"
-        )
+        lines.append(f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in HERE)} |")
     return "\n".join([*lines, "", "</details>", ""])
 
 

@@ -17,7 +17,13 @@ def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarra
         expected = len(function.arguments)
         plural = "" if expected == 1 else "s"
         names = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
-        raise CallError(Diagnostic(f"@{function.name} takes {expected} argument{plural} ({names}), got {len(given)}", function.span, "call.arguments"))
+        raise CallError(
+            Diagnostic(
+                f"@{function.name} takes {expected} argument{plural} ({names}), got {len(given)}",
+                function.span,
+                "call.arguments",
+            )
+        )
     arrays: list[np.ndarray] = []
     mistakes: list[Diagnostic] = []
     for argument, value in zip(function.arguments, given, strict=True):
@@ -38,9 +44,17 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
     dtype = wanted.element.dtype
     if isinstance(value, np.ndarray) and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
         return value
-    is_array = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__")
+    is_array = (
+        isinstance(value, (np.ndarray, np.generic))
+        or hasattr(value, "__array_interface__")
+        or hasattr(value, "__dlpack__")
+    )
     try:
-        array = np.asarray(value) if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__") else np.from_dlpack(cast(Any, value))
+        array = (
+            np.asarray(value)
+            if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")
+            else np.from_dlpack(cast(Any, value))
+        )
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
     if array.dtype != dtype:
@@ -58,10 +72,14 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     with np.errstate(all="ignore"):
         converted = array.astype(element.dtype)
-    same_kind = "biufc".index(array.dtype.kind) <= "biufc".index(element.dtype.kind) or (array.dtype.kind == "i" and element.kind == "uint")
+    same_kind = "biufc".index(array.dtype.kind) <= "biufc".index(element.dtype.kind) or (
+        array.dtype.kind == "i" and element.kind == "uint"
+    )
     lossless = element.kind in ("float", "complex") or np.array_equal(converted.astype(array.dtype), array)
     if array.size and not (same_kind and lossless):
-        raise ValueError(f"expected {wanted}, got numbers that do not fit: {array.dtype} in [{array.min()}, {array.max()}]")
+        raise ValueError(
+            f"expected {wanted}, got numbers that do not fit: {array.dtype} in [{array.min()}, {array.max()}]"
+        )
     return converted
 
 
@@ -82,26 +100,47 @@ def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], functi
             if isinstance(d, Size) and d.name:
                 first, where = known.setdefault(d.key, (n, value))
                 if first != n:
-                    raise ValueError(f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}")
+                    raise ValueError(
+                        f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}"
+                    )
     bounds = argument.attributes.get("range")
     if bounds is not None and array.size and (array.min() < bounds[0] or array.max() > bounds[1]):
-        raise ValueError(f"expected values from {bounds[0]} to {bounds[1]}, got values from {array.min()} to {array.max()}")
+        raise ValueError(
+            f"expected values from {bounds[0]} to {bounds[1]}, got values from {array.min()} to {array.max()}"
+        )
 
 
-def take_outputs(out: Any, types: list[Type], inputs: list[np.ndarray], function: Function) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+def take_outputs(
+    out: Any, types: list[Type], inputs: list[np.ndarray], function: Function
+) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
     """The arrays to compute into, and which of them to copy where afterwards (a strided `out`, or one that overlaps an input)."""
     if out is None:
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
     given = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(given) != len(types):
-        raise CallError(Diagnostic(f"@{function.name} has {len(types)} results, got {len(given)} arrays in out", function.span, "call.out"))
+        raise CallError(
+            Diagnostic(
+                f"@{function.name} has {len(types)} results, got {len(given)} arrays in out", function.span, "call.out"
+            )
+        )
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
     for n, (array, type) in enumerate(zip(given, types, strict=True)):
-        if not isinstance(array, np.ndarray) or array.dtype != type.element.dtype or array.shape != type.array_shape or not array.flags.writeable:
-            got = describe(array) + ("" if array.flags.writeable else ", read-only") if isinstance(array, np.ndarray) else repr(array)
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype != type.element.dtype
+            or array.shape != type.array_shape
+            or not array.flags.writeable
+        ):
+            got = (
+                describe(array) + ("" if array.flags.writeable else ", read-only")
+                if isinstance(array, np.ndarray)
+                else repr(array)
+            )
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
-            raise CallError(Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,)))
+            raise CallError(
+                Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,))
+            )
         shared = any(np.may_share_memory(array, other) for other in (*inputs, *arrays))
         if shared or not array.flags.c_contiguous or not array.flags.aligned:
             fresh = np.empty(type.array_shape, type.element.dtype)

@@ -19,4 +19,3 @@ def compile_program(module: Module, entry: str = "main", target: str = "cpu") ->
     from .graph import CompiledGraph  # and with it the dialect of graphs, which programs of functions do without
 
     return CompiledGraph(module, found, target)
-

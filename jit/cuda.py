@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dialect.index import Extent, Tensor, walk
+from ..dialect.index import ZERO, Expr, Extent, Read, Tensor, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
@@ -60,7 +60,7 @@ def _helpers(body: str) -> str:
     needed: list[str] = []
     text = body
     for name, definition in reversed(HELPERS.items()):
-        if re.search(rf"\b{name}\s*\(", text):
+        if re.search(rf"\b{name}\s*[(<]", text):
             needed.append(definition)
             text += definition
     return "".join(f"\n{d}\n" for d in reversed(needed))
@@ -147,6 +147,13 @@ class _Function(Expressions):
         if s.kind == "thread":
             self.threads(s)
             return
+        match s.body:
+            case (Store(tensor, at, Read(of, there)),) if s.kind == "vector" and "pack" in (tensor.space, of.space):
+                first: dict[Expr, Expr] = {s.index: ZERO}
+                places = tuple(tuple(substitute(i, first) for i in p) for p in (at, there))
+                self.statement(*places[0], *places[1])
+                self.line(f"{self.pack(tensor, places[0], s.width)} = {self.pack(of, places[1], s.width)};")
+                return
         self.statement(s.start, s.end)
         start, end = self.address(s.start), self.address(s.end)
         name = self.fresh()
@@ -190,6 +197,9 @@ class _Function(Expressions):
         if self.launch.cooperates and self.thread is None and tensor.space == "register":
             self.private.add(tensor)
             shape = shape[1:]
+        if tensor.space == "pack":
+            self.line(f"Pack<{self.declared(tensor)}, {product(shape)}> {name};")
+            return
         where = "__shared__ " if tensor.space == "shared" else ""
         self.line(f"{where}{self.declared(tensor)} {name}{f'[{product(shape)}]' if shape else ''};")
 

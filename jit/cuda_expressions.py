@@ -162,6 +162,14 @@ class Expressions(Addresses):
             text = f"to_half({text})"
         self.line(f"{self.place(tensor, at)} = {text};")
 
+    def pack(self, tensor: Tensor, at: tuple[Expr, ...], width: int) -> str:
+        """A pack, or the place of one in an array."""
+        if tensor.space == "pack":
+            return self.arrays[tensor]
+        constant = "" if tensor in self.written else "const "
+        where = self.address(flat(at, tensor.shape)).text
+        return f"*({constant}Pack<{self.declared(tensor)}, {width}>*)({self.arrays[tensor]} + {where})"
+
     def in_memory(self, tensor: Tensor) -> bool:
         return tensor.space not in ("register", "stack")
 
@@ -173,6 +181,8 @@ class Expressions(Addresses):
         name, shape = self.arrays[tensor], tensor.shape
         if tensor in self.private:
             at, shape = at[1:], shape[1:]
+        if tensor.space == "pack":
+            name += ".at"
         if not at:
             return name if not self.in_memory(tensor) or tensor.space == "shared" else f"{name}[0]"
         return f"{name}[{self.address(flat(at, shape)).text}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from .cuda import Launch
 from .device import device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
 from .gpu import GpuFunction
+
+ALIGNMENT = 16  # bytes
 
 
 class CudaFunction(GpuFunction):
@@ -42,7 +45,7 @@ class CudaFunction(GpuFunction):
 
     def _on_device(self, arguments: list[Any], given: list[Any]) -> list[Any]:
         kept: list[Any] = []
-        arrays: list[DeviceArray] = []
+        own: list[DeviceArray] = []
         for argument, array in zip(self.function.arguments, arguments, strict=True):
             if not isinstance(array, DeviceArray):
                 host = np.ascontiguousarray(np.asarray(array, argument.known_type.element.dtype))
@@ -50,24 +53,35 @@ class CudaFunction(GpuFunction):
                 array = DeviceArray(int(kept[-1]), host.shape, host.dtype, True, host)
                 if said := disagreement(array, argument.known_type):
                     raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
-            arrays.append(array)
-        types = self._result_types(arrays)  # type: ignore[arg-type]  # of which only the shapes are asked
-        results = self._outputs(given, types)
-        outputs = [device_array(r) for r in results]
-        in_place = {
-            n: k for n, k in self._overwritten.items() if self.gpu_plan.results[n] is self.gpu_plan.arguments[k]
-        }
-        for n, k in in_place.items():
-            outputs[n] = arrays[k]
-        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(arrays))  # type: ignore[arg-type]
+            own.append(array)
+        results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
+        wanted = [device_array(r) for r in results]
+        arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
+        plan = self.gpu_plan
         for n, k in self._overwritten.items():
-            if n not in in_place:
-                self.device.copy(arrays[k].address, outputs[n].address, outputs[n].nbytes)
-            elif given:
-                self.device.copy(device_array(results[n]).address, arrays[k].address, arrays[k].nbytes)
+            if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
+                outputs[n] = arrays[k]
+        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(own))  # type: ignore[arg-type]
+        for n, k in self._overwritten.items():
+            self._move(outputs[n], own[k])
             if not given:
-                results[n] = arrays[k].owner
+                results[n] = own[k].owner
+        for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
+            if given or n not in self._overwritten:
+                self._move(output, array)
         return results
+
+    def _move(self, of: DeviceArray, to: DeviceArray) -> None:
+        if of.address != to.address:
+            self.device.copy(to.address, of.address, of.nbytes)
+
+    def _aligned(self, array: DeviceArray, kept: list[Any]) -> DeviceArray:
+        """The array, or a copy of it where it does not begin at a multiple of 16 bytes: kernels access that many at once."""
+        if array.address % ALIGNMENT == 0:
+            return array
+        kept.append(self.device.allocate(array.nbytes))
+        self.device.copy(int(kept[-1]), array.address, array.nbytes)
+        return replace(array, address=int(kept[-1]))
 
     def _outputs(self, given: list[Any], types: list[Type]) -> list[Any]:
         if not given:

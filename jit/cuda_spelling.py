@@ -163,6 +163,8 @@ def _to_integer(name: str, ctype: str, code: str) -> str:
 
 # functions that a source defines if it calls them; each may call those above it
 HELPERS: dict[str, str] = {
+    "Pack": "// elements that are loaded and stored together\n"
+    "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
     "quotient": f"""// INT_MIN / -1 wraps
 template <class T> {_INLINE} T quotient(T a, T b) {{
   return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);

@@ -15,6 +15,7 @@ from ..dialect.types import F16, F32, F64, I1, I32, I64, Dim, ElementType
 from .lines import Lines, is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 
+STREAMED = 16  # bytes of a store past the caches, which must be aligned
 NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
 
 
@@ -41,6 +42,8 @@ class Expressions(Lines):
         self.kept: list[object] = []  # keeps what the tables know by id alive
         self.stale: list[int] = []
         self.changing: dict[int, bool] = {}
+        self.entry: list[str] = []  # what stands before the first statement
+        self.aligned: dict[Tensor, str] = {}
         self.lane: Index | None = None
         self.lanes = 1
 
@@ -231,12 +234,41 @@ class Expressions(Lines):
         text, lanes, align = value.text, value.lanes, tensor.element.bytes
         if tensor.element is I1:
             text = self.add(f"zext {type_text(I1, lanes)} {text} to {memory_text(I1, lanes)}")
-        if streaming and lanes > 1:  # a non-temporal store must be aligned
-            hint = ", !nontemporal !0"
-            align *= lanes
+        wide = memory_text(tensor.element, lanes)
+        if streaming and lanes > 1 and lanes * align % STREAMED == 0:
+            self.stream(text, wide, tensor, pointer, lanes)
         else:
-            hint = ""
-        self.raw(f"store {memory_text(tensor.element, lanes)} {text}, ptr {pointer}, align {align}{hint}")
+            self.raw(f"store {wide} {text}, ptr {pointer}, align {align}")
+
+    def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
+        """A vector past the caches, in aligned parts; as usual where the array is not aligned."""
+        yes, no, after = self.label(), self.label(), self.label()
+        self.raw(f"br i1 {self.is_aligned(tensor)}, label %{yes}, label %{no}")
+        self.start(yes)
+        count = STREAMED // tensor.element.bytes
+        part = memory_text(tensor.element, count)
+        for first in range(0, lanes, count):
+            picks = ", ".join(f"i32 {first + n}" for n in range(count))
+            one = self.add(f"shufflevector {wide} {text}, {wide} poison, <{count} x i32> <{picks}>")
+            place = self.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
+            self.raw(f"store {part} {one}, ptr {place}, align {STREAMED}, !nontemporal !0")
+        self.raw(f"br label %{after}")
+        self.start(no)
+        self.raw(f"store {wide} {text}, ptr {pointer}, align {tensor.element.bytes}")
+        self.raw(f"br label %{after}")
+        self.start(after)
+
+    def is_aligned(self, tensor: Tensor) -> str:
+        """Whether an array begins where a part of a streamed vector may: found once, at the function's entry."""
+        if tensor not in self.aligned:
+            address, rest, flag = self.fresh(), self.fresh(), self.fresh()
+            self.aligned[tensor] = flag
+            self.entry += [
+                f"  {address} = ptrtoint ptr {self.pointers[tensor]} to i64",
+                f"  {rest} = and i64 {address}, {STREAMED - 1}",
+                f"  {flag} = icmp eq i64 {rest}, 0",
+            ]
+        return self.aligned[tensor]
 
     def write(self, tensor: Tensor, at: tuple[Expr, ...], value: Val, streaming: bool = False) -> None:
         """Stores a value: one element, or one for each lane."""

@@ -100,7 +100,10 @@ def entry_text(arguments: list[Type], results: list[Type], constants: int, works
     n, m = len(arguments), len(results)
     f.want("i64", f.add("and i64 %count, 9223372036854775807"), str(n))
     given = [f.word("%given", 8 * k) for k in range(n)]
-    pointers = [f.check_array(a, t, f.table("", k), CONTIGUOUS | ALIGNED) for k, (a, t) in enumerate(zip(given, arguments, strict=True))]
+    pointers = [
+        f.check_array(a, t, f.table("", k), CONTIGUOUS | ALIGNED)
+        for k, (a, t) in enumerate(zip(given, arguments, strict=True))
+    ]
     if workspace:
         held = f.add(f"atomicrmw xchg ptr {f.table('busy')}, i32 1 acquire")
         f.want("i32", held, "0")
@@ -151,7 +154,9 @@ def entry_text(arguments: list[Type], results: list[Type], constants: int, works
 
     f.start(run)
     result = f.add(f"phi ptr [ {out}, %{named_end} ], [ {whole}, %{fresh_end} ]")
-    targets = [f.add(f"phi ptr [ {p}, %{named_end} ], [ {d}, %{fresh_end} ]") for p, d in zip(placed, data, strict=True)]
+    targets = [
+        f.add(f"phi ptr [ {p}, %{named_end} ], [ {d}, %{fresh_end} ]") for p, d in zip(placed, data, strict=True)
+    ]
     for k, p in enumerate([*pointers, *targets, *(f.table("", n + m + c) for c in range(constants))]):
         f.raw(f"store ptr {p}, ptr {f.at('%pointers', 8 * k)}")
     memory = f.table("workspace") if workspace else "null"
@@ -204,7 +209,12 @@ def _constant(name: str, type: Type) -> str:
 
 
 class _Method(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
 
 
 @lru_cache(maxsize=1)

@@ -87,16 +87,31 @@ class CompiledFunction:
             return out
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _in_storage(self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _in_storage(
+        self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
+    ) -> list[np.ndarray]:
         """Where to compute the results: an argument's array where the plan says that one takes its storage."""
         for k in self._overwritten.values():
             if isinstance(given[k], np.ndarray) and not given[k].flags.writeable:
                 argument = self.function.arguments[k]
-                raise CallError(Diagnostic(f"argument %{argument.name} is overwritten, but the array is read-only", argument.span, "call.argument"))
+                raise CallError(
+                    Diagnostic(
+                        f"argument %{argument.name} is overwritten, but the array is read-only",
+                        argument.span,
+                        "call.argument",
+                    )
+                )
         alone = {n for n in self._computed_in_place if not _shares(arrays, self._overwritten[n])}
         return [arrays[self._overwritten[n]] if n in alone else output for n, output in enumerate(outputs)]
 
-    def _leave(self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray], results: list[np.ndarray], shared: bool) -> None:
+    def _leave(
+        self,
+        given: Sequence[Any],
+        arrays: list[np.ndarray],
+        outputs: list[np.ndarray],
+        results: list[np.ndarray],
+        shared: bool,
+    ) -> None:
         """Every overwritten argument holds its result; without `out`, it is the result."""
         for n, k in self._overwritten.items():
             if results[n] is not arrays[k]:
@@ -123,7 +138,9 @@ class CompiledFunction:
             return list(self.function.result_types)
         key = tuple(a.shape for a in arrays)
         if key not in self._types:
-            given = [as_given(a.known_type, array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)]
+            given = [
+                as_given(a.known_type, array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)
+            ]
             types = instantiate(self.module, self.function, given)
             if len(self._types) > 1000:
                 self._types.clear()
@@ -188,7 +205,9 @@ class ReferenceFunction(CompiledFunction):
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         for output, result in zip(outputs, evaluate_reference(self.module, self.function, arrays), strict=True):
-            assert output.shape == result.shape and output.dtype == result.dtype, f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
+            assert output.shape == result.shape and output.dtype == result.dtype, (
+                f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
+            )
             output[...] = result
 
 
@@ -219,7 +238,9 @@ class NativeFunction(CompiledFunction):
         """The IR of an entry for Python to call, where sizes are known and arguments only read; else nothing."""
         function, workspace = self.function, self.plan.workspace
         plain = not any(a.attributes for a in function.arguments) and function.results
-        if not (plain and self._static and isinstance(workspace, int) and workspace < LARGEST_KEPT and fastcall.usable()):
+        if not (
+            plain and self._static and isinstance(workspace, int) and workspace < LARGEST_KEPT and fastcall.usable()
+        ):
             return ""
         work = self.cost()
         release = work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING
@@ -240,7 +261,10 @@ class NativeFunction(CompiledFunction):
         return frozenset(n for n, k in self._overwritten.items() if self.plan.results[n] is self.plan.arguments[k])
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)}
+        sizes = {
+            atom: arrays[n].shape[axis]
+            for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)
+        }
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
         self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, self.workspace(sizes)))
 

@@ -83,7 +83,6 @@ class _Module:
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
         return "define i32 @entry(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {\n" + f.text() + "\n}"
 
-
     def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
         """Hands the iterations of a kernel's loop to the pool; what the kernel is given goes along in a context."""
         self.declarations.add("declare void @parallel(ptr, ptr, i64, i64)")
@@ -103,7 +102,10 @@ def parallel_loop(kernel: Kernel) -> For | None:
 def piece_text(n: int, types: list[str]) -> str:
     """The function that runs some iterations of a kernel with what the context holds."""
     f = Lines()
-    held = [f.add(f"load {t}, ptr {f.add(f'getelementptr inbounds i64, ptr %context, i64 {k}')}") for k, t in enumerate(types)]
+    held = [
+        f.add(f"load {t}, ptr {f.add(f'getelementptr inbounds i64, ptr %context, i64 {k}')}")
+        for k, t in enumerate(types)
+    ]
     given = [*(f"{t} {v}" for t, v in zip(types, held, strict=True)), "i64 %begin", "i64 %end"]
     f.raw(f"call void @kernel_{n}({', '.join(given)})")
     f.raw("ret void")
@@ -125,19 +127,20 @@ class _Function(Expressions):
         self.kernel = kernel
         self.name = name
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
-        self.allocas: list[str] = []
         self.parallel = parallel_loop(kernel)
 
     def define(self) -> str:
         arrays = {t: p for t, p in self.pointers.items()}
         self.emit_block(self.kernel.body)
+        if self.aligned:
+            self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
         pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} {p}" for t, p in arrays.items()]
         parameters = [*pointers, *(f"i64 {s}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
         head = f"define internal void @{self.name}({', '.join(parameters)}) nounwind {{"
-        return "\n".join([head, "entry:", *self.allocas, *self.lines, "}", ""])
+        return "\n".join([head, "entry:", *self.entry, *self.lines, "}", ""])
 
     def emit_block(self, block: Block) -> None:
         outer = dict(self.known), dict(self.addresses)
@@ -231,7 +234,7 @@ class _Function(Expressions):
         cell = memory_text(tensor.element, self.widths.get(tensor, 1))
         self.pointers[tensor] = name = self.fresh()
         aligned = f", align {ALIGNMENT}" if tensor.shape else ""
-        self.allocas.append(f"  {name} = alloca {f'[{size} x {cell}]' if tensor.shape else cell}{aligned}")
+        self.entry.append(f"  {name} = alloca {f'[{size} x {cell}]' if tensor.shape else cell}{aligned}")
 
     def require(self, condition: Val, number: int) -> None:
         test, lanes = condition.text, condition.lanes

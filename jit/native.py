@@ -22,7 +22,12 @@ def target_machine() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, reloc="pic", codemodel="default", jit=True
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+        jit=True,
     )
 
 
@@ -77,7 +82,12 @@ class Library:
     """Native code in memory and the functions it exports, which give an i32 status; freed with the object."""
 
     def __init__(
-        self, text: str, exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (), imports: Mapping[str, int] | None = None, slp: bool = False
+        self,
+        text: str,
+        exports: Mapping[str, tuple[Any, ...]],
+        data: Sequence[str] = (),
+        imports: Mapping[str, int] | None = None,
+        slp: bool = False,
     ) -> None:
         global _count
         _count += 1

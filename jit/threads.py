@@ -223,7 +223,9 @@ class Pool:
         self.word("quit").value = 0
         generation = self.word("generation").value
         for _ in range(workers):
-            thread = threading.Thread(target=self.library.functions["worker"], args=(generation,), name="cvm", daemon=True)
+            thread = threading.Thread(
+                target=self.library.functions["worker"], args=(generation,), name="cvm", daemon=True
+            )
             thread.start()
             self.threads.append(thread)
         self.word("workers", ctypes.c_int64).value = workers

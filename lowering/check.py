@@ -95,7 +95,7 @@ class _Checker:
 
     def allocation(self, tensor: Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
-        if tensor.space in ("register", "stack", "shared"):
+        if tensor.space in ("register", "stack", "shared", "pack"):
             self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
             if scope.lane is not None:
                 scope = copy(scope, varying=scope.varying | {tensor})

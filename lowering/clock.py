@@ -77,7 +77,9 @@ def clockwork(module: Module, graph: Graph) -> Clockwork:
             next_values.append(value)
             trims += trim
     advance = Function(f"{graph.name}.advance", arguments, (*computed, *trims), tuple(next_values), span=graph.span)
-    observe = Function(f"{graph.name}.observe", arguments, tuple(computed), tuple(v for _, v in probes), span=graph.span)
+    observe = Function(
+        f"{graph.name}.observe", arguments, tuple(computed), tuple(v for _, v in probes), span=graph.span
+    )
     made = {f.name: _typed(module, f) for f in (advance, observe)}
     return Clockwork(tuple(states), made[advance.name], made[observe.name], tuple(n for n, _ in probes))
 

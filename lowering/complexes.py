@@ -10,7 +10,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, children, constant, select, walk, with_children
+from ..dialect.index import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    cast,
+    children,
+    constant,
+    select,
+    walk,
+    with_children,
+)
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.types import C64, F32, F64, ElementType
 from .plan import Plan
@@ -20,9 +35,18 @@ Pair = tuple[Expr, Expr]
 
 def split_complex(plan: Plan) -> Plan:
     """The plan without complex elements."""
-    tensors = {*plan.arguments, *plan.results, *plan.constants, *plan.home, *plan.home.values(), *(p for k in plan.kernels for p in k.parameters)}
+    tensors = {
+        *plan.arguments,
+        *plan.results,
+        *plan.constants,
+        *plan.home,
+        *plan.home.values(),
+        *(p for k in plan.kernels for p in k.parameters),
+    }
     buffers = {s.tensor for k in plan.kernels for s in statements(k.body) if isinstance(s, Alloc)}
-    if not any(t.element.kind == "complex" for t in tensors | buffers) and not any(map(_mentions_complex, plan.kernels)):
+    if not any(t.element.kind == "complex" for t in tensors | buffers) and not any(
+        map(_mentions_complex, plan.kernels)
+    ):
         return plan
     split = _Split()
     return replace(
@@ -30,7 +54,10 @@ def split_complex(plan: Plan) -> Plan:
         arguments=tuple(map(split.tensor, plan.arguments)),
         results=tuple(map(split.tensor, plan.results)),
         constants={split.tensor(t): _floats(a) for t, a in plan.constants.items()},
-        kernels=tuple(replace(k, parameters=tuple(map(split.tensor, k.parameters)), body=split.block(k.body)) for k in plan.kernels),
+        kernels=tuple(
+            replace(k, parameters=tuple(map(split.tensor, k.parameters)), body=split.block(k.body))
+            for k in plan.kernels
+        ),
         home={split.tensor(t): split.tensor(h) for t, h in plan.home.items()},
         offsets={split.tensor(t): o for t, o in plan.offsets.items()},
     )
@@ -74,7 +101,11 @@ class _Split:
     def statement(self, s: Statement) -> Block:
         match s:
             case For(_, body, start, stop):
-                return (replace(s, body=self.block(body), start=self.real(start), stop=None if stop is None else self.real(stop)),)
+                return (
+                    replace(
+                        s, body=self.block(body), start=self.real(start), stop=None if stop is None else self.real(stop)
+                    ),
+                )
             case If(condition, then, otherwise):
                 return (If(self.real(condition), self.block(then), self.block(otherwise)),)
             case Let(var, value) if var.type.kind == "complex":

@@ -67,7 +67,11 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     seeds = [builder.node(s) for s in operator.seeds(count)]
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
     rules = Rules(builder, operator.name, operation.at("callee"))
-    found = rules.forward(operations, dict(zip(by, seed, strict=True)), results) if isinstance(operator, ROp) else rules.reverse(operations, by, results, seed)
+    found = (
+        rules.forward(operations, dict(zip(by, seed, strict=True)), results)
+        if isinstance(operator, ROp)
+        else rules.reverse(operations, by, results, seed)
+    )
     of = results if isinstance(operator, ROp) else by
     found = [builder.of_type(node, value.known_type) for node, value in zip(found, of, strict=True)]
     builder.span = outer
@@ -82,7 +86,9 @@ class Rules:
         self.asked = asked
         self.span = span
 
-    def reverse(self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]) -> list[Node]:
+    def reverse(
+        self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]
+    ) -> list[Node]:
         """The cotangents of `by`, from those of the results."""
         active = reached(operations, by)
         found: Nodes = {}
@@ -117,7 +123,9 @@ class Rules:
         found = {v: s.like(self.builder.node(v)).cast(tangent_type(v.known_type).element) for v, s in seeds.items()}
         for operation in operations:
             operands = [v for _, v in operation.operator.operands()]
-            if not any(v in found for v in operands) or all(r.known_type.element.is_discrete for r in operation.results):
+            if not any(v in found for v in operands) or all(
+                r.known_type.element.is_discrete for r in operation.results
+            ):
                 continue
             tangents = [found.get(v) for v in operands]
             for value, tangent in zip(operation.results, self._push(operation, active, tangents), strict=True):
@@ -125,7 +133,9 @@ class Rules:
                     found[value] = tangent.like(self.builder.node(value)).cast(value.known_type.element)
         return [found[v] if v in found else self.zeros(v) for v in results]
 
-    def _push(self, operation: Operation, active: Mapping[Value, Value | None], tangents: list[Node | None]) -> Sequence[Node | None]:
+    def _push(
+        self, operation: Operation, active: Mapping[Value, Value | None], tangents: list[Node | None]
+    ) -> Sequence[Node | None]:
         nodes, results = self._nodes(operation)
         if type(operation.operator).pushforward is not Operator.pushforward:
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))

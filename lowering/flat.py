@@ -23,6 +23,11 @@ def _joined(position: Expr, n: Dim, i: Expr) -> Expr:
                     return whole
                 case Apply("floormod", (Apply("floordiv", (same, b), _), Const(m)), _) if same is whole and _is(b, n):
                     return apply("floormod", whole, as_index(n * m))
+        case Apply("mul", (Apply("floormod", (whole, by), _) as part, Const(w)), _) if (
+            isinstance(n, int) and n % w == 0
+        ):
+            if _is(by, n // w) and (joined := _joined(position, n // w, part)) is whole:
+                return whole * w
     return position * n + i
 
 

@@ -40,7 +40,9 @@ def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operat
     constants = []
     for result, array in zip(operation.results, found if isinstance(found, tuple) else (found,), strict=True):
         known[result] = np.ascontiguousarray(array).reshape(array.shape)
-        constants.append(replace(operation, operator=Const(Data(known[result]), result.known_type), results=(result,), declared=None))
+        constants.append(
+            replace(operation, operator=Const(Data(known[result]), result.known_type), results=(result,), declared=None)
+        )
     return constants
 
 

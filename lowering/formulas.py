@@ -95,7 +95,9 @@ def formulas(function: Function) -> Formulas:
             steps.append(Nest(results, operands, map_expressions(typed.nest(*results), in_primitives), operation.span))
             continue
         element = typed.element(results[0])
-        formula = Formula(results[0], element.indices, put_numbers(element.value, constants, operation.span), operation.span)
+        formula = Formula(
+            results[0], element.indices, put_numbers(element.value, constants, operation.span), operation.span
+        )
         if typed.view:
             steps.append(View(results[0], next(t for _, t in typed.operands()), formula))
         else:

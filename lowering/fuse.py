@@ -9,7 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, children, rewrite, substitute, walk
+from ..dialect.index import (
+    Apply,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    children,
+    rewrite,
+    substitute,
+    walk,
+)
 from ..dialect.types import same_size
 from .formulas import Formula, Formulas, Nest, Step, View, cost, reads
 
@@ -98,7 +112,9 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
     if work == 0:
         return True
     once = all(_injective(read, scope) for read, scope, _ in sites)
-    return (once and len(sites) == 1) or (work <= CHEAP and (once or len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
+    return (once and len(sites) == 1) or (
+        work <= CHEAP and (once or (len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
+    )
 
 
 def depth(value: Expr) -> int:

@@ -23,6 +23,7 @@ from .split import split as cut
 from .team import team
 from .transpose import transpose
 from .unname import unname
+from .wide import wide
 
 # what comes before: where floats are folded, all that decides the order of folds, as on a CPU
 ORDERED = (unname, cut, collapse, borders, narrow, lanes)
@@ -47,7 +48,7 @@ def place_on_gpu(plan: Plan) -> Plan:
 def place(kernel: Kernel) -> list[Kernel]:
     """A kernel as launches: each in the first of these ways that fits."""
     laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
-    return [transpose(k) or team(laned(k)) or parallel(k) for k in split(kernel)]
+    return [transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
 
 
 def folds_floats(kernel: Kernel) -> bool:

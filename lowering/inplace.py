@@ -12,13 +12,22 @@ from ..dialect.index import Const, Expr, Read, Tensor, Var, rewrite, walk
 from ..dialect.loops import Block, For, If, Kernel, Store, expressions, map_expressions, statements
 
 
-def in_place(kernels: Sequence[Kernel], results: Sequence[Tensor], arguments: Sequence[Tensor], pairs: Mapping[int, int]) -> tuple[list[Kernel], tuple[Tensor, ...]]:
+def in_place(
+    kernels: Sequence[Kernel], results: Sequence[Tensor], arguments: Sequence[Tensor], pairs: Mapping[int, int]
+) -> tuple[list[Kernel], tuple[Tensor, ...]]:
     """The kernels and results with those of `pairs`, result to argument, computed in the argument's storage where that is safe."""
     made, found = list(kernels), list(results)
     for n, k in pairs.items():
         result, argument = found[n], arguments[k]
-        writers = [i for i, kernel in enumerate(made) if result in kernel.parameters[len(kernel.parameters) - kernel.results :]]
-        if len(writers) == 1 and result not in arguments and result not in (*found[:n], *found[n + 1 :]) and _safe(made, writers[0], result, argument):
+        writers = [
+            i for i, kernel in enumerate(made) if result in kernel.parameters[len(kernel.parameters) - kernel.results :]
+        ]
+        if (
+            len(writers) == 1
+            and result not in arguments
+            and result not in (*found[:n], *found[n + 1 :])
+            and _safe(made, writers[0], result, argument)
+        ):
             made = [_renamed(kernel, result, argument) if result in kernel.parameters else kernel for kernel in made]
             found[n] = argument
     return made, tuple(found)
@@ -57,7 +66,9 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 def _renamed(kernel: Kernel, old: Tensor, new: Tensor) -> Kernel:
     def change(e: Expr) -> Expr:
-        return rewrite(e, lambda x: Read(new, tuple(map(change, x.indices))) if isinstance(x, Read) and x.tensor is old else None)
+        return rewrite(
+            e, lambda x: Read(new, tuple(map(change, x.indices))) if isinstance(x, Read) and x.tensor is old else None
+        )
 
     def block(b: Block) -> Block:
         made = []

@@ -72,5 +72,6 @@ def _own_places(loop: For, index: Index) -> bool:
     own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
     if any(t.space == "heap" for t in own):
         return False
-    return all(s.tensor in own or any(i is index for i in s.indices) for s in statements(loop.body) if isinstance(s, Store))
-
+    return all(
+        s.tensor in own or any(i is index for i in s.indices) for s in statements(loop.body) if isinstance(s, Store)
+    )

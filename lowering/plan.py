@@ -46,7 +46,9 @@ def make_plan(
     """Places every array. `views` maps a view to what it is a view of."""
     home = {t: _root(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
     own = set(results)
-    for result in results:  # a result that is a view of an intermediate: the intermediate is computed in the result's storage
+    for (
+        result
+    ) in results:  # a result that is a view of an intermediate: the intermediate is computed in the result's storage
         root = home.get(result, result)
         if root is not result and root not in own:
             home.update({t: result for t, r in home.items() if r is root})

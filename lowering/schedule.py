@@ -16,6 +16,7 @@ from .narrow import narrow
 from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .split import split
+from .stream import stream
 from .unname import unname
 from .unroll import unroll
 from .vectorise import vectorise
@@ -30,6 +31,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "vectorise": vectorise,
     "lanes": lanes,
     "unroll": unroll,
+    "stream": stream,
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cvm
 import numpy as np
 from cvm.dialect.op import Operator, Symbol
 from cvm.dialect.program import Function, Module, Operation, Value
@@ -13,6 +12,8 @@ from cvm.dialect.theano.derivatives import LOp, ROp
 from cvm.dialect.types import BY_DTYPE, TensorType, Type
 from cvm.dialect.verify import verify
 from cvm.jit.function import compile_function
+
+import cvm
 
 Arrays = list[np.ndarray]
 
@@ -75,7 +76,9 @@ def check(
     assert abs(forward - reverse) < exact * scale, f"forward {forward}, reverse {reverse}: {op}"
 
 
-def numerical(function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[int], tangents: Arrays, step: float) -> Arrays:
+def numerical(
+    function: Callable[[Arrays], Any], arrays: Arrays, wrt: Sequence[int], tangents: Arrays, step: float
+) -> Arrays:
     """The derivative along the tangents, by differences of the fourth order."""
 
     def at(distance: float) -> Arrays:

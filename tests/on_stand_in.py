@@ -72,6 +72,9 @@ def arrays_of_the_device() -> None:
         out = (to_gpu(np.zeros_like(x)), to_gpu(np.zeros(3, "f4")))
         assert f(on_device, w, out=out) is out
         np.testing.assert_array_equal(out[1].get(), g(x, w)[1])
+        third = out[0][1:]  # begins at a multiple of 4 bytes only
+        assert f(on_device[1:], w, out=(third, out[1])) == (third, out[1])
+        np.testing.assert_array_equal(third.get(), g(x[1:], w)[0])
         fails("argument %x: expected tensor<?N x 3 x f32>, got tensor<70x3xf64>", f, to_gpu(x.astype("f8")), w)
         fails("argument %x: expected", f, to_gpu(x[:, :2].copy()), w)
         fails("@main takes 2 arguments", f, on_device)

@@ -17,7 +17,48 @@ from samples import axes_among, between, flag, sample, shape
 from samples_dali import values
 
 REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e is not F16)
-EXACT = ["add", "mul", "sub", "true_div", "int_div", "mod", "neg", "abs_", "sgn", "sqr", "ceil", "floor", "trunc", "round_half_to_even", "round_half_away_from_zero", "maximum", "minimum", "eq", "neq", "lt", "le", "gt", "ge", "isnan", "isinf", "inclosedrange", "inopenrange", "and_", "or_", "xor", "invert", "identity", "second", "switch", "clip", "mul_without_zeros", "real", "imag", "conj", "sqrt"]
+EXACT = [
+    "add",
+    "mul",
+    "sub",
+    "true_div",
+    "int_div",
+    "mod",
+    "neg",
+    "abs_",
+    "sgn",
+    "sqr",
+    "ceil",
+    "floor",
+    "trunc",
+    "round_half_to_even",
+    "round_half_away_from_zero",
+    "maximum",
+    "minimum",
+    "eq",
+    "neq",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "isnan",
+    "isinf",
+    "inclosedrange",
+    "inopenrange",
+    "and_",
+    "or_",
+    "xor",
+    "invert",
+    "identity",
+    "second",
+    "switch",
+    "clip",
+    "mul_without_zeros",
+    "real",
+    "imag",
+    "conj",
+    "sqrt",
+]
 
 
 @sample(OPERATORS["theano.elemwise"])
@@ -74,7 +115,12 @@ def fold(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = tuple(max(1, d) for d in shape(random))
     while True:
         name, kind, accumulator = str(random.choice(list(FOLDS))), element(random), element(random)
-        if foldable(name, kind) and foldable(name, accumulator) and keeps_precision(kind, accumulator) and I1 not in (kind, accumulator):
+        if (
+            foldable(name, kind)
+            and foldable(name, accumulator)
+            and keeps_precision(kind, accumulator)
+            and I1 not in (kind, accumulator)
+        ):
             break
     types = {"acc_dtype": accumulator} if cls.name == "theano.careduce_dtype" else {}
     return cls(small(random, kind, n), axis_of(random, n), scalar_op=name, **types)

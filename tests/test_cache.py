@@ -6,9 +6,9 @@ import stat
 
 import numpy as np
 import pytest
+from cvm.jit import cache
 
 import cvm
-from cvm.jit import cache
 
 PROGRAM = """
 func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
@@ -51,7 +51,9 @@ def test_a_compiled_function_is_kept_and_used(folder):
     assert [p.stat().st_ino for p in entries(folder)] == [before]
 
 
-@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b"", lambda d: b"x" * 10])
+@pytest.mark.parametrize(
+    "damage", [lambda d: d[:-1], lambda d: d[:40] + b"\0" + d[41:], lambda d: b"", lambda d: b"x" * 10]
+)
 def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
     x = np.array([-1, 2, -3, 4, -5], np.int32)
     cvm.compile(PROGRAM)

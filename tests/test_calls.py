@@ -5,9 +5,9 @@ import threading
 
 import numpy as np
 import pytest
+from cvm.jit import fastcall
 
 import cvm
-from cvm.jit import fastcall
 
 pytestmark = pytest.mark.skipif(not fastcall.usable(), reason="this Python's objects lie in memory in another way")
 
@@ -129,7 +129,9 @@ def test_read_only_out_and_unknown_keywords(add):
 
 
 def test_out_may_overlap_inputs():
-    f = cvm.compile("func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n")
+    f = cvm.compile(
+        "func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n"
+    )
     memory = np.arange(12, dtype=np.int32)
     want = memory[:8] + memory[2:10]
     f(memory[:8], memory[2:10], out=memory[1:9])
@@ -140,7 +142,7 @@ def test_a_requirement_that_fails_is_reported():
     f = cvm.compile(DIVISION)
     x = np.array([7, 8, 9], np.int32)
     assert f(x, np.array([2, 3, 4], np.int32)).tolist() == [3, 2, 2]
-    with pytest.raises(cvm.CallError, match="3:8.*division by zero"):
+    with pytest.raises(cvm.CallError, match=r"3:8.*division by zero"):
         f(x, np.array([2, 0, 4], np.int32))
     assert f(x, np.array([1, 1, 1], np.int32)).tolist() == [7, 8, 9]
 
@@ -148,7 +150,9 @@ def test_a_requirement_that_fails_is_reported():
 def test_threads_share_a_function():
     f = cvm.compile(NEEDS_MEMORY)
     rng = np.random.default_rng(0)
-    samples = [(rng.integers(-9, 9, (64, 64), dtype=np.int32), rng.integers(-9, 9, (64, 64), dtype=np.int32)) for _ in range(4)]
+    samples = [
+        (rng.integers(-9, 9, (64, 64), dtype=np.int32), rng.integers(-9, 9, (64, 64), dtype=np.int32)) for _ in range(4)
+    ]
     wants = [f(*s) for s in samples]
     wrong = []
 

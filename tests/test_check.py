@@ -27,7 +27,9 @@ ILLEGAL: dict[str, Block] = {
     "%y is i32, the value i64": (For(I, (Store(Y, (I,), I),)),),
     "%y has 1 axes, got 2 indices": (For(I, (Store(Y, (I, I), X[I]),)),),
     "multiple of 3": (For(I, (COPY,), kind="vector", width=3),),
-    "not known to be a multiple": (For(I, (COPY,), stop=apply("min", as_index(N), as_index(8)), kind="vector", width=8),),
+    "not known to be a multiple": (
+        For(I, (COPY,), stop=apply("min", as_index(N), as_index(8)), kind="vector", width=8),
+    ),
     "a branch on what differs between lanes": (For(I, (If(X[I] > 0, (COPY,)),), kind="vector", width=8),),
     "bounds that differ between lanes": (For(I, (For(J, (), stop=I),), kind="vector", width=8),),
     "a vector loop inside a vector loop": (For(I, (For(J, (COPY,), kind="vector", width=8),), kind="vector", width=8),),

@@ -27,7 +27,23 @@ def edges(element: ElementType) -> np.ndarray:
     if element.is_integer:
         low, high = element.limits
         return np.array(sorted(v for v in whole if low <= v <= high), element.dtype)
-    odd = [0.5, -0.5, 1.5, 2.5, -1.5, 0.999, 1e-8, 6e-8, 3e-8, 1e-40, 1e-46, 5e-324, 65519.999, 1 + 2**-11, 1 + 2**-11 + 2**-40]
+    odd = [
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -1.5,
+        0.999,
+        1e-8,
+        6e-8,
+        3e-8,
+        1e-40,
+        1e-46,
+        5e-324,
+        65519.999,
+        1 + 2**-11,
+        1 + 2**-11 + 2**-40,
+    ]
     special = [math.nan, math.inf, -math.inf, -0.0, 3.4028235677973366e38, 3.4028235677973362e38, 1e300, -1e300]
     with np.errstate(over="ignore"):
         return np.array([*map(float, sorted(whole)), *odd, *special]).astype(element.dtype)
@@ -75,7 +91,9 @@ def test_conversions(source: ElementType) -> None:
     for target, native in zip(REAL, found, strict=True):
         wanted = np.array([exactly(v, target) for v in x.tolist()], target.dtype)
         for what, got in (("numpy", converted(x, target)), ("native", native)):
-            same = (got == wanted) & (np.signbit(got) == np.signbit(wanted)) if target.kind == "float" else got == wanted
+            same = (
+                (got == wanted) & (np.signbit(got) == np.signbit(wanted)) if target.kind == "float" else got == wanted
+            )
             same |= (got != got) & (wanted != wanted)
             wrong = [(v, g, w) for v, g, w, s in zip(x, got, wanted, same, strict=True) if not s]
             assert not wrong, f"{what}: {source} to {target}: {wrong[:5]}"

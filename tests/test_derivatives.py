@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvm
 import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from cvm.dialect.types import F32, F64, FieldType, TensorType
 from derivatives import check
+
+import cvm
 
 POSITIVE, INSIDE, ABOVE_ONE = (0.3, 2.5), (-0.9, 0.9), (1.2, 3.0)
 DOMAINS = {
@@ -31,8 +32,6 @@ def differentiable(name: str) -> bool:
     if op.gradient is None or name in (*BY_ONE_OPERAND, *OTHER, "cast"):
         return False
     return not op.rule.result(*(F64,) * (op.arity or 2)).is_discrete
-
-
 
 
 def floats(random: np.random.Generator, shape: tuple[int, ...], name: str) -> np.ndarray:
@@ -97,7 +96,11 @@ def test_dimshuffle(order: tuple[Any, ...]) -> None:
     check(OPERATORS["theano.dimshuffle"](random.normal(size=(2, 3, 1, 4)), order), random)
 
 
-DALI = sorted(n for n, o in OPERATORS.items() if o.dialect == "dali" and hasattr(o, "gradient") and (o.derivative or o.gradient is not o.__mro__[1].gradient))  # type: ignore[attr-defined]
+DALI = sorted(
+    n
+    for n, o in OPERATORS.items()
+    if o.dialect == "dali" and hasattr(o, "gradient") and (o.derivative or o.gradient is not o.__mro__[1].gradient)
+)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", [n for n in DALI if n.partition(".")[2] not in ("floor", "ceil")])
@@ -164,13 +167,17 @@ def test_product_of_zeros() -> None:
     body = "%p = theano.prod %x {axis = [1]}\n %s = theano.sum %p"
     np.testing.assert_array_equal(gradient(body, rows), [[6, 3, 2], [30, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(gradient("%s = theano.prod %x", np.array([0.0])), [1])
-    np.testing.assert_array_equal(gradient("%s = theano.prod %x {no_zeros_in_input = true}", np.array([2.0, 4])), [4, 2])
+    np.testing.assert_array_equal(
+        gradient("%s = theano.prod %x {no_zeros_in_input = true}", np.array([2.0, 4])), [4, 2]
+    )
 
 
 def test_ties() -> None:
     x = np.array([3.0, 1, 3])
     np.testing.assert_array_equal(gradient("%s = theano.max %x", x), [1, 0, 1])
-    np.testing.assert_array_equal(gradient('%y = theano.elemwise %x, 3 {scalar_op = "maximum"}\n %s = theano.sum %y', x), [1, 0, 1])
+    np.testing.assert_array_equal(
+        gradient('%y = theano.elemwise %x, 3 {scalar_op = "maximum"}\n %s = theano.sum %y', x), [1, 0, 1]
+    )
 
 
 def test_second_derivatives() -> None:
@@ -213,7 +220,9 @@ def test_missing_rule_names_the_path() -> None:
           return %g
         }
     """
-    with pytest.raises(cvm.VerifyError, match=r"theano.elemwise of tri_gamma has no derivative; it is on the path %x -> %a -> %b"):
+    with pytest.raises(
+        cvm.VerifyError, match=r"theano.elemwise of tri_gamma has no derivative; it is on the path %x -> %a -> %b"
+    ):
         cvm.compile(text)
 
 
@@ -244,7 +253,9 @@ def test_python_forms() -> None:
 
 
 def test_of_a_program() -> None:
-    f = cvm.compile('func @main(%x: tensor<3xf64>) {\n %y = theano.elemwise %x {scalar_op = "sqr"}\n %s = theano.sum %y\n return %s\n}')
+    f = cvm.compile(
+        'func @main(%x: tensor<3xf64>) {\n %y = theano.elemwise %x {scalar_op = "sqr"}\n %s = theano.sum %y\n return %s\n}'
+    )
     np.testing.assert_allclose(cvm.grad(f)(np.arange(3.0)), [0, 2, 4])
     value, found = cvm.value_and_grad(f)(np.arange(3.0))
     assert value == 5.0

@@ -280,3 +280,14 @@ def test_unrolled_loops_have_constant_bounds() -> None:
     agree(kernel((For(i, (Store(y, (i,), i * i),), kind="unrolled"),), y))
     with pytest.raises(AssertionError, match="constant bounds"):
         compiled(kernel((For(i, (Store(y, (i,), i),), stop=apply("min", i, Const(3, I64)), kind="unrolled"),), y))
+
+
+@pytest.mark.parametrize("element", [I8, I32, F64, I1])
+@pytest.mark.parametrize("offset", [0])
+def test_streaming_stores(element: ElementType, offset: int) -> None:
+    i = Index("i", 32)
+    x, y = tensor("x", element, 32), tensor("y", element, 33)
+    value = x[i] if element is I1 else x[i] + x[i]
+    body = For(i, (Store(y, (i + offset,), value, streaming=True),), kind="vector", width=16)
+    last = Store(y, (as_index(0 if offset else 32),), constant(1, element))
+    agree(kernel((body, last), x, y), values(element, 32))

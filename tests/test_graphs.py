@@ -127,9 +127,9 @@ def test_write_replaces_the_current_value(target):
     assert g.read("n") == 11
     with pytest.raises(cvm.CallError, match='no field or sensor "next"'):
         g.write("next", 1.0)
-    with pytest.raises(cvm.CallError, match="expected .*f32.*got"):
+    with pytest.raises(cvm.CallError, match=r"expected .*f32.*got"):
         g.write("n", np.zeros(3, np.float32))
-    with pytest.raises(cvm.CallError, match="expected .*f32.*got"):
+    with pytest.raises(cvm.CallError, match=r"expected .*f32.*got"):
         g.write("n", np.zeros((), np.float64))
 
 
@@ -164,7 +164,11 @@ graph @main {
 def test_sensors_are_fed_and_actuators_lag_a_tick(target):
     g = graph(SENSOR, target)
     seen = []
-    g.run(3, sensors={"x": lambda t: np.full(2, t + 1, np.float32)}, on_tick=lambda g, t: seen.append((t, g.read("sum")[0], g.read("out")[0])))
+    g.run(
+        3,
+        sensors={"x": lambda t: np.full(2, t + 1, np.float32)},
+        on_tick=lambda g, t: seen.append((t, g.read("sum")[0], g.read("out")[0])),
+    )
     assert seen == [(1, 3, 1), (2, 6, 3), (3, 10, 6)]
     g.reset()
     g.run(3, sensors={"x": [np.ones(2, np.float32), None, np.zeros(2, np.float32)]})
@@ -230,8 +234,14 @@ def test_a_number_of_ticks_is_checked(target, ticks):
 
 
 def test_a_deep_network_compiles_in_time(target):
-    lines = ['%v0 = cog.field "v" init dense<1.0> : !cog.field<[4], f32>'.replace("dense<1.0>", "dense<[1.0, 1.0, 1.0, 1.0]>")]
-    lines += [f"%v{n + 1} = cog.sub %v{n}, %v{n}" if n % 50 == 49 else f"%v{n + 1} = cog.add %v{n}, %v{n}" for n in range(500)]
+    lines = [
+        '%v0 = cog.field "v" init dense<1.0> : !cog.field<[4], f32>'.replace(
+            "dense<1.0>", "dense<[1.0, 1.0, 1.0, 1.0]>"
+        )
+    ]
+    lines += [
+        f"%v{n + 1} = cog.sub %v{n}, %v{n}" if n % 50 == 49 else f"%v{n + 1} = cog.add %v{n}, %v{n}" for n in range(500)
+    ]
     text = "graph @main {\n" + "\n".join(lines) + '\ncog.probe "out" %v500\n}\n'
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -21,7 +21,11 @@ MAY_IMPORT = {
     "jit": ("lowering dialect", "numpy llvmlite"),
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm"),
 }
-ALSO = {"jit/device.py": "pycuda", "lowering/read.py": "lark", "cvm/plot.py": "matplotlib PIL"}  # files that may import more
+ALSO = {
+    "jit/device.py": "pycuda",
+    "lowering/read.py": "lark",
+    "cvm/plot.py": "matplotlib PIL",
+}  # files that may import more
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 import warnings
 
-import cvm
 import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)
@@ -18,6 +17,8 @@ from cvm.dialect.types import BY_DTYPE, Size, TensorType
 from cvm.dialect.verify import verify
 from evaluate import by_formula
 from samples import SAMPLES
+
+import cvm
 
 SEEDS = range(40)
 DIALECTS = ("cvm", "dali")

@@ -35,7 +35,9 @@ def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:
             continue
         plan = unscheduled(module, module.functions["main"])
         operands = {t.name: a for t, a in zip(plan.arguments, arrays, strict=True)}
-        known = not unknown_sizes and all(p.name in operands for k in plan.kernels for p in k.parameters[: len(k.parameters) - k.results])
+        known = not unknown_sizes and all(
+            p.name in operands for k in plan.kernels for p in k.parameters[: len(k.parameters) - k.results]
+        )
         for kernel in plan.kernels:
             wanted = run(kernel, operands) if known else []
             for pass_name, change in PASSES.items():

@@ -8,10 +8,10 @@ import threading
 
 import numpy as np
 import pytest
-
-import cvm
 from cvm.jit import threads
 from cvm.lowering.text import kernels_text
+
+import cvm
 
 pytestmark = pytest.mark.skipif(threads.FUTEX is None, reason="loops run in parallel on Linux only")
 
@@ -129,7 +129,9 @@ def test_child_processes(method):
     assert method == "fork" or count == 1
 
 
-@pytest.mark.parametrize(("value", "shown"), [("3", "3"), ("0", "from 1 to 256"), ("x", "from 1 to 256"), ("1000", "from 1 to 256")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [("3", "3"), ("0", "from 1 to 256"), ("x", "from 1 to 256"), ("1000", "from 1 to 256")]
+)
 def test_the_environment_says_how_many(value, shown):
     code = "import cvm\ntry: print(cvm.get_num_threads())\nexcept cvm.Error as e: print(e)"
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -17,7 +17,9 @@ def tangent_type(type: Any) -> TensorType:
 
 
 def same_shape(a: Type, b: Type) -> bool:
-    return len(a.array_shape) == len(b.array_shape) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a.array_shape, b.array_shape, strict=True))
+    return len(a.array_shape) == len(b.array_shape) and all_of(
+        (lambda m=m, n=n: m == n) for m, n in zip(a.array_shape, b.array_shape, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)

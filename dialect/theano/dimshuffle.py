@@ -41,7 +41,9 @@ class Dimshuffle(Operator[T]):
         C(
             4,
             "dimensions are broadcastable where input_broadcastable says so",
-            lambda o: all(is_broadcastable(n) for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False) if b),
+            lambda o: all(
+                is_broadcastable(n) for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False) if b
+            ),
             at="input_broadcastable",
         ),
         C(5, "dropped dimensions of shape(x) are declared to be 1", lambda o: o.drops_ones(), at="new_order"),

@@ -48,7 +48,11 @@ class Elemwise(Operator[T]):
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: o.fits()),
         C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
-        C(7, "in place, the element type of target is that of result", lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
+        C(
+            7,
+            "in place, the element type of target is that of result",
+            lambda o: o.target is None or o.xs[o.target].element is o.infer().element,
+        ),
         C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
     )
     example = """
@@ -60,7 +64,9 @@ class Elemwise(Operator[T]):
 
     @property
     def op(self: Any) -> ScalarOp:
-        return cast_to(self.dtype) if self.scalar_op == "cast" and self.dtype is not None else SCALAR_OPS[self.scalar_op]
+        return (
+            cast_to(self.dtype) if self.scalar_op == "cast" and self.dtype is not None else SCALAR_OPS[self.scalar_op]
+        )
 
     @property
     def target(self: Any) -> int | None:
@@ -95,10 +101,14 @@ class Elemwise(Operator[T]):
         result, target = self.infer(), self.xs[self.target]
         if result.rank != target.rank:
             return False
-        return all(is_broadcastable(r) or not is_broadcastable(t) for r, t in zip(result.shape, target.shape, strict=True))
+        return all(
+            is_broadcastable(r) or not is_broadcastable(t) for r, t in zip(result.shape, target.shape, strict=True)
+        )
 
     def infer(self: Elemwise[TensorType]) -> TensorType:
-        return TensorType(tuple(joined(*sizes) for sizes in self.dims()), self.op.rule.result(*(x.element for x in self.xs)))
+        return TensorType(
+            tuple(joined(*sizes) for sizes in self.dims()), self.op.rule.result(*(x.element for x in self.xs))
+        )
 
     def reference(self: Elemwise[np.ndarray]) -> np.ndarray:
         elements = tuple(BY_DTYPE[x.dtype] for x in self.xs)
@@ -113,7 +123,10 @@ class Elemwise(Operator[T]):
         if self.op.gradient is None:
             raise NotImplementedError(f"{self.name} of {self.scalar_op}")
         (y,), (g,) = results, cotangents
-        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)]
+        return [
+            d.sum_to(x) if isinstance(d, Node) else d
+            for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)
+        ]
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
         if self.op.gradient is None:

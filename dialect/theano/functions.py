@@ -70,9 +70,33 @@ def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return g * b / below, -(g * a / below)
 
 
-row("arctan2", 2, "float real", SCALARS["atan2"].numpy, lambda x, y: apply("atan2", x, y), "the angle of the point (y, x)", gradient=_arctan2_gradient)
-row("deg2rad", 1, "float real", precise(np.deg2rad), lambda x: x * (math.pi / 180), "degrees in radians", gradient=lambda g, xs, y: (g * (math.pi / 180),))
-row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.pi), "radians in degrees", gradient=lambda g, xs, y: (g * (180 / math.pi),))
+row(
+    "arctan2",
+    2,
+    "float real",
+    SCALARS["atan2"].numpy,
+    lambda x, y: apply("atan2", x, y),
+    "the angle of the point (y, x)",
+    gradient=_arctan2_gradient,
+)
+row(
+    "deg2rad",
+    1,
+    "float real",
+    precise(np.deg2rad),
+    lambda x: x * (math.pi / 180),
+    "degrees in radians",
+    gradient=lambda g, xs, y: (g * (math.pi / 180),),
+)
+row(
+    "rad2deg",
+    1,
+    "float real",
+    precise(np.rad2deg),
+    lambda x: x * (180 / math.pi),
+    "radians in degrees",
+    gradient=lambda g, xs, y: (g * (180 / math.pi),),
+)
 
 
 def _sigmoid(x: Expr) -> Expr:
@@ -87,7 +111,15 @@ def _softplus(x: Expr) -> Expr:
     return above + log1p(apply("exp", -apply("abs", x)))
 
 
-row("sigmoid", 1, "float real", precise(lambda x: 1 / (1 + np.exp(-x))), _sigmoid, "1 / (1 + exp(-x))", gradient=lambda g, xs, y: (g * y * (1 - y),))
+row(
+    "sigmoid",
+    1,
+    "float real",
+    precise(lambda x: 1 / (1 + np.exp(-x))),
+    _sigmoid,
+    "1 / (1 + exp(-x))",
+    gradient=lambda g, xs, y: (g * y * (1 - y),),
+)
 row("softplus", 1, "float real", precise(lambda x: np.logaddexp(0, x)), _softplus, "log(1 + exp(x))",
     gradient=lambda g, xs, y: (g * xs[0].cast(y.element).scalar("sigmoid"),))  # fmt: skip
 
@@ -116,5 +148,14 @@ def _polar_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return re * cos + im * sin, r * (im * cos - re * sin)
 
 
-row("angle", 1, "angle", np.angle, _angle, "the angle of x in the complex plane, as f64", on_complex=c.angle, gradient=lambda g, xs, y: (None,))
+row(
+    "angle",
+    1,
+    "angle",
+    np.angle,
+    _angle,
+    "the angle of x in the complex plane, as f64",
+    on_complex=c.angle,
+    gradient=lambda g, xs, y: (None,),
+)
 row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=_polar_gradient)

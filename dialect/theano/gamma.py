@@ -190,6 +190,22 @@ def _f(derivative: Any) -> Any:
 
 row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(_exact_gamma)(x), in_f64(gamma), "Γ(x)",
     on_complex=complex_gamma, gradient=_f(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
-row("gammaln", 1, "float real", by_element(_exact_gammaln), in_f64(gammaln), "log |Γ(x)|", gradient=_f(lambda g, x, y: g * x.scalar("psi")))
-row("psi", 1, "float real", by_element(_exact_psi), in_f64(psi), "the derivative of gammaln", gradient=_f(lambda g, x, y: g * x.scalar("tri_gamma")))
+row(
+    "gammaln",
+    1,
+    "float real",
+    by_element(_exact_gammaln),
+    in_f64(gammaln),
+    "log |Γ(x)|",
+    gradient=_f(lambda g, x, y: g * x.scalar("psi")),
+)
+row(
+    "psi",
+    1,
+    "float real",
+    by_element(_exact_psi),
+    in_f64(psi),
+    "the derivative of gammaln",
+    gradient=_f(lambda g, x, y: g * x.scalar("tri_gamma")),
+)
 row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")

@@ -195,7 +195,11 @@ class Careduce(Reduction[T]):
 class Max(Reduction[T]):
     """The largest element, NaN if one is.   (CAReduce of maximum)"""
 
-    constraints = (*Reduction.constraints, C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"), NONEMPTY)
+    constraints = (
+        *Reduction.constraints,
+        C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
+        NONEMPTY,
+    )
     example = """
         func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
           %y = theano.max %x {axis = [-1]}

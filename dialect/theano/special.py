@@ -221,7 +221,15 @@ def _bell(x: Any) -> Any:
 
 row("erf", 1, "float", _real_or(by_element(math.erf), _exact_complex_erf), in_f64(erf), "the error function", on_complex=complex_erf,
     gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
-row("erfc", 1, "float real", by_element(math.erfc), in_f64(erfc), "1 - erf(x)", gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))
+row(
+    "erfc",
+    1,
+    "float real",
+    by_element(math.erfc),
+    in_f64(erfc),
+    "1 - erf(x)",
+    gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)),
+)
 row("erfcx", 1, "float real", by_element(_exact_erfcx), in_f64(erfcx), "exp(x²) erfc(x)",
     gradient=_f(lambda g, x, y: g * (x * y * 2 - TWO_OVER_ROOT_PI)))  # fmt: skip
 row("erfinv", 1, "float real", by_element(_exact_erfinv), in_f64(erfinv), "the inverse of erf",

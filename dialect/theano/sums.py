@@ -43,7 +43,12 @@ class TypedReduction(Reduction[T]):
     scalar: ClassVar[str] = ""
     constraints = (
         *Reduction.constraints,
-        C(6, "accumulator loses no precision of element(x)", lambda o: keeps_precision(o.x.element, o.accumulator()), at="acc_dtype"),
+        C(
+            6,
+            "accumulator loses no precision of element(x)",
+            lambda o: keeps_precision(o.x.element, o.accumulator()),
+            at="acc_dtype",
+        ),
     )
 
     def function(self: Any) -> str:

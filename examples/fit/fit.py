@@ -10,8 +10,9 @@ import argparse
 import time
 from pathlib import Path
 
-import cvm
 import numpy as np
+
+import cvm
 
 T = cvm.theano
 

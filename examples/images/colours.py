@@ -90,7 +90,9 @@ def main():
     same = np.array_equal(normalised, compiled(normalise)(images))
     same = same and np.array_equal(adjusted, compiled(adjust)(*arguments))
     print(f"normalised: mean {normalised.mean():.3f}, deviation {normalised.std():.3f}")
-    print(f"adjusted: from {images.mean(axis=(0, 1, 2)).round(1)} to {adjusted.mean(axis=(0, 1, 2)).round(1)} on average")
+    print(
+        f"adjusted: from {images.mean(axis=(0, 1, 2)).round(1)} to {adjusted.mean(axis=(0, 1, 2)).round(1)} on average"
+    )
     print(f"text and Python give {'the same bits' if same else 'different values'}")
     if options.picture:
         write_png(options.picture, sheet(images, adjusted.round().astype(np.uint8)))
