@@ -147,13 +147,8 @@ class _Function(Expressions):
         if s.kind == "thread":
             self.threads(s)
             return
-        match s.body:
-            case (Store(tensor, at, Read(of, there)),) if s.kind == "vector" and "pack" in (tensor.space, of.space):
-                first: dict[Expr, Expr] = {s.index: ZERO}
-                places = tuple(tuple(substitute(i, first) for i in p) for p in (at, there))
-                self.statement(*places[0], *places[1])
-                self.line(f"{self.pack(tensor, places[0], s.width)} = {self.pack(of, places[1], s.width)};")
-                return
+        if s.kind == "vector" and self.copied(s):
+            return
         self.statement(s.start, s.end)
         start, end = self.address(s.start), self.address(s.end)
         name = self.fresh()
@@ -173,6 +168,17 @@ class _Function(Expressions):
         self.inner(s.body)
         self.known = outer
         self.line("}")
+
+    def copied(self, s: For) -> bool:
+        """A loop that moves a pack from or to an array, as one access."""
+        match s.body:
+            case (Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
+                zero: dict[Expr, Expr] = {s.index: ZERO}
+                to, source = (tuple(substitute(i, zero) for i in p) for p in (at, there))
+                self.statement(*to, *source)
+                self.line(f"{self.pack(tensor, to, s.width)} = {self.pack(of, source, s.width)};")
+                return True
+        return False
 
     def threads(self, s: For) -> None:
         """The threads of a block, which wait for each other after what they do in shared memory."""

@@ -26,7 +26,7 @@ def _joined(position: Expr, n: Dim, i: Expr) -> Expr:
         case Apply("mul", (Apply("floormod", (whole, by), _) as part, Const(w)), _) if (
             isinstance(n, int) and n % w == 0
         ):
-            if _is(by, n // w) and (joined := _joined(position, n // w, part)) is whole:
+            if _is(by, n // w) and _joined(position, n // w, part) is whole:
                 return whole * w
     return position * n + i
 
