@@ -62,9 +62,9 @@ class CompiledGraph:
 
     def step(self, n: int = 1) -> int:
         """Moves n ticks on; the time afterwards."""
-        ticks = _ticks(n)
+        ticks = n if n.__class__ is int and n >= 0 else _ticks(n)
         with self._lock:
-            machine = self._ready()
+            machine = self._machine or self._ready()
             if ticks:
                 self._observed = None
                 for done in machine.run(ticks):

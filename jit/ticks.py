@@ -62,7 +62,7 @@ class NativeMachine:
 
         text = ticks_text(tick)
         imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
-        exports = {"ticks": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)}
+        exports = {"ticks": (ctypes.c_void_p, ctypes.c_int64)}
         self.library = Library(text, exports, imports=imports, slp=True)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
@@ -78,7 +78,8 @@ class NativeMachine:
         self.ticks = self.library.functions["ticks"]
         here, there = map(ctypes.addressof, self.tables)
         place = self.workspace.ctypes.data
-        self.addresses = (here, there, place), (there, here, place)
+        self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]
+        self.starts = [ctypes.addressof(c) for c in self.contexts]
         work = cost(tick.plan)
         self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
         self.side = 0
@@ -95,7 +96,7 @@ class NativeMachine:
         """The same as that of CallingMachine."""
         while ticks:
             n = min(ticks, self.batch)
-            status = self.ticks(*self.addresses[self.side], n)
+            status = self.ticks(self.starts[self.side], n)
             assert not status, "no operation of a graph fails"
             self.side ^= n & 1
             ticks -= n
@@ -130,26 +131,27 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
 def ticks_text(tick: Tick) -> str:
     """The IR of the kernels, and of the loop over ticks: what takes turns swaps its two buffers at every tick.
 
-    Pointers are loaded before the loop, so that state without turns may stay in registers.
+    The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before the loop, so that state without turns may stay in registers.
     """
     plan = tick.plan
     entry = emit(plan).module.replace("define i32 @entry(", "define internal i32 @entry(")
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
     f = Lines()
+    here, there, workspace = (_load(f, "%context", n) for n in range(3))
     table = f.add(f"alloca [{max(count, 1)} x ptr]")
-    pointers = [[_load(f, side, n) for side in ("%here", "%there")] for n in range(count)]
+    pointers = [[_load(f, side, n) for side in (here, there)] for n in range(count)]
     slots = [f.add(f"getelementptr inbounds ptr, ptr {table}, i64 {n}") for n in range(count)]
     for n in sorted({*range(count)} - turning):
         f.raw(f"store ptr {pointers[n][0]}, ptr {slots[n]}")
     f.raw("br label %head")
     head = Lines()
     for n in sorted(turning):
-        here, there = pointers[n]
-        head.raw(f"%turn{n} = select i1 %odd, ptr {there}, ptr {here}")
+        one, other = pointers[n]
+        head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
         head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
     return f"""{entry}
-define i32 @ticks(ptr %here, ptr %there, ptr %workspace, i64 %n) nounwind {{
+define i32 @ticks(ptr %context, i64 %n) nounwind {{
 entry:
 {f.text()}
 head:
@@ -160,7 +162,7 @@ body:
   %bit = and i64 %i, 1
   %odd = icmp ne i64 %bit, 0
 {head.text()}
-  %status = call i32 @entry(ptr {table}, ptr null, ptr %workspace)
+  %status = call i32 @entry(ptr {table}, ptr null, ptr {workspace})
   %next = add nuw nsw i64 %i, 1
   %good = icmp eq i32 %status, 0
   br i1 %good, label %head, label %failed
