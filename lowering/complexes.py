@@ -75,7 +75,7 @@ def _floats(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "c":
         return array
     whole = np.ascontiguousarray(array).reshape(array.shape)
-    return whole.reshape((*array.shape, 1)).view(whole.real.dtype)
+    return whole.reshape((*array.shape, 1)).view(np.real(whole).dtype)
 
 
 class _Split:
