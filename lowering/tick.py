@@ -45,8 +45,8 @@ class Tick:
     turns: tuple[int, ...]
 
 
-def make_tick(module: Module, clockwork: Clockwork) -> Tick:
-    """The tick of a graph for a CPU."""
+def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> Tick:
+    """The tick of a graph for a CPU; not `scheduled`, before any loop pass."""
     program = to_formulas(module, clockwork.advance)
     kernels, views, results = to_kernels(program)
     kernels = combine(kernels, results, views, SCALARS)
@@ -62,7 +62,8 @@ def make_tick(module: Module, clockwork: Clockwork) -> Tick:
         tuple(map(packing.kernel, kernels)),
         views,
     )
-    return Tick(schedule(split_complex(plan)), tuple(packing.places), tuple(packing.turns))
+    plan = split_complex(plan)
+    return Tick(schedule(plan) if scheduled else plan, tuple(packing.places), tuple(packing.turns))
 
 
 class _Packing:
