@@ -30,7 +30,8 @@ def chain(random: np.random.Generator, length: int) -> tuple[list[str], list[Typ
     """Random operations on arguments and on each other's results: their lines, the arguments and the results."""
     rank = int(random.integers(0, 4))
     whole = tuple(int(n) for n in random.integers(1, 5, rank))
-    whole = (*whole[:-1], int(random.integers(1, 80))) if rank and random.random() < 0.6 else whole  # and vectors' tails
+    if rank and random.random() < 0.6:  # long enough for vectors, with a tail
+        whole = (*whole[:-1], int(random.integers(1, 80)))
     arguments: list[Typed] = []
     for n in range(4):
         shape = tuple(1 if random.random() < 0.25 else d for d in whole[int(random.integers(0, 2)) if rank else 0 :])
