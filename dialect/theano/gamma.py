@@ -20,6 +20,7 @@ HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188)
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+PSI = tuple(b / (2 * n + 2) for n, b in enumerate(BERNOULLI))
 SHIFT = 12  # where the asymptotic series are used from
 
 
@@ -97,8 +98,7 @@ def psi(x: Expr) -> Expr:
     shifted = y < float(SHIFT)
     z = select(shifted, y + float(SHIFT), y)
     inverse = 1.0 / z
-    terms = tuple(b / (2 * n + 2) for n, b in enumerate(BERNOULLI))
-    series = apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, terms)
+    series = apply("log", z) - 0.5 * inverse - inverse * inverse * polynomial(inverse * inverse, PSI)
     below: Expr = select(shifted, 1.0 / select(shifted, y, 1.0), 0.0)
     for n in range(1, SHIFT):
         below = below + select(shifted, 1.0 / (y + float(n)), 0.0)
@@ -108,6 +108,21 @@ def psi(x: Expr) -> Expr:
     reflected = found - math.pi * cosine / select(sine.eq(0), 1.0, sine)
     poles = select(x.eq(0), -(1.0 / x), select(sine.eq(0) | x.eq(-INF), math.nan, reflected))
     return select(x.eq(INF), x, select(negative, poles, found))
+
+
+def complex_psi(z: Z) -> Z:
+    left = z.re < 0.5
+    w = Z(select(left, 1.0 - z.re, z.re), select(left, -z.im, z.im))
+    high = w.plus(float(SHIFT))
+    inverse = c.inv(high)
+    square, series = inverse * inverse, Z(constant(PSI[-1], F64), constant(0, F64))
+    for coefficient in PSI[-2::-1]:
+        series = (series * square).plus(coefficient)
+    found = c.log(high) - inverse.times(0.5) - series * square
+    for n in range(SHIFT):
+        found = found - c.inv(w.plus(float(n)))
+    reflected = found - c.inv(c.tan(z.times(math.pi))).times(math.pi)
+    return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
 
 def tri_gamma(x: Expr) -> Expr:
@@ -184,6 +199,16 @@ def _exact_complex_gamma(z: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(wide.real < 0.5, np.pi / (np.sin(np.pi * wide) * found), found)).astype(z.dtype)
 
 
+def _exact_complex_psi(z: np.ndarray) -> np.ndarray:
+    wide = z.astype(np.clongdouble)
+    w = np.where(wide.real < 0.5, 1 - wide, wide)
+    high = w + 30
+    found = np.log(high) - 1 / (2 * high) - sum(p / high ** (2 * n + 2) for n, p in enumerate(PSI))
+    for n in range(30):
+        found = found - 1 / (w + n)
+    return np.asarray(np.where(wide.real < 0.5, found - np.pi / np.tan(np.pi * wide), found)).astype(z.dtype)
+
+
 def _f(derivative: Any) -> Any:
     return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
 
@@ -202,10 +227,11 @@ row(
 row(
     "psi",
     1,
-    "float real",
-    by_element(_exact_psi),
+    "float",
+    lambda x: _exact_complex_psi(x) if x.dtype.kind == "c" else by_element(_exact_psi)(x),
     in_f64(psi),
     "the derivative of gammaln",
+    on_complex=complex_psi,
     gradient=_f(lambda g, x, y: g * x.scalar("tri_gamma")),
 )
 row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")

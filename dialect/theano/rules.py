@@ -74,7 +74,7 @@ def _as_they_are(elements: Elements, result: ElementType) -> Elements:
 
 
 def _complex_of(*elements: ElementType) -> ElementType:
-    return C64 if all(np.can_cast(e.dtype, np.float32) for e in elements) else C128
+    return C64 if np.can_cast(upcast(*elements).dtype, np.float32) else C128
 
 
 _REAL = "element types that are not complex"
