@@ -17,6 +17,7 @@ from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .split import split
 from .stream import stream
+from .tile import tile
 from .unname import unname
 from .unroll import unroll
 from .vectorise import vectorise
@@ -27,6 +28,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "collapse": collapse,
     "borders": borders,
     "narrow": narrow,
+    "tile": tile,
     "parallelise": parallelise,
     "vectorise": vectorise,
     "lanes": lanes,
