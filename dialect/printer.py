@@ -36,7 +36,8 @@ def print_function(function: Function, generic: bool = False) -> str:
 class Names:
     """A name of its own for every value: that of the value unless another one has it."""
 
-    def __init__(self, taken: Iterable[Value] = ()) -> None:
+    def __init__(self, taken: Iterable[Value] = (), generic: bool = False) -> None:
+        self.generic = generic  # where a name that begins with a digit is a number
         self.given: dict[Value, str] = {}
         self.used: dict[str, int] = {}  # and how often each was wanted
         for value in taken:
@@ -49,6 +50,8 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         wanted = re.sub(r"[^A-Za-z0-9_.$]", "_", wanted) or "0"
+        if self.generic and wanted[0].isdigit() and (not wanted.isdigit() or wanted in self.used):
+            wanted = f"_{wanted}"
         name, n = wanted, self.used.get(wanted, 0)
         while name in self.used:
             n += 1
@@ -165,7 +168,7 @@ def _dictionary(attributes: dict[str, Any]) -> str:
 
 
 def _generic_function(function: Function) -> str:
-    names = Names(function.values())
+    names = Names(function.values(), generic=True)
     arguments = ", ".join(f"{names.of(a)}: {_plain(a.type)}" for a in function.arguments)
     results = [_plain(r.type) for r in function.results]
     takes = f"({', '.join(_plain(a.type) for a in function.arguments)})"
@@ -203,7 +206,8 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""
     types = signature([_plain(t) for _, t in operands], [_plain(r.type) for r in operation.results])  # type: ignore[arg-type]
-    text = f'"{operator.name}"({", ".join(n for n, _ in operands)}){written} : {types}'
+    name = operator.name.removeprefix("builtin.")  # MLIR has a dialect of that name
+    text = f'"{name}"({", ".join(n for n, _ in operands)}){written} : {types}'
     return [*lines, f"{results} = {text}" if results else text]
 
 

@@ -19,7 +19,7 @@ from .suggest import did_you_mean
 from .tree import read_string
 from .types import HABITS
 
-ALIASES = {"func.call": "call"}  # names of the generic form
+ALIASES = {"func.call": "call", "view": "builtin.view"}  # names of the generic form
 
 
 class Form(NamedTuple):
