@@ -101,8 +101,13 @@ class CompiledFunction:
                         "call.argument",
                     )
                 )
-        alone = {n for n in self._computed_in_place if not _shares(arrays, self._overwritten[n])}
-        return [arrays[self._overwritten[n]] if n in alone else output for n, output in enumerate(outputs)]
+        found = list(outputs)
+        for n in self._computed_in_place:
+            k = self._overwritten[n]
+            if _shares(arrays, k):
+                arrays[k] = arrays[k].copy()
+            found[n] = arrays[k]
+        return found
 
     def _leave(
         self,

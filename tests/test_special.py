@@ -1,0 +1,64 @@
+"""Theano's special functions against mpmath: the reference and compiled code, between and beyond their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm
+
+mpmath = pytest.importorskip("mpmath")
+
+WIDE = [-30.3, -7.25, -2.5, -0.4, -1e-9, 1e-9, 0.1, 0.49, 0.51, 0.9, 1.1, 1.9, 2.1, 2.9, 3.1, 7.9, 8.1, 20.0, 33.3]
+EXACT: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "erf": (mpmath.erf, WIDE),
+    "erfc": (mpmath.erfc, [v for v in WIDE if v < 25]),
+    "erfcx": (lambda x: mpmath.exp(x * x) * mpmath.erfc(x), [v for v in WIDE if v > -20]),
+    "erfinv": (mpmath.erfinv, [-0.999999, -0.9, -0.3, 1e-8, 0.2, 0.96, 0.9999, 1 - 1e-15]),
+    "erfcinv": (lambda x: mpmath.erfinv(1 - x), [1e-12, 0.01, 0.3, 0.6, 0.99, 1.4, 1.99]),
+    "gamma": (mpmath.gamma, [v for v in WIDE if v > -20]),
+    "gammaln": (lambda x: mpmath.log(abs(mpmath.gamma(x))), WIDE),
+    "psi": (mpmath.digamma, WIDE),
+    "tri_gamma": (lambda x: mpmath.psi(1, x), WIDE),
+    "j0": (lambda x: mpmath.besselj(0, x), WIDE),
+    "j1": (lambda x: mpmath.besselj(1, x), WIDE),
+    "i0": (lambda x: mpmath.besseli(0, x), WIDE),
+    "i1": (lambda x: mpmath.besseli(1, x), WIDE),
+}
+PAIRS: dict[str, Callable[[Any, Any], Any]] = {
+    "gammainc": lambda a, x: mpmath.gammainc(a, 0, x, regularized=True),
+    "gammaincc": lambda a, x: mpmath.gammainc(a, x, regularized=True),
+    "gammal": lambda a, x: mpmath.gammainc(a, 0, x),
+    "gammau": lambda a, x: mpmath.gammainc(a, x),
+    "chi2sf": lambda x, k: mpmath.gammainc(mpmath.mpf(k) / 2, mpmath.mpf(x) / 2, regularized=True),
+    "jv": mpmath.besselj,
+    "iv": mpmath.besseli,
+}
+
+
+def evaluated(name: str, target: str, *operands: np.ndarray) -> np.ndarray:
+    arguments = ", ".join(f"%x{n}: tensor<{a.size}xf64>" for n, a in enumerate(operands))
+    values = ", ".join(f"%x{n}" for n in range(len(operands)))
+    text = f'func @main({arguments}) {{\n  %y = theano.elemwise {values} {{scalar_op = "{name}"}}\n  return %y\n}}'
+    return cvm.compile(text, target=target)(*operands)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", EXACT)
+def test_one_operand(name: str, target: str) -> None:
+    exact, points = EXACT[name]
+    with mpmath.workdps(40):
+        wanted = [float(exact(mpmath.mpf(x))) for x in points]
+    np.testing.assert_allclose(evaluated(name, target, np.array(points)), wanted, rtol=2e-13, atol=3e-15)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_operands(name: str, target: str) -> None:
+    a, x = (v.ravel() for v in np.meshgrid([0.5, 1.0, 2.7, 7.0, 19.5], [0.02, 0.9, 3.0, 8.0, 25.0]))
+    with mpmath.workdps(40):
+        wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(a, x, strict=True)]
+    np.testing.assert_allclose(evaluated(name, target, a, x), wanted, rtol=2e-11, atol=1e-13)
