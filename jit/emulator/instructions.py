@@ -9,9 +9,10 @@ import numpy as np
 
 from . import warps
 from .memory import SPACE, Local, Memory, Shared
-from .operations import TYPES, dtype, operation
+from .operations import operation
 from .ptx import Instruction, Unsupported
 from .registers import SPACES, Active, Registers
+from .typed import TYPES, dtype
 
 Array = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Active], None]

@@ -6,44 +6,13 @@ A row says of which types its operands are and of which its result is, since an 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from . import floats
+from . import bits, floats
 from .ptx import Instruction, Unsupported
-
-Array = np.ndarray[Any, Any]
-Compute = Callable[..., Array]
-
-TYPES = {
-    "pred": "?",
-    **{
-        f"{letter}{bits}": f"{kind}{bits // 8}"
-        for letter, kind in (("u", "u"), ("s", "i"), ("b", "u"))
-        for bits in (8, 16, 32, 64)
-    },
-    "f16": "f2",
-    "f32": "f4",
-    "f64": "f8",
-}
-
-
-def dtype(name: str) -> np.dtype:
-    if name not in TYPES:
-        raise Unsupported(f"the type .{name}")
-    return np.dtype(TYPES[name])
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An instruction bound to its types: the operands', the result's, and how one is computed of the others."""
-
-    operands: tuple[np.dtype, ...]
-    result: np.dtype
-    compute: Compute
+from .typed import TYPES, Array, Compute, Operation, dtype
 
 
 def operation(i: Instruction) -> Operation:
@@ -141,33 +110,6 @@ def _remainder(a: Array, b: Array) -> Array:
     return (a - _quotient(a, b) * b).astype(a.dtype)
 
 
-def _shift(function: np.ufunc, i: Instruction) -> Operation:
-    """Counts beyond the width shift everything out."""
-    kind = dtype(i.type)
-    bits = np.uint32(8 * kind.itemsize)
-    last = np.uint32(bits - 1)
-
-    def compute(a: Array, count: Array) -> Array:
-        shifted = function(a, np.minimum(count, last).astype(kind))
-        if function is np.right_shift and kind.kind == "i":
-            return shifted
-        return np.where(count >= bits, kind.type(0), shifted)
-
-    return Operation((kind, np.dtype(np.uint32)), kind, compute)
-
-
-def _funnel(i: Instruction) -> Operation:
-    left, wraps = "l" in i.modifiers, "wrap" in i.modifiers
-    word = np.dtype(np.uint32)
-
-    def compute(low: Array, high: Array, count: Array) -> Array:
-        n = (count & np.uint32(31) if wraps else np.minimum(count, np.uint32(32))).astype(np.uint64)
-        both = high.astype(np.uint64) << np.uint64(32) | low
-        return ((both << n) >> np.uint64(32) if left else both >> n).astype(word)
-
-    return Operation((word,) * 3, word, compute)
-
-
 _COMPARE: dict[str, Compute] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
@@ -243,22 +185,6 @@ def _cvt(i: Instruction) -> Operation:
     return Operation((source,), target, compute)
 
 
-def _leading_zeros(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
-
-    def compute(a: Array) -> Array:
-        bits = np.full(a.shape, 8 * kind.itemsize, np.uint32)
-        rest = a.copy()
-        for step in (32, 16, 8, 4, 2, 1)[kind.itemsize == 4 :]:
-            upper = rest >> kind.type(step)
-            some = upper != 0
-            bits -= (some * step).astype(np.uint32)
-            rest = np.where(some, upper, rest)
-        return bits - rest.astype(np.uint32)
-
-    return Operation((kind,), word, compute)
-
-
 def _dp4a(i: Instruction) -> Operation:
     kinds = [np.dtype(TYPES[m[0] + "8"]) for m in i.modifiers]
     word = np.dtype(np.int32 if "s32" in i.modifiers else np.uint32)
@@ -270,78 +196,6 @@ def _dp4a(i: Instruction) -> Operation:
         return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1]), axis=1, dtype=np.int32).view(word)
 
     return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
-
-
-def _lop3(i: Instruction) -> Operation:
-    word = np.dtype(np.uint32)
-
-    def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
-        found = np.zeros(a.shape, np.uint32)
-        for n in range(8):
-            if int(table[0]) >> n & 1:
-                found |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
-        return found
-
-    return Operation((word,) * 4, word, compute)
-
-
-def _permute(i: Instruction) -> Operation:
-    word = np.dtype(np.uint32)
-
-    def compute(a: Array, b: Array, selector: Array) -> Array:
-        both = b.astype(np.uint64) << np.uint64(32) | a
-        found = np.zeros(a.shape, np.uint32)
-        for n in range(4):
-            pick = selector >> np.uint32(4 * n)
-            byte = (both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
-            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
-            found |= np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * n)
-        return found
-
-    return Operation((word,) * 3, word, compute)
-
-
-def _extract(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
-    wide = np.dtype(f"{kind.kind}8")
-
-    def compute(a: Array, start: Array, length: Array) -> Array:
-        bits = 8 * kind.itemsize
-        first, count = start & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(bits))
-        shifted = a.astype(wide) >> np.minimum(first, np.uint32(63)).astype(wide)
-        up = (np.uint32(64) - count).astype(wide)
-        found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
-        return np.where(count == 0, 0, found).astype(kind)
-
-    return Operation((kind, word, word), kind, compute)
-
-
-def _insert(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
-    bits = 8 * kind.itemsize
-
-    def compute(a: Array, b: Array, start: Array, length: Array) -> Array:
-        first = np.minimum(start & np.uint32(255), np.uint32(bits))
-        count = np.minimum(length & np.uint32(255), np.uint32(bits) - first)
-        full = np.uint64(0xFFFFFFFFFFFFFFFF)
-        ones = np.where(count == 0, np.uint64(0), full >> (np.uint64(64) - np.maximum(count, 1).astype(np.uint64)))
-        place = np.minimum(first, np.uint32(63)).astype(np.uint64)
-        mask = (ones << place).astype(kind)
-        return (b & ~mask) | ((a.astype(np.uint64) << place).astype(kind) & mask)
-
-    return Operation((kind, kind, word, word), kind, compute)
-
-
-def _reversed(i: Instruction) -> Operation:
-    kind = dtype(i.type)
-
-    def compute(a: Array) -> Array:
-        found = np.zeros(a.shape, kind)
-        for n in range(8 * kind.itemsize):
-            found |= (a >> kind.type(n) & kind.type(1)) << kind.type(8 * kind.itemsize - 1 - n)
-        return found
-
-    return Operation((kind,), kind, compute)
 
 
 def _copysign(i: Instruction) -> Operation:
@@ -366,20 +220,20 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "or": _same(np.bitwise_or),
     "xor": _same(np.bitwise_xor),
     "not": _same(np.invert),
-    "shl": lambda i: _shift(np.left_shift, i),
-    "shr": lambda i: _shift(np.right_shift, i),
-    "shf": _funnel,
+    "shl": lambda i: bits.shift(np.left_shift, i),
+    "shr": lambda i: bits.shift(np.right_shift, i),
+    "shf": bits.funnel,
     "setp": _setp,
     "selp": _selp,
     "slct": _slct,
     "cvt": _cvt,
-    "clz": _leading_zeros,
+    "clz": bits.leading_zeros,
     "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
-    "bfe": _extract,
-    "bfi": _insert,
-    "brev": _reversed,
-    "prmt": _permute,
-    "lop3": _lop3,
+    "bfe": bits.extract,
+    "bfi": bits.insert,
+    "brev": bits.bits_reversed,
+    "prmt": bits.permute,
+    "lop3": bits.lop3,
     "dp4a": _dp4a,
     "copysign": _copysign,
     "sqrt": _plain(np.sqrt),

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .memory import LOCAL, SHARED, SPACE
-from .operations import dtype
 from .ptx import Entry, Unsupported
+from .typed import dtype
 
 Array = np.ndarray[Any, Any]
 Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbers, a slice where they are neighbours

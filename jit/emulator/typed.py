@@ -1,0 +1,41 @@
+"""The types of PTX in NumPy, and instructions bound to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .ptx import Unsupported
+
+Array = np.ndarray[Any, Any]
+Compute = Callable[..., Array]
+
+TYPES = {
+    "pred": "?",
+    **{
+        f"{letter}{bits}": f"{kind}{bits // 8}"
+        for letter, kind in (("u", "u"), ("s", "i"), ("b", "u"))
+        for bits in (8, 16, 32, 64)
+    },
+    "f16": "f2",
+    "f32": "f4",
+    "f64": "f8",
+}
+
+
+def dtype(name: str) -> np.dtype:
+    if name not in TYPES:
+        raise Unsupported(f"the type .{name}")
+    return np.dtype(TYPES[name])
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An instruction bound to its types: the operands', the result's, and how one is computed of the others."""
+
+    operands: tuple[np.dtype, ...]
+    result: np.dtype
+    compute: Compute
