@@ -148,7 +148,7 @@ class Panels:
         note: Block = () if bad is None else (Store(bad, (self.lane,), bad[self.lane] | excess(value)),)
         wide = For(self.lane, element(note), kind="vector", width=LANES)
         inner: Block = (If(_all(ends), (wide,), (alone,)),) if ends else (wide,)
-        return (loops_of(c.folds, (self.placed(inner),)), *self.padding(to))
+        return (self.placed((loops_of(c.folds, inner),), unrolled=True), *self.padding(to))
 
     def alone(self, to: Tensor, one: Block, tests: list[Expr]) -> For:
         """Column by column, where neighbouring ones are not neighbours in memory."""
@@ -164,7 +164,7 @@ class Panels:
         zero = Store(to, (step, column), constant(0, to.element))
         return (For(step, (For(column, (zero,), kind="vector", width=self.width),)),)
 
-    def placed(self, body: Block) -> For:
+    def placed(self, body: Block, unrolled: bool = False) -> For:
         """A body for each block of the panel, with names for where the block begins."""
         block: Expr = self.panel_index * self.together + self.v
         if self.blocks % self.together:
@@ -173,7 +173,7 @@ class Panels:
         if extent_of(self.c.column) % LANES:
             column = minimum(column, extent_of(self.c.column) - LANES)
         named = (Let(self.p, block // self.across), Let(self.q, column))
-        return For(self.v, (*named, *body), kind="unrolled")
+        return For(self.v, (*named, *body), kind="unrolled" if unrolled else "serial")
 
     def padding(self, to: Tensor) -> Block:
         """The row that makes the number of terms even."""
@@ -194,7 +194,7 @@ class Panels:
         product = apply(
             "pairdot", self.pairs[(*self.around, self.c.row, step)], panel[step, self.v * LANES + self.lane]
         )
-        return (Alloc(panel), packing, self.tiles((step,), lambda sum: sum + product))
+        return (Alloc(panel), packing, self.tiles((step,), lambda sum: sum + product, self.height))
 
     def in_full(self) -> Block:
         """The same with 32-bit factors."""
@@ -205,11 +205,15 @@ class Panels:
         def add(sum: Expr) -> Expr:
             return sum + self.c.a * factor if self.element is I32 else apply("fma", self.c.a, factor, sum)
 
-        return (Alloc(panel), *packed, self.tiles(self.c.folds, add))
+        return (
+            Alloc(panel),
+            *packed,
+            self.tiles(self.c.folds, add, self.height if self.element is not I32 else -(-self.height // 2)),
+        )
 
-    def tiles(self, folds: Sequence[Index], add: Callable[[Expr], Expr]) -> Statement:
+    def tiles(self, folds: Sequence[Index], add: Callable[[Expr], Expr], height: int) -> Statement:
         """For every tile of rows: sums in registers over all terms, and what is made of them."""
-        rows, height = extent_of(self.c.row), self.height
+        rows = extent_of(self.c.row)
         tile_index, r = Index("tile", -(-rows // height)), Index("r", height)
         tile = Tensor("tile", (height, self.width), self.element, "register")
         first: Expr = tile_index * height
@@ -244,7 +248,7 @@ class Panels:
 
         block = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, sums)), values)
         lanes = For(self.lane, (For(r, block, kind="unrolled"),), kind="vector", width=LANES)
-        return self.placed((lanes,))
+        return self.placed((lanes,), unrolled=True)
 
 
 def extent_of(index: Index | None) -> int:
