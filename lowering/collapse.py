@@ -148,7 +148,8 @@ def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> 
 
     def place(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         axis = axes[tensor]
-        return _join(at, axis, index if at[axis] is outer.index else at[axis])
+        elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # a place that the loops have no part in
+        return _join(at, axis, index if at[axis] is outer.index else elsewhere)
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Read) and e.tensor in axes:

@@ -18,10 +18,11 @@ from ..dialect.types import same_size
 from .rename import renamed
 
 LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
+LOOKS = 100  # groups that a kernel may look back over
 ARRAYS = 16  # arrays it may touch: that none of them overlaps is said of every pair
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """Kernels that become one: the loops they share, and what stands inside them."""
 
@@ -32,6 +33,7 @@ class _Group:
     reads: set[Tensor] = field(default_factory=set)
     writes: set[Tensor] = field(default_factory=set)
     size: int = 0
+    needs: dict[_Group, None] = field(default_factory=dict)  # groups that go first, in order
 
 
 def combine(
@@ -42,15 +44,25 @@ def combine(
     A kernel without loops may touch as many arrays as `scalars` says.
     """
     groups: list[_Group] = []
+    users: dict[Tensor, dict[_Group, None]] = {}  # the groups that read or write an array, those that write it
+    writers: dict[Tensor, dict[_Group, None]] = {}
     for kernel in kernels:
         new = _group(kernel, views)
+        for t in new.reads:
+            new.needs |= writers.get(t, {})
+        for t in new.writes:
+            new.needs |= users.get(t, {})
         target = _meeting(groups, new, views, scalars)
         if target is None:
             groups.append(new)
         else:
             _join(target, new)
+        for found, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
+            for t in tensors:
+                found.setdefault(t, {})[target or new] = None
     wanted = {*kept, *views, *views.values()}
-    return [_kernel(g, groups, wanted) for g in groups]
+    made = [_kernel(g, groups, wanted) for g in _ordered(groups)]
+    return [replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(made)]
 
 
 def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
@@ -101,20 +113,42 @@ def _root(tensor: Tensor, views: Mapping[Tensor, Tensor]) -> Tensor:
 
 
 def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
-    """The latest group that a kernel can join: nothing in between uses what it writes, or writes what it uses."""
+    """The latest group that a kernel can join: nothing that the kernel needs, but the group, needs the group."""
     if not new.simple:
         return None
-    for group in reversed(groups):
-        if (
-            group.simple
-            and _same_loops(group, new)
-            and _worthwhile(group, new, scalars)
-            and _pointwise(group, new, views)
-        ):
+    for group in groups[: -LOOKS - 1 : -1]:
+        fits = group.simple and _same_loops(group, new) and _worthwhile(group, new, scalars)
+        if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
             return group
-        if new.reads & group.writes or new.writes & (group.reads | group.writes):
-            return None
     return None
+
+
+def _leads(start: Iterable[_Group], goal: _Group) -> bool:
+    """Whether one of these groups, the goal left out, needs the goal."""
+    seen: set[_Group] = set()
+    stack = [g for g in start if g is not goal]
+    while stack:
+        group = stack.pop()
+        if group is goal:
+            return True
+        if group not in seen:
+            seen.add(group)
+            stack += group.needs
+    return False
+
+
+def _ordered(groups: list[_Group]) -> list[_Group]:
+    """The groups, each after those it needs."""
+    done: dict[_Group, None] = {}
+    for group in groups:
+        stack = [group]
+        while stack:
+            waiting = [g for g in stack[-1].needs if g not in done]
+            if waiting:
+                stack.append(waiting[0])
+            else:
+                done.setdefault(stack.pop())
+    return list(done)
 
 
 def _same_loops(a: _Group, b: _Group) -> bool:
@@ -146,6 +180,7 @@ def _join(group: _Group, new: _Group) -> None:
     group.reads |= new.reads
     group.writes |= new.writes
     group.size += new.size
+    group.needs |= {g: None for g in new.needs if g is not group}
 
 
 def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> Kernel:

@@ -138,3 +138,40 @@ def test_a_deep_chain_of_numbers_is_one_kernel() -> None:
     lines += [f"%v{n + 1} = cog.add %v{n}, {n}" for n in range(500)]
     _, _, count = places("\n".join(["graph @main {", *lines, "cog.feedback %v0, %v500", "}"]))
     assert count == 1
+
+
+def test_what_stands_between_goes_first_where_it_may() -> None:
+    _, combined = kernels("""
+func @main(%x: !cog.field<[8], f32>, %r: !cog.field<[], f32>) {
+  %a = cog.mul %x, %x
+  %s = cog.sub %r, 1
+  %s2 = cog.mul %s, %s
+  %s3 = cog.add %s2, %s
+  %b = cog.add %x, %s3
+  return %a, %b
+}""")
+    assert [k.results for k in combined] == [1, 2]
+
+
+def test_what_depends_on_a_kernel_does_not_go_before_it() -> None:
+    _, combined = kernels("""
+func @main(%x: !cog.field<[8], f32>) {
+  %a = cog.mul %x, %x
+  %s = cog.field_reduce_sum %a
+  %b = cog.add %x, %s
+  return %a, %b
+}""")
+    assert len(combined) == 3
+
+
+def test_places_that_loops_have_no_part_in_survive_joining_them() -> None:
+    text = """
+func @main(%x: !cog.field<[3, 2, 5], f32>) {
+  %p = cog.subfield %x {begin = [0, 1, 3], end = [1, 2, 5]}
+  %e = cog.expand %p {shape = [3, 2, 5], border = "cyclic"}
+  %y = cog.sub %e, %x
+  return %y
+}"""
+    x = np.arange(30, dtype=np.float32).reshape(3, 2, 5)
+    wanted = cvm.compile(text, target="reference")(x)
+    np.testing.assert_array_equal(cvm.compile(text)(x), wanted)
