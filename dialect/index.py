@@ -263,7 +263,7 @@ def apply(function: str, *operands: Operand) -> Expr:
     """A scalar function applied, its operands' types checked, trivial index arithmetic simplified."""
     row = SCALARS[function]
     exprs = _operands(operands)
-    compared = exprs[1:] if function == "select" else exprs
+    compared = exprs[1:] if function in ("select", "rarely") else exprs
     if len(exprs) != row.arity or any(e.type is not compared[0].type for e in compared) or compared[-1].type.kind not in row.kinds:
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := _simplify(function, exprs)) is not None:

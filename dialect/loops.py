@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from .index import ZERO, Expr, Index, Tensor, Var, apply, as_index, constant, substitute
+from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant, substitute
 from .scalars import SCALARS
 from .source import NOWHERE, Span
 from .types import ElementType
@@ -144,6 +144,20 @@ def statements(block: Block) -> Iterator[Statement]:
         yield s
         for inner in blocks(s):
             yield from statements(inner)
+
+
+def is_rare(s: Statement) -> bool:
+    """Whether a statement does something only where hardly any element needs it."""
+    return isinstance(s, If) and isinstance(s.condition, Apply) and s.condition.function == "any"
+
+
+def usual(block: Block) -> Iterator[Statement]:
+    """Every statement of a block but those of rare branches, outer ones first."""
+    for s in block:
+        if not is_rare(s):
+            yield s
+            for inner in blocks(s):
+                yield from usual(inner)
 
 
 def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:

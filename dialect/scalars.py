@@ -171,6 +171,8 @@ _row(
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
+_row("rarely", 3, ANY, lambda c, a, b: np.where(c, a, b), doc="select by a condition that hardly any element meets")
+_row("any", 1, BOOL, lambda a: a, doc="whether it holds for this element, or for one that is computed together with it")
 
 # float functions that IEEE 754 rounds exactly
 _row("sqrt", 1, FLOATS, np.sqrt)

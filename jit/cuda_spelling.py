@@ -108,6 +108,7 @@ ROWS: dict[tuple[str, str], Row] = {
     ("or", "bool"): Row("{a} || {b}", EITHER),
     ("xor", "bool"): Row("{a} != {b}", EQUALITY),
     ("not", "bool"): Row("!{a}", UNARY),
+    ("any", "bool"): Row("{a}", UNARY),
     ("add", "float"): Row("{a} + {b}", SUM, "rounded"),
     ("sub", "float"): Row("{a} - {b}", SUM, "rounded"),
     ("mul", "float"): Row("{a} * {b}", PRODUCT, "rounded"),

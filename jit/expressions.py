@@ -106,6 +106,8 @@ class Expressions(Lines):
     def apply(self, function: str, operands: tuple[Expr, ...]) -> Val:
         values = [self.value(o) for o in operands]
         lanes = max(v.lanes for v in values)
+        if function == "any":
+            return Val(self.any_lane(values[0].text, lanes))
         element = operands[-1].type
         row = INSTRUCTIONS[function, element.kind]
         if function in ANY_DIVISOR and element.kind == "int" and not isinstance(operands[-1], Const):
@@ -115,6 +117,12 @@ class Expressions(Lines):
             row = VECTOR_ROWS[function]
         texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
         return Val(self.spell(row, texts, words), lanes)
+
+    def any_lane(self, condition: str, lanes: int) -> str:
+        """Whether a condition holds in one of the lanes."""
+        if lanes == 1:
+            return condition
+        return self.call(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {condition})")
 
     def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
         """The instructions of a row of the spelling; gives the last one's value."""

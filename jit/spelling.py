@@ -91,7 +91,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("shr", "uint"): ("lshr {t} {a}, {b}",),
     ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
-    **{("select", k): ("select {m} {a}, {t} {b}, {t} {c}",) for k in ("int", "uint", "bool", "float")},
+    **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},
     **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
     ("fma", "float"): _intrinsic("fma", "abc"),
 }  # fmt: skip

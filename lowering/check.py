@@ -154,7 +154,7 @@ class _Checker:
 
     def varies(self, e: Expr, scope: Scope) -> bool:
         """Whether an expression may differ between the lanes of the vector loop."""
-        if scope.lane is None:
+        if scope.lane is None or (isinstance(e, Apply) and e.function == "any"):
             return False
         return any(
             n is scope.lane or n in scope.varying or (isinstance(n, Read) and n.tensor in scope.varying)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dialect.index import Apply, Expr, Read, walk
-from ..dialect.loops import Alloc, Block, For, If, Store, expressions
+from ..dialect.loops import Alloc, Block, For, If, Store, expressions, is_rare
 from ..dialect.types import evaluate, product
 from .plan import Plan
 
@@ -47,6 +47,8 @@ def block_operations(block: Block, known: Mapping[Any, int]) -> int:
         match s:
             case For(index, body):
                 count += evaluate(index.extent, known) * block_operations(body, known)
+            case If() if is_rare(s):
+                count += sum(map(_work, expressions(s)))
             case If(_, then, otherwise):
                 count += max(block_operations(then, known), block_operations(otherwise, known))
             case Alloc():

@@ -62,13 +62,15 @@ class _Lowering:
             return e
         if id(e) in done:
             return done[id(e)]
-        if not any(isinstance(c, (Reduce, When, Check)) for c in walk(e)):
+        if not any(isinstance(c, (Reduce, When, Check)) or _is_rare(c) for c in walk(e)):
             return e
         match e:
             case Reduce():
                 new = self.fold(e, out, done)
             case When():
                 new = self.branch(e, out, done)
+            case Apply("rarely", (condition, then, usual), _):
+                new = self.rarely(condition, then, usual, out, done)
             case Check(condition, value, message, span):
                 out.append(Require(self.value(condition, out, done), message, span))
                 new = self.value(value, out, done)
@@ -114,6 +116,23 @@ class _Lowering:
             sides.append(tuple(inner))
         out.append(If(condition, *sides))
         return chosen[()]
+
+
+    def rarely(
+        self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]
+    ) -> Expr:
+        """What is usual, and if an element computed now needs the other, a choice between both."""
+        test = self.value(condition, out, done)
+        chosen = accumulator(f"acc{next(self.names)}", usual.type)
+        out += [Alloc(chosen), assign(chosen, self.value(usual, out, done))]
+        inner: list[Statement] = []
+        inner.append(assign(chosen, select(test, self.value(then, inner, dict(done)), chosen[()])))
+        out.append(If(apply("any", test), tuple(inner)))
+        return chosen[()]
+
+
+def _is_rare(e: Expr) -> bool:
+    return isinstance(e, Apply) and e.function == "rarely"
 
 
 def folded_into(function: str, acc: Tensor, value: Expr) -> Statement:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Expr, Read, children, maximum, walk
-from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.index import Apply, Expr, Read, children, maximum, walk
+from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements, usual
 from ..dialect.types import I1
 from .accesses import allocated, reads, stores, stride, varies, varying_values
 from .affine import affine, key
@@ -71,6 +71,8 @@ def _alike(s: For) -> bool:
     own = allocated(s.body)
 
     def differs(e: Expr) -> bool:
+        if isinstance(e, Apply) and e.function == "any":
+            return False  # lanes decide together
         return any(varies(n, varying) for n in walk(e))
 
     for inner in statements(s.body):
@@ -104,7 +106,7 @@ def lanes(s: For) -> int:
 
 def _computed(block: Block) -> Iterator[Expr]:
     """The nodes that are computed in every lane: index arithmetic that ends in an access is not."""
-    for s in statements(block):
+    for s in usual(block):
         match s:
             case Store(_, _, value) | Let(_, value) | Require(value, _, _):
                 stack = [value]

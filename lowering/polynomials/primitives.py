@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...dialect.index import Bitcast, Expr, Operand, apply, constant
-from ...dialect.scalars import SCALARS
 from ...dialect.types import F32, F64, I32, I64, UI32, UI64, ElementType
 
 INFINITY = float("inf")
@@ -104,5 +103,5 @@ def estrin(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def rarely(condition: Expr, then: Expr, usually: Expr) -> Expr:
-    """A select of what hardly any argument needs: where it has a row of its own, vector code may branch over `then`."""
-    return apply("rarely" if "rarely" in SCALARS else "select", condition, then, usually)
+    """A select of what hardly any argument needs: `then` is computed only where one does."""
+    return apply("rarely", condition, then, usually)
