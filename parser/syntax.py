@@ -57,11 +57,11 @@ def stops_at(text: str) -> tuple[Any, Token]:
 
 
 def settle(state: Any) -> None:
-    """Takes what was read for what alone it can be, whatever follows: `[1` for the beginning of a list with an element."""
+    """Takes what was read for what alone it can be, unless a type follows: `[1` for the beginning of a list."""
     states, values, conf = state.state_stack, state.value_stack, state.parse_conf
     while True:
-        actions = list(conf.states[states[-1]].values())
-        action, rule = actions[0]
+        actions = [a for kind, a in conf.states[states[-1]].items() if kind != "ASCRIPTION"]
+        action, rule = actions[0] if actions else (Shift, None)
         if action is Shift or any(a is Shift or r != rule for a, r in actions):
             return
         size = len(rule.expansion)

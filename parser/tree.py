@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from ..dialect.op import Symbol
@@ -158,6 +159,14 @@ class Tree:
 
     def minus_float(self, parts: list[Any]) -> Item:
         return _float(parts[1], parts[0].start, "-")
+
+    def bits(self, parts: list[Any]) -> Item:
+        token, element = parts
+        digits = token.text[2:]
+        if len(digits) != 16 or element.text[1:].strip() != "f64":
+            message = f"the bits of a float are written as 16 hexadecimal digits : f64, got {token.text[:40]}"
+            return Item(Mistake("parse.float", message, token.start, token.end), token.start, token.end)
+        return Item(struct.unpack(">d", bytes.fromhex(digits))[0], token.start, element.end)
 
     def named(self, parts: list[Any]) -> Item:
         return _named(parts[0], parts[0].start, False)

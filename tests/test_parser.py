@@ -206,6 +206,7 @@ def test_named_sizes_are_equal_and_others_are_not() -> None:
         ("true", True), ("false", False), ("none", None), ('""', ""), ('"a b"', "a b"), (r'"\"\\\n\t\r\u{1F600}é"', '"\\\n\t\r\N{GRINNING FACE}é'),
         ('"// no comment"', "// no comment"), ("[]", ()), ("[1, -1]", (1, -1)), ("[[1], [], [2.5, \"x\", none]]", ((1,), (), (2.5, "x", None))),
         ("{}", {}), ("{0 = 1}", {0: 1}), ('{0 = 1, a = [2], "7" = 3, "b c" = {d = 4}}', {0: 1, "a": (2,), 7: 3, "b c": {"d": 4}}),
+        ("1 : i64", 1), ("-2.5 : f32", -2.5), ("0xFFF0000000000000 : f64", -math.inf),
         ("@f", Symbol("f")), ("[@f, @g.h]", (Symbol("f"), Symbol("g.h"))),
     ],
 )  # fmt: skip
