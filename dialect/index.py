@@ -256,7 +256,9 @@ def as_index(value: Any) -> Expr:
 
 def _operands(operands: tuple[Operand, ...]) -> tuple[Expr, ...]:
     typed = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
-    return tuple(o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, typed) for o in operands)
+    return tuple(
+        o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, typed) for o in operands
+    )
 
 
 def apply(function: str, *operands: Operand) -> Expr:
@@ -264,7 +266,11 @@ def apply(function: str, *operands: Operand) -> Expr:
     row = SCALARS[function]
     exprs = _operands(operands)
     compared = exprs[1:] if function in ("select", "rarely") else exprs
-    if len(exprs) != row.arity or any(e.type is not compared[0].type for e in compared) or compared[-1].type.kind not in row.kinds:
+    if (
+        len(exprs) != row.arity
+        or any(e.type is not compared[0].type for e in compared)
+        or compared[-1].type.kind not in row.kinds
+    ):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
     if exprs[-1].type is I64 and (simple := _simplify(function, exprs)) is not None:
         return simple

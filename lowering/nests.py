@@ -117,10 +117,7 @@ class _Lowering:
         out.append(If(condition, *sides))
         return chosen[()]
 
-
-    def rarely(
-        self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]
-    ) -> Expr:
+    def rarely(self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
         """What is usual, and if an element computed now needs the other, a choice between both."""
         test = self.value(condition, out, done)
         chosen = accumulator(f"acc{next(self.names)}", usual.type)
