@@ -14,6 +14,7 @@ from ..conversion import converted
 from ..index import Element, Expr, Tensor, apply, axes, cast
 from ..op import C, Operator, T, snake_case
 from ..promotion import RULES, SUPPORTED, Rule
+from ..scalars import SCALARS
 from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType
 
 MOST_GROUPS = 6
@@ -85,6 +86,10 @@ class Pointwise(Operator[T]):
         if not self.derivative:
             raise NotImplementedError(self.name)
         return g.gradient_of(self.derivative, operands, y)
+
+    def constant_folding(self: Any) -> bool:
+        rounded = not self.scalar or not SCALARS[self.scalar].ulps  # what is not, only the compiled code computes
+        return rounded and super().constant_folding()
 
     def prepared(self, elements: Any, operands: Any, convert: Callable[[Any, ElementType], Any]) -> list[Any]:
         """The operands in the type, or types, that f takes."""
