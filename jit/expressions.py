@@ -250,20 +250,20 @@ class Expressions(Lines):
 
     def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
         """A vector past the caches, in aligned parts; as usual where the array is not aligned."""
-        yes, no, after = self.label(), self.label(), self.label()
-        self.raw(f"br i1 {self.is_aligned(tensor)}, label %{yes}, label %{no}")
-        self.start(yes)
         count = STREAMED // tensor.element.bytes
-        part = memory_text(tensor.element, count)
+        part, parts = memory_text(tensor.element, count), []
         for first in range(0, lanes, count):
             picks = ", ".join(f"i32 {first + n}" for n in range(count))
             one = self.add(f"shufflevector {wide} {text}, {wide} poison, <{count} x i32> <{picks}>")
             place = self.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
-            self.raw(f"store {part} {one}, ptr {place}, align {STREAMED}, !nontemporal !0")
-        self.raw(f"br label %{after}")
-        self.start(no)
-        self.raw(f"store {wide} {text}, ptr {pointer}, align {tensor.element.bytes}")
-        self.raw(f"br label %{after}")
+            parts.append(f"store {part} {one}, ptr {place}")
+        yes, no, after = self.label(), self.label(), self.label()
+        self.raw(f"br i1 {self.is_aligned(tensor)}, label %{yes}, label %{no}")
+        for label, how in ((yes, f"{STREAMED}, !nontemporal !0"), (no, str(tensor.element.bytes))):
+            self.start(label)
+            for store in parts:
+                self.raw(f"{store}, align {how}")
+            self.raw(f"br label %{after}")
         self.start(after)
 
     def is_aligned(self, tensor: Tensor) -> str:

@@ -9,7 +9,7 @@ elements in the same order, so a parameter's storage stays what it was. Loops of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index, children, rewrite
 from ..dialect.loops import (
@@ -36,22 +36,45 @@ def collapse(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def flatten(kernel: Kernel) -> Kernel:
-    """The two innermost loops over elements as one, also where single indices are used: they are computed from the one."""
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A kernel whose two innermost loops over elements are one; single indices are still used where they were."""
+
+    kernel: Kernel
+    outer: Index
+    inner: Index
+    index: Index
+
+
+def join(kernel: Kernel) -> Joined | None:
+    """The two innermost loops over elements as one, where every result has their indices side by side."""
     loops = [s for s in statements(kernel.body) if isinstance(s, For)]
     for outer in loops:
         match outer.body:
-            case (For() as inner,) if len(inner.body) > 1 and _whole(outer) and _whole(inner):
+            case (For() as inner,) if _whole(outer) and _whole(inner) and not _holds_only_a_loop(inner):
+                own = allocated(inner.body)
                 axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
-                if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in allocated(inner.body)}:
+                if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in own}:
                     joined = _joined(kernel, outer, inner, axes)
                     (index,) = {s.index for s in statements(joined.body) if isinstance(s, For)} - {
                         s.index for s in loops
                     }
-                    width = as_index(inner.index.extent)
-                    values: dict[Expr, Expr] = {outer.index: index // width, inner.index: index % width}
-                    return joined.with_body(substitute_block(joined.body, values))
-    return kernel
+                    return Joined(joined, outer.index, inner.index, index)
+    return None
+
+
+def _holds_only_a_loop(s: For) -> bool:
+    return len(s.body) == 1 and isinstance(s.body[0], For)
+
+
+def flatten(kernel: Kernel) -> Kernel:
+    """The two innermost loops over elements as one; single indices are computed from it."""
+    made = join(kernel)
+    if made is None:
+        return kernel
+    width = as_index(made.inner.extent)
+    values: dict[Expr, Expr] = {made.outer: made.index // width, made.inner: made.index % width}
+    return made.kernel.with_body(substitute_block(made.kernel.body, values))
 
 
 def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:

@@ -11,6 +11,7 @@ from ..dialect.loops import Kernel
 from .borders import borders
 from .collapse import collapse
 from .contract import contract, reshaped
+from .interleave import interleave
 from .lanes import lanes
 from .narrow import narrow
 from .parallelise import parallelise
@@ -28,6 +29,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "collapse": collapse,
     "borders": borders,
     "narrow": narrow,
+    "interleave": interleave,
     "tile": tile,
     "parallelise": parallelise,
     "vectorise": vectorise,

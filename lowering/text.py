@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When
@@ -46,6 +47,14 @@ class Names:
             self.used.add(name)
             self.given[e] = f"%{name}"
         return self.given[e]
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is named inside is forgotten after: loops one after the other may use one name. Sizes keep theirs."""
+        given, used = dict(self.given), set(self.used)
+        yield
+        self.given = {k: n for k, n in self.given.items() if k in given or isinstance(k, tuple)}
+        self.used = used
 
     def size(self, atom: tuple[object, ...]) -> str:
         """A named size, or the number of an anonymous one in the order of their appearance."""
@@ -205,7 +214,8 @@ def statement_text(s: Statement) -> str:
 
 
 def _block(block: Block, names: Names, depth: int) -> list[str]:
-    return [line for s in block for line in _statement(s, names, depth)]
+    with names.scope():
+        return [line for s in block for line in _statement(s, names, depth)]
 
 
 def _statement(s: Statement, names: Names, depth: int) -> list[str]:
@@ -216,7 +226,8 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
 
     match s:
         case For():
-            return [f"{pad}for {_range(s, names)} {{", *_block(s.body, names, depth + 1), f"{pad}}}"]
+            with names.scope():
+                return [f"{pad}for {_range(s, names)} {{", *_block(s.body, names, depth + 1), f"{pad}}}"]
         case If(condition, then, otherwise):
             lines = [f"{pad}if {text(condition, I1)} {{", *_block(then, names, depth + 1)]
             if otherwise:
