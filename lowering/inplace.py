@@ -5,85 +5,108 @@ Only where the kernel reads the argument at the index it writes, and nothing rea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..dialect.index import Const, Expr, Read, Tensor, Var, rewrite, walk
-from ..dialect.loops import Block, For, If, Kernel, Store, expressions, map_expressions, statements
+from ..dialect.loops import Block, For, If, Kernel, Statement, Store, expressions, map_expressions, statements
+
+Places = dict[Tensor, list[tuple[Expr, ...]]]
 
 
 def in_place(
     kernels: Sequence[Kernel], results: Sequence[Tensor], arguments: Sequence[Tensor], pairs: Mapping[int, int]
 ) -> tuple[list[Kernel], tuple[Tensor, ...]]:
-    """The kernels and results with those of `pairs`, result to argument, computed in the argument's storage where that is safe."""
-    made, found = list(kernels), list(results)
+    """The kernels and results with those of `pairs`, result to argument, in the argument's storage where that is safe."""
+    uses = [_Uses(kernel) for kernel in kernels]
+    writers = Counter(t for u in uses for t in u.results)
+    writer = {t: n for n, u in enumerate(uses) for t in u.results}
+    last = {t: n for n, kernel in enumerate(kernels) for t in kernel.parameters}  # the last kernel that has it
+    times, taken = Counter(results), set[Tensor]()
+    names: dict[Tensor, Tensor] = {}
+    found, given = list(results), set(arguments)
     for n, k in pairs.items():
-        result, argument = found[n], arguments[k]
-        writers = [
-            i for i, kernel in enumerate(made) if result in kernel.parameters[len(kernel.parameters) - kernel.results :]
-        ]
-        if (
-            len(writers) == 1
-            and result not in arguments
-            and result not in (*found[:n], *found[n + 1 :])
-            and _safe(made, writers[0], result, argument)
-        ):
-            made = [_renamed(kernel, result, argument) if result in kernel.parameters else kernel for kernel in made]
-            found[n] = argument
-    return made, tuple(found)
+        result, argument = results[n], arguments[k]
+        alone = writers[result] == 1 and times[result] == 1 and result not in given and argument not in taken
+        if alone and last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
+            names[result] = found[n] = argument
+            taken.add(argument)
+    return [_renamed(kernel, names) for kernel in kernels], tuple(found)
 
 
-def _safe(kernels: Sequence[Kernel], writer: int, result: Tensor, argument: Tensor) -> bool:
-    if any(argument in kernel.parameters for kernel in kernels[writer + 1 :]) or not _last(kernels[writer], result):
-        return False
-    stores = [s for s in statements(kernels[writer].body) if isinstance(s, Store) and s.tensor is result]
-    if len(stores) != 1:
-        return False
-    for s in statements(kernels[writer].body):
-        for e in expressions(s):
-            for read in walk(e):
-                if isinstance(read, Read) and read.tensor is result:
-                    return False
-                if isinstance(read, Read) and read.tensor is argument and not _same(read.indices, stores[0].indices):
-                    return False
-    return True
+@dataclass
+class _Uses:
+    """Where a kernel reads and stores each array, and which results it stores when nothing is read any more."""
+
+    kernel: Kernel
+    reads: Places = field(default_factory=dict)
+    stores: Places = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
+        for s in statements(self.kernel.body):
+            if isinstance(s, Store):
+                self.stores.setdefault(s.tensor, []).append(s.indices)
+            for top in expressions(s):
+                for e in walk(top):
+                    if isinstance(e, Read):
+                        self.reads.setdefault(e.tensor, []).append(e.indices)
+        self.last = set(self.results) if self.kernel.results == 1 else _stored_last(self.kernel.body)
+
+    def allow(self, result: Tensor, argument: Tensor) -> bool:
+        """Whether the kernel may store a result in the argument's storage."""
+        if len(self.stores.get(result, ())) != 1 or result in self.reads or result not in self.last:
+            return False
+        (at,) = self.stores[result]
+        return all(_same(place, at) for place in self.reads.get(argument, ()))
 
 
-def _last(kernel: Kernel, result: Tensor) -> bool:
-    """Whether nothing is read after the result is stored: the kernel has no other, or stores names and numbers after it."""
-    if kernel.results == 1:
-        return True
-    block = kernel.body
+def _stored_last(block: Block) -> set[Tensor]:
+    """What the innermost block of a nest stores, as names and numbers, after its last other statement."""
     while len(block) == 1 and isinstance(block[0], For):
         block = block[0].body
-    after = block[next((n for n, s in enumerate(block) if isinstance(s, Store) and s.tensor is result), 0) :]
-    return all(isinstance(s, Store) and isinstance(s.value, (Var, Const)) for s in after)
+    found: set[Tensor] = set()
+    for s in reversed(block):
+        if not isinstance(s, Store) or not isinstance(s.value, (Var, Const)):
+            break
+        found.add(s.tensor)
+    return found
 
 
 def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return len(a) == len(b) and all(i is j for i, j in zip(a, b, strict=True))
 
 
-def _renamed(kernel: Kernel, old: Tensor, new: Tensor) -> Kernel:
+def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
+    """The kernel over other arrays."""
+    if not any(p in names for p in kernel.parameters):
+        return kernel
+
     def change(e: Expr) -> Expr:
-        return rewrite(
-            e, lambda x: Read(new, tuple(map(change, x.indices))) if isinstance(x, Read) and x.tensor is old else None
-        )
+        def one(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in names:
+                return Read(names[x.tensor], tuple(map(change, x.indices)))
+            return None
 
-    def block(b: Block) -> Block:
-        made = []
-        for s in map_expressions(b, change):
-            match s:
-                case For(_, body):
-                    s = replace(s, body=block(body))
-                case If(condition, then, otherwise):
-                    s = If(condition, block(then), block(otherwise))
-                case Store(tensor) if tensor is old:
-                    s = replace(s, tensor=new)
-            made.append(s)
-        return tuple(made)
+        return rewrite(e, one)
 
-    written = old in kernel.parameters[len(kernel.parameters) - kernel.results :]
-    others = tuple(p for p in kernel.parameters if p is not old and p is not new)
-    parameters = (*others, new) if written else tuple(new if p is old else p for p in kernel.parameters)
-    return replace(kernel, parameters=parameters, body=block(kernel.body))
+    first = len(kernel.parameters) - kernel.results
+    written = tuple(names.get(p, p) for p in kernel.parameters[first:])
+    read = tuple(t for p in kernel.parameters[:first] if (t := names.get(p, p)) not in written)
+    body = _stored(map_expressions(kernel.body, change), names)
+    return replace(kernel, parameters=(*read, *written), body=body)
+
+
+def _stored(block: Block, names: Mapping[Tensor, Tensor]) -> Block:
+    made: list[Statement] = []
+    for s in block:
+        match s:
+            case For(_, body):
+                s = replace(s, body=_stored(body, names))
+            case If(condition, then, otherwise):
+                s = If(condition, _stored(then, names), _stored(otherwise, names))
+            case Store(tensor) if tensor in names:
+                s = replace(s, tensor=names[tensor])
+        made.append(s)
+    return tuple(made)
