@@ -59,7 +59,8 @@ class Expressions(Addresses):
     def of_type(self, e: Expr) -> Val:
         """The exact value in the C type of its element, for functions that are overloaded."""
         value, wanted = self.exact(e), value_type(e.type)
-        return value if value.ctype == wanted else Val(f"({wanted}){value.at(UNARY)}", wanted, UNARY)
+        narrow = isinstance(e, Const) and e.type.is_integer and e.type.bits < 32  # C has no literals of these
+        return value if value.ctype == wanted and not narrow else Val(f"({wanted}){value.at(UNARY)}", wanted, UNARY)
 
     def modular(self, e: Expr) -> Val:
         value, wanted = self.value(e), modular_type(e.type)

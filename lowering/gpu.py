@@ -17,6 +17,7 @@ from .borders import borders
 from .collapse import collapse
 from .grid import accesses, independent_loops
 from .lanes import lanes
+from .multiply import multiply
 from .narrow import narrow
 from .plan import Plan, make_plan
 from .split import split as cut
@@ -48,7 +49,7 @@ def place_on_gpu(plan: Plan) -> Plan:
 def place(kernel: Kernel) -> list[Kernel]:
     """A kernel as launches: each in the first of these ways that fits."""
     laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
-    return [transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
+    return [multiply(k) or transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
 
 
 def folds_floats(kernel: Kernel) -> bool:

@@ -155,3 +155,26 @@ def test_two_writers_of_one_place_are_found() -> None:
     launches = (replace(source.launches[0], arrays=(x, y)),)
     with pytest.raises(Fault, match="two threads write one place of shared memory"):
         run(plan, Source(race, launches, ()), np.zeros(64, np.int32))
+
+
+# Contractions
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 16), (70, 33, 100), (16, 130, 1000)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dense_layers_by_tiles(shape: tuple[int, int, int], bias: bool) -> None:
+    m, n, k = shape
+    arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((m, k), (n, k), (n,))]
+    given = f"%x: tensor<{m}x{k}xi32>, %w: tensor<{n}x{k}xi32>" + (f", %b: tensor<{n}xi32>" if bias else "")
+    line = "%y = cvm.dense %x, %w" + (", %b" if bias else "") + "\n  %z = cvm.relu %y"
+    f, memory = counted(program(given, line, "%z"), *arrays[: 2 + bias])
+    assert "__shared__" in f.lower("cuda")
+    assert excess(memory)[0] < 2.6  # rows of 16 numbers, which begin anywhere
+
+
+@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+def test_convolutions_by_tiles(attributes: str) -> None:
+    arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((2, 5, 14, 13), (20, 5, 3, 3))]
+    given = "%x: tensor<2x5x14x13xi32>, %w: tensor<20x5x3x3xi32>"
+    f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), *arrays)
+    assert "__shared__" in f.lower("cuda")

@@ -119,7 +119,7 @@ def _fill(entry: Entry, body: str) -> None:
         while label := _LABEL.match(statement):
             block = _next(entry, block)
             entry.labels[label[1]] = len(entry.blocks) - 1
-            statement = statement[label.end() :]
+            statement = _without_braces(statement[label.end() :])
         if declared := _REGISTERS.match(statement):
             for name in declared[2].split(","):
                 entry.registers[re.sub(r"<\d+>", "", name.strip())] = declared[1]
@@ -141,13 +141,13 @@ def _next(entry: Entry, block: Block, always: bool = False) -> Block:
 
 def _statements(body: str) -> list[str]:
     """The statements of a body; the braces of inline assembly only group."""
-    found = []
-    for piece in body.split(";"):
-        statement = " ".join(piece.split())
-        while statement[:1] in ("{", "}"):
-            statement = statement[1:].lstrip()
-        found.append(statement)
-    return found
+    return [_without_braces(" ".join(piece.split())) for piece in body.split(";")]
+
+
+def _without_braces(statement: str) -> str:
+    while statement[:1] in ("{", "}"):
+        statement = statement[1:].lstrip()
+    return statement
 
 
 def _instruction(statement: str) -> Instruction:
