@@ -137,7 +137,10 @@ def _lower(commands: Any) -> None:
     lower = _command(commands, "lower", "show a program at a stage of its compilation")
     lower.add_argument("program", metavar="PROG.cvm")
     lower.add_argument(
-        "--to", required=True, metavar="STAGE", help="graph, formulas, loops, llvm, llvm-opt, asm or cuda"
+        "--to",
+        required=True,
+        metavar="STAGE",
+        help="graph, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument(
