@@ -61,9 +61,9 @@ def settle(state: Any) -> None:
     states, values, conf = state.state_stack, state.value_stack, state.parse_conf
     while True:
         actions = [a for kind, a in conf.states[states[-1]].items() if kind != "ASCRIPTION"]
-        action, rule = actions[0] if actions else (Shift, None)
-        if action is Shift or any(a is Shift or r != rule for a, r in actions):
+        if not actions or any(a is Shift or r != actions[0][1] for a, r in actions):
             return
+        rule = actions[0][1]
         size = len(rule.expansion)
         parts = values[len(values) - size :]
         del states[len(states) - size :], values[len(values) - size :]

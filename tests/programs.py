@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,15 +84,20 @@ class Writer:
         return Function(name, tuple(self.arguments), tuple(self.operations), results)
 
 
+def floats(width: Any) -> st.SearchStrategy[float]:
+    """Floats of a width; the bits of a NaN are not told apart."""
+    return st.floats(width=width).map(lambda f: math.nan if math.isnan(f) else f)
+
+
 def of_element(element: ElementType) -> st.SearchStrategy[Any]:
-    """Values of an element type; NaN has one form."""
+    """Values of an element type."""
     match element.kind:
         case "bool":
             return st.booleans()
         case "float":
-            return st.floats(width=element.bits)  # type: ignore[arg-type]
+            return floats(element.bits)
         case "complex":
-            return st.complex_numbers(width=element.bits)  # type: ignore[arg-type]
+            return st.builds(complex, floats(element.bits // 2), floats(element.bits // 2))
     return st.integers(*element.limits)
 
 
