@@ -131,10 +131,6 @@ class Operator(Generic[T]):
         return None
 
     @classmethod
-    def has_pullback(cls) -> bool:
-        return cls.pullback is not Operator.pullback
-
-    @classmethod
     def has_nest(cls) -> bool:
         return cls.nest is not Operator.nest
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .op import Field, Operator
+from .op import Operator
 from .source import NOWHERE, Span
 from .types import TensorType, Type
 
@@ -112,7 +112,3 @@ class Module:
 
     def with_functions(self, functions: dict[str, Function]) -> Module:
         return replace(self, functions=functions)
-
-
-def operand_fields(op: type[Operator[Any]]) -> tuple[Field, ...]:
-    return tuple(f for f in op.fields if f.is_operand)

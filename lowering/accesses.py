@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..dialect.index import Apply, Expr, Extent, Index, Read, Tensor, Var, children, walk
+from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var, children, walk
 from ..dialect.loops import Alloc, Block, Let, Store, expressions, statements
 from ..dialect.types import Dim
 from .affine import affine
@@ -62,14 +62,6 @@ def varying_values(block: Block, index: Index) -> set[object]:
 def varies(node: Expr, varying: set[object]) -> bool:
     """Whether a node is, or reads, one of these."""
     return node in varying or (isinstance(node, Read) and node.tensor in varying)
-
-
-def size_of(e: Expr) -> Dim | None:
-    """The size that an expression is, if it is one."""
-    match e:
-        case Extent(size):
-            return size
-    return None
 
 
 def is_index_arithmetic(e: Expr) -> bool:

@@ -40,7 +40,7 @@ func @main(%a: tensor<3xi32>, %b: tensor<3xi32>) -> tensor<3xi32> {
 
 
 @pytest.fixture
-def add(monkeypatch):
+def add():
     return cvm.compile(ADD)
 
 
