@@ -160,6 +160,27 @@ def usual(block: Block) -> Iterator[Statement]:
                 yield from usual(inner)
 
 
+def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> Block:
+    """The block with other statements in place of those for which `change` gives some, from the top down. Where it gives
+    None the statement stays, what it holds being rewritten; `rewrite_within` does that alone, for what goes bottom up.
+    """
+    made: list[Statement] = []
+    for s in block:
+        new = change(s)
+        made += (rewrite_within(s, change),) if new is None else new
+    return tuple(made)
+
+
+def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
+    """The statement itself, the blocks inside of it rewritten."""
+    match s:
+        case For(_, body):
+            return replace(s, body=rewrite_block(body, change))
+        case If(condition, then, otherwise):
+            return If(condition, rewrite_block(then, change), rewrite_block(otherwise, change))
+    return s
+
+
 def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
     """The block with every expression changed."""
 

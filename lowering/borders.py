@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Const, Expr, Index, both, maximum, minimum
-from ..dialect.loops import Block, For, If, Kernel, Statement, statements
+from ..dialect.loops import Block, For, If, Kernel, Statement, rewrite_block, rewrite_within, statements
 from .accesses import stores
 from .affine import Affine, affine_conditions, key, negated_conditions
 from .narrow import bound, conjunction
@@ -23,22 +23,13 @@ PIECES = 16  # a loop becomes no more than these
 
 
 def borders(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(rewrite_block(kernel.body, _parts))
 
 
-def _block(block: Block) -> Block:
-    return tuple(part for s in block for part in _statement(s))
-
-
-def _statement(s: Statement) -> Block:
-    match s:
-        case If(condition, then, otherwise):
-            return (If(condition, _block(then), _block(otherwise)),)
-        case For(kind="serial"):
-            return tuple(replace(p, body=_block(p.body)) for p in _pieces(s, PIECES))
-        case For():
-            return (replace(s, body=_block(s.body)),)
-    return (s,)
+def _parts(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial":
+        return None
+    return tuple(rewrite_within(p, _parts) for p in _pieces(s, PIECES))
 
 
 def _pieces(loop: For, most: int) -> list[For]:
@@ -140,24 +131,16 @@ def _conditions(block: Block, choices: bool = False) -> list[Expr]:
 
 def _decided(block: Block, known: dict[int, bool]) -> Block:
     """The block with conditions that are known left out, and branches that cannot be taken."""
-    if not known:
-        return block
-    made: list[Statement] = []
-    for s in block:
-        match s:
-            case If(condition, then, otherwise):
-                parts = conjunction(condition)
-                left = [c for c in parts if id(c) not in known]
-                if any(known.get(id(c)) is False for c in parts):
-                    made += _decided(otherwise, known)
-                elif left:
-                    test = both(*left)
-                    assert isinstance(test, Expr)
-                    made.append(If(test, _decided(then, known), _decided(otherwise, known)))
-                else:
-                    made += _decided(then, known)
-            case For():
-                made.append(replace(s, body=_decided(s.body, known)))
-            case _:
-                made.append(s)
-    return tuple(made)
+
+    def decide(s: Statement) -> Block | None:
+        if not isinstance(s, If):
+            return None
+        parts = conjunction(s.condition)
+        if any(known.get(id(c)) is False for c in parts):
+            return _decided(s.otherwise, known)
+        left = both(*(c for c in parts if id(c) not in known))
+        if not isinstance(left, Expr):
+            return _decided(s.then, known)
+        return (rewrite_within(replace(s, condition=left), decide),)
+
+    return rewrite_block(block, decide) if known else block

@@ -16,12 +16,12 @@ from ..dialect.loops import (
     Alloc,
     Block,
     For,
-    If,
     Kernel,
     Statement,
     Store,
     expressions,
     map_expressions,
+    rewrite_block,
     statements,
     substitute_block,
 )
@@ -97,18 +97,14 @@ def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
 
 def _without_single(block: Block) -> Block:
     """Loops of one iteration replaced by their bodies."""
-    made: list[Statement] = []
-    for s in block:
+
+    def change(s: Statement) -> Block | None:
         match s:
             case For(index, body, Const(0), None) if same_size(index.extent, 1):
-                made += _without_single(substitute_block(body, {index: ZERO}))
-            case For():
-                made.append(replace(s, body=_without_single(s.body)))
-            case If(condition, then, otherwise):
-                made.append(If(condition, _without_single(then), _without_single(otherwise)))
-            case _:
-                made.append(s)
-    return tuple(made)
+                return _without_single(substitute_block(body, {index: ZERO}))
+        return None
+
+    return rewrite_block(block, change)
 
 
 def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
@@ -179,25 +175,17 @@ def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> 
             return Read(tensors[e.tensor], tuple(rewrite(i, change) for i in place(e.tensor, e.indices)))
         return None
 
-    def renamed(block: Block) -> Block:
-        made: list[Statement] = []
-        for s in block:
-            match s:
-                case Store(tensor, at) if tensor in axes:
-                    made.append(replace(s, tensor=tensors[tensor], indices=place(tensor, at)))
-                case Alloc(tensor):
-                    made.append(Alloc(tensors.get(tensor, tensor)))
-                case For() if s is outer:
-                    made.append(replace(outer, index=index, body=renamed(inner.body)))
-                case For():
-                    made.append(replace(s, body=renamed(s.body)))
-                case If(condition, then, otherwise):
-                    made.append(If(condition, renamed(then), renamed(otherwise)))
-                case _:
-                    made.append(s)
-        return tuple(made)
+    def renamed(s: Statement) -> Block | None:
+        match s:
+            case Store(tensor, at) if tensor in axes:
+                return (replace(s, tensor=tensors[tensor], indices=place(tensor, at)),)
+            case Alloc(tensor):
+                return (Alloc(tensors.get(tensor, tensor)),)
+            case For() if s is outer:
+                return (replace(outer, index=index, body=rewrite_block(inner.body, renamed)),)
+        return None
 
-    body = map_expressions(renamed(kernel.body), lambda e: rewrite(e, change))
+    body = map_expressions(rewrite_block(kernel.body, renamed), lambda e: rewrite(e, change))
     return replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
 
 

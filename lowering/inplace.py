@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..dialect.index import Const, Expr, Read, Tensor, Var, rewrite, walk
-from ..dialect.loops import Block, For, If, Kernel, Statement, Store, expressions, map_expressions, statements
+from ..dialect.loops import (
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    expressions,
+    map_expressions,
+    rewrite_block,
+    statements,
+)
 
 Places = dict[Tensor, list[tuple[Expr, ...]]]
 
@@ -99,14 +109,7 @@ def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
 
 
 def _stored(block: Block, names: Mapping[Tensor, Tensor]) -> Block:
-    made: list[Statement] = []
-    for s in block:
-        match s:
-            case For(_, body):
-                s = replace(s, body=_stored(body, names))
-            case If(condition, then, otherwise):
-                s = If(condition, _stored(then, names), _stored(otherwise, names))
-            case Store(tensor) if tensor in names:
-                s = replace(s, tensor=names[tensor])
-        made.append(s)
-    return tuple(made)
+    def change(s: Statement) -> Block | None:
+        return (replace(s, tensor=names[s.tensor]),) if isinstance(s, Store) and s.tensor in names else None
+
+    return rewrite_block(block, change)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Expr, Index, as_index
-from ..dialect.loops import Block, For, If, Kernel, Statement, Store, statements, substitute_block
+from ..dialect.loops import For, If, Kernel, Statement, Store, rewrite_block, statements, substitute_block
 from .accesses import allocated, reads, stores, stride
 from .collapse import join
 from .vectorise import independent, lanes
@@ -50,7 +50,7 @@ def interleave(kernel: Kernel) -> Kernel:
         left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
         rest = replace(loop, start=as_index(count // width * width * period))
         whole.append(replace(rest, body=substitute_block(loop.body, left)))
-    return made.kernel.with_body(_put(made.kernel.body, loop, tuple(whole)))
+    return made.kernel.with_body(rewrite_block(made.kernel.body, lambda s: tuple(whole) if s is loop else None))
 
 
 def _suits(loop: For, index: Index) -> bool:
@@ -58,15 +58,3 @@ def _suits(loop: For, index: Index) -> bool:
     written: list[Store] = list(stores(loop.body))
     contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in written)
     return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))
-
-
-def _put(block: Block, loop: For, parts: Block) -> Block:
-    made: list[Statement] = []
-    for s in block:
-        if s is loop:
-            made += parts
-        elif isinstance(s, For):
-            made.append(replace(s, body=_put(s.body, loop, parts)))
-        else:
-            made.append(s)
-    return tuple(made)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, substitute, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, identity
+from ..dialect.loops import Alloc, Block, For, Kernel, Statement, Store, identity, rewrite_block
 from ..dialect.scalars import SCALARS
 from ..dialect.types import F32, F64
 from .accesses import stride
@@ -29,23 +29,16 @@ BYTES = 128  # of the sums of other types: four vectors of 32 bytes
 
 
 def lanes(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(rewrite_block(kernel.body, _folds))
 
 
-def _block(block: Block) -> Block:
-    return tuple(made for s in block for made in _statement(s))
-
-
-def _statement(s: Statement) -> Block:
+def _folds(s: Statement) -> Block | None:
     match s:
-        case If(condition, then, otherwise):
-            return (If(condition, _block(then), _block(otherwise)),)
         case For(body=(Store() as store,), kind="serial"):
-            folded = fold(s, store)
-            return (s,) if folded is None else folded
-        case For() if s.kind != "vector":
-            return (replace(s, body=_block(s.body)),)
-    return (s,)
+            return fold(s, store)
+        case For(kind="vector"):
+            return (s,)
+    return None
 
 
 def fold(s: For, store: Store) -> Block | None:

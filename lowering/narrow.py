@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Apply, Expr, Index, both, interval, maximum, minimum
-from ..dialect.loops import Block, For, If, Kernel, Statement, blocks
+from ..dialect.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
 from .accesses import depends
 from .affine import Affine, affine_conditions
 
@@ -21,24 +21,17 @@ def narrow(kernel: Kernel) -> Kernel:
 
 
 def narrowed(block: Block) -> Block:
-    return tuple(map(_statement, block))
+    return rewrite_block(block, _bounded)
 
 
-def _statement(s: Statement) -> Statement:
-    match s:
-        case If(condition, then, otherwise):
-            return If(condition, narrowed(then), narrowed(otherwise))
-        case For(kind="serial"):
-            inner = replace(s, body=narrowed(s.body))
-            match inner.body:
-                case (If(condition, then, ()),) if not any(
-                    isinstance(b, For) and b.kind != "serial" for b in blocks(s)[0]
-                ):
-                    return _narrowed(inner, conjunction(condition), then)
-            return inner
-        case For():
-            return replace(s, body=narrowed(s.body))
-    return s
+def _bounded(s: Statement) -> Block | None:
+    made = rewrite_within(s, _bounded)
+    match made:
+        case For(body=(If(condition, then, ()),), kind="serial") if not any(
+            isinstance(b, For) and b.kind != "serial" for b in blocks(s)[0]
+        ):
+            return (_narrowed(made, conjunction(condition), then),)
+    return (made,)
 
 
 def _narrowed(loop: For, conditions: list[Expr], body: Block) -> Statement:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Expr, Index, Read, Tensor, Var, rewrite
-from ..dialect.loops import Alloc, Block, For, If, Let, Statement, Store, map_expressions, statements
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    Let,
+    Statement,
+    Store,
+    map_expressions,
+    rewrite_block,
+    rewrite_within,
+    statements,
+)
 
 
 def renamed(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
@@ -28,24 +39,19 @@ def renamed(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
 
         return rewrite(e, one)
 
-    def targets(b: Block) -> Block:
-        made: list[Statement] = []
-        for s in b:
-            match s:
-                case Let(var, value):
-                    s = Let(_var(names[var]), value)
-                case Alloc(tensor):
-                    s = Alloc(buffers[tensor])
-                case Store(tensor) if tensor in buffers:
-                    s = replace(s, tensor=buffers[tensor])
-                case For(index, body):
-                    s = replace(s, index=_index(names[index]), body=targets(body))
-                case If(condition, then, otherwise):
-                    s = If(condition, targets(then), targets(otherwise))
-            made.append(s)
-        return tuple(made)
+    def target(s: Statement) -> Block | None:
+        match s:
+            case Let(var, value):
+                return (Let(_var(names[var]), value),)
+            case Alloc(tensor):
+                return (Alloc(buffers[tensor]),)
+            case Store(tensor) if tensor in buffers:
+                return (replace(s, tensor=buffers[tensor]),)
+            case For(index):
+                return (rewrite_within(replace(s, index=_index(names[index])), target),)
+        return None
 
-    return targets(map_expressions(block, change))
+    return rewrite_block(map_expressions(block, change), target)
 
 
 def _var(e: Expr) -> Var:

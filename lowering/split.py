@@ -12,7 +12,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..dialect.index import Apply, Const, Expr, Index, as_index, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, expressions, statements, substitute_block
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    expressions,
+    rewrite_block,
+    statements,
+    substitute_block,
+)
 from ..dialect.types import I64
 from .affine import Affine, affine
 from .rename import renamed
@@ -42,16 +53,7 @@ def _folds(block: Block) -> bool:
 
 
 def _block(block: Block, room: int) -> Block:
-    return tuple(new for s in block for new in _statement(s, room))
-
-
-def _statement(s: Statement, room: int) -> Block:
-    match s:
-        case For():
-            return _loop(s, room)
-        case If(condition, then, otherwise):
-            return (If(condition, _block(then, room), _block(otherwise, room)),)
-    return (s,)
+    return rewrite_block(block, lambda s: _loop(s, room) if isinstance(s, For) else None)
 
 
 def _loop(loop: For, room: int) -> Block:

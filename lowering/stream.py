@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Tensor
-from ..dialect.loops import Block, For, If, Kernel, Statement, Store
+from ..dialect.loops import Block, For, Kernel, Statement, Store, rewrite_block
 from ..dialect.types import product
 from .accesses import depends, reads, stride
 from .affine import affine
@@ -22,7 +22,7 @@ def stream(kernel: Kernel) -> Kernel:
     read = {r.tensor for r in reads(kernel.body)}
     results = kernel.parameters[len(kernel.parameters) - kernel.results :]
     large = {t for t in results if t not in read and _is_large(t)}
-    return kernel.with_body(_block(kernel.body, large, None)) if large else kernel
+    return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
 
 
 def _is_large(t: Tensor) -> bool:
@@ -30,19 +30,16 @@ def _is_large(t: Tensor) -> bool:
     return isinstance(size, int) and size * t.element.bytes >= LARGE
 
 
-def _block(block: Block, large: set[Tensor], lane: For | None) -> Block:
-    return tuple(_statement(s, large, lane) for s in block)
+def _streamed(block: Block, large: set[Tensor], lane: For | None) -> Block:
+    def change(s: Statement) -> Block | None:
+        match s:
+            case For(kind="vector"):
+                return (replace(s, body=_streamed(s.body, large, s)),)
+            case Store(tensor, at, _) if tensor in large and lane is not None:
+                return (replace(s, streaming=stride(tensor, at, lane.index) == 1 and _aligned(s, lane)),)
+        return None
 
-
-def _statement(s: Statement, large: set[Tensor], lane: For | None) -> Statement:
-    match s:
-        case For():
-            return replace(s, body=_block(s.body, large, s if s.kind == "vector" else lane))
-        case If(condition, then, otherwise):
-            return If(condition, _block(then, large, lane), _block(otherwise, large, lane))
-        case Store(tensor, at, _) if tensor in large and lane is not None:
-            return replace(s, streaming=stride(tensor, at, lane.index) == 1 and _aligned(s, lane))
-    return s
+    return rewrite_block(block, change)
 
 
 def _aligned(s: Store, lane: For) -> bool:

@@ -40,6 +40,7 @@ from ..dialect.loops import (
     Store,
     expressions,
     map_expressions,
+    rewrite_block,
     statements,
 )
 from ..dialect.types import product
@@ -123,22 +124,20 @@ class _Team:
 
     def stores(self, block: Block) -> Block:
         """The block with its registers' stores, and those of arrays by the first thread of the team."""
-        made: list[Statement] = []
-        for s in block:
+
+        def change(s: Statement) -> Block | None:
             match s:
                 case Store(tensor, _, value) if tensor in self.held:
-                    made.append(Store(self.held[tensor], (self.thread,), value))
+                    return (Store(self.held[tensor], (self.thread,), value),)
                 case Store():
-                    made.append(If(self.lane.eq(0), (s,)))
-                case For(index, body, start, stop, "serial"):
-                    made.append(For(index, self.stores(body), start, stop))
-                case If(condition, then, otherwise):
-                    made.append(If(condition, self.stores(then), self.stores(otherwise)))
-                case Alloc() | For():
+                    return (If(self.lane.eq(0), (s,)),)
+                case Alloc():
                     raise _Unfit
-                case _:
-                    made.append(s)
-        return tuple(made)
+                case For() if s.kind != "serial":
+                    raise _Unfit
+            return None
+
+        return rewrite_block(block, change)
 
     def together(self, s: Statement) -> Block:
         """What the team does by lanes."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..dialect.index import Expr, Read, Tensor, as_index, rewrite
-from ..dialect.loops import Block, For, If, Kernel, Statement, Store, map_expressions
+from ..dialect.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ..dialect.program import Module
 from ..dialect.types import ElementType
 from .clock import Clockwork, State
@@ -131,15 +131,10 @@ class _Packing:
 
 
 def _moved(block: Block, moved: dict[Tensor, tuple[Tensor, int]]) -> Block:
-    made: list[Statement] = []
-    for s in block:
-        match s:
-            case Store(tensor) if tensor in moved:
-                array, k = moved[tensor]
-                s = replace(s, tensor=array, indices=(as_index(k),))
-            case For(_, body):
-                s = replace(s, body=_moved(body, moved))
-            case If(condition, then, otherwise):
-                s = If(condition, _moved(then, moved), _moved(otherwise, moved))
-        made.append(s)
-    return tuple(made)
+    def change(s: Statement) -> Block | None:
+        if not isinstance(s, Store) or s.tensor not in moved:
+            return None
+        array, k = moved[s.tensor]
+        return (replace(s, tensor=array, indices=(as_index(k),)),)
+
+    return rewrite_block(block, change)

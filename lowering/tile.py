@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..dialect.index import Const, Index, as_index, minimum
-from ..dialect.loops import Block, For, If, Kernel, Statement, statements
+from ..dialect.loops import Block, For, If, Kernel, Statement, rewrite_block, statements
 from .accesses import allocated, reads, stores, stride
 from .vectorise import independent
 
@@ -23,25 +23,16 @@ LEAST = 8 * SIDE  # iterations of each loop, below which the cache holds all of 
 
 
 def tile(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(rewrite_block(kernel.body, _tiles))
 
 
-def _block(block: Block) -> Block:
-    return tuple(map(_statement, block))
-
-
-def _statement(s: Statement) -> Statement:
-    match s:
-        case If(condition, then, otherwise):
-            return If(condition, _block(then), _block(otherwise))
-        case For(kind="serial" | "parallel"):
-            chain = list(_chain(s))
-            inner = chain[-1]
-            for outer in chain[:-1]:
-                if _crosses(outer, inner):
-                    return _tiled(chain, outer, inner)
-            return replace(s, body=_block(s.body))
-    return s
+def _tiles(s: Statement) -> Block | None:
+    if isinstance(s, For) and s.kind in ("serial", "parallel"):
+        *others, inner = chain = list(_chain(s))
+        for outer in others:
+            if _crosses(outer, inner):
+                return (_tiled(chain, outer, inner),)
+    return None
 
 
 def _chain(s: For) -> Iterator[For]:

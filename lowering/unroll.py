@@ -8,28 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Const, walk
-from ..dialect.loops import Block, For, If, Kernel, Statement, expressions, statements
+from ..dialect.loops import Block, For, Kernel, Statement, expressions, rewrite_block, rewrite_within, statements
 
 LONGEST = 8  # iterations
 LARGEST = 400  # nodes of expressions, all iterations together
 
 
 def unroll(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(rewrite_block(kernel.body, _unrolled))
 
 
-def _block(block: Block) -> Block:
-    return tuple(map(_statement, block))
-
-
-def _statement(s: Statement) -> Statement:
-    match s:
-        case If(condition, then, otherwise):
-            return If(condition, _block(then), _block(otherwise))
-        case For():
-            made = replace(s, body=_block(s.body))
-            return replace(made, kind="unrolled") if s.kind == "serial" and 0 < cost(made) <= LARGEST else made
-    return s
+def _unrolled(s: Statement) -> Block | None:
+    made = rewrite_within(s, _unrolled)
+    if isinstance(made, For) and made.kind == "serial" and 0 < cost(made) <= LARGEST:
+        made = replace(made, kind="unrolled")
+    return (made,)
 
 
 def cost(s: For) -> int:

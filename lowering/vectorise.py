@@ -16,7 +16,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..dialect.index import Apply, Expr, Read, children, maximum, walk
-from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements, usual
+from ..dialect.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Require,
+    Statement,
+    Store,
+    expressions,
+    rewrite_block,
+    statements,
+    usual,
+)
 from ..dialect.types import I1
 from .accesses import allocated, reads, stores, stride, varies, varying_values
 from .affine import affine, key
@@ -26,24 +39,16 @@ NEAR = 4  # neighbouring lanes this far apart are loaded as whole vectors and sh
 
 
 def vectorise(kernel: Kernel) -> Kernel:
-    return kernel.with_body(_block(kernel.body))
+    return kernel.with_body(rewrite_block(kernel.body, _vectors))
 
 
-def _block(block: Block) -> Block:
-    return tuple(made for s in block for made in _statement(s))
-
-
-def _statement(s: Statement) -> Block:
+def _vectors(s: Statement) -> Block | None:
     match s:
-        case If(condition, then, otherwise):
-            return (If(condition, _block(then), _block(otherwise)),)
-        case For(kind="serial"):
-            if can_be_vector(s):
-                return widen(s, lanes(s))
-            return (replace(s, body=_block(s.body)),)
-        case For(kind="parallel"):
-            return (replace(s, body=_block(s.body)),)
-    return (s,)
+        case For(kind="serial") if can_be_vector(s):
+            return widen(s, lanes(s))
+        case For(kind="vector" | "unrolled"):
+            return (s,)
+    return None
 
 
 def can_be_vector(s: For) -> bool:
