@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_run, _check, _lower, _ops, _fmt):
+    for add in (_run, _check, _opt, _lower, _ops, _fmt):
         add(commands)
     return top
 
@@ -133,6 +133,26 @@ def _check(commands: Any) -> None:
     check.add_argument("programs", nargs="+", metavar="PROG.cvm")
 
 
+def _opt(commands: Any) -> None:
+    opt = _command(commands, "opt", "apply passes to a program and show what they make of it")
+    opt.add_argument(
+        "program", metavar="PROG.cvm", nargs="?", help="a program, or kernels as lower --to loops shows them"
+    )
+    opt.add_argument(
+        "--pipeline", default="", metavar="PASS,...", help='passes, in order, such as "canonicalize,cse,fuse"'
+    )
+    opt.add_argument(
+        "--print-after-all", action="store_true", help="show the program after each pass, on standard error"
+    )
+    opt.add_argument(
+        "--print-after", action="append", default=[], metavar="PASS", help="show the program after this pass"
+    )
+    opt.add_argument("--timing", action="store_true", help="show how long each pass takes, on standard error")
+    opt.add_argument("--generic", action="store_true", help="MLIR's generic form")
+    opt.add_argument("--list", action="store_true", help="list the passes")
+    opt.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)")
+
+
 def _lower(commands: Any) -> None:
     lower = _command(commands, "lower", "show a program at a stage of its compilation")
     lower.add_argument("program", metavar="PROG.cvm")
@@ -140,7 +160,7 @@ def _lower(commands: Any) -> None:
         "--to",
         required=True,
         metavar="STAGE",
-        help="graph, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
+        help="graph, mlir, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument(

@@ -54,13 +54,17 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
     return kernels, views, tuple(results)
 
 
-def unscheduled(module: Module, function: Function) -> Plan:
-    """The function as plain nests, before any pass that is for one kind of machine."""
-    program = to_formulas(module, function)
+def to_plan(program: Formulas, function: Function) -> Plan:
+    """The formulas of the function as plain nests, before any pass that is for one kind of machine."""
     kernels, views, results = to_kernels(program)
     kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
     return split_complex(make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views))
+
+
+def unscheduled(module: Module, function: Function) -> Plan:
+    """The function as plain nests."""
+    return to_plan(to_formulas(module, function), function)
 
 
 def lower(module: Module, function: Function) -> Plan:

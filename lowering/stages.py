@@ -1,5 +1,5 @@
-"""The printed stages of a program: graph (the program itself), formulas (index notation, for people),
-loops (a nest for each formula) and schedule (the nests after the loop passes)."""
+"""The printed stages of a program: graph (the program itself), mlir (the same in MLIR's generic form), formulas (index
+notation, for people), loops (a nest for each formula) and schedule (the nests after the loop passes)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ..dialect.program import Function, Module
 from .pipeline import lower, to_formulas, unscheduled
 from .text import formulas_text, kernels_text
 
-STAGES = ("graph", "formulas", "loops", "schedule")
+STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
 
 
 def show(module: Module, function: Function, stage: str) -> str:
     """The text of one stage of STAGES."""
     shows: dict[str, Callable[[], str]] = {
         "graph": lambda: print_module(module),
+        "mlir": lambda: print_module(module, generic=True),
         "formulas": lambda: formulas_text(to_formulas(module, function)),
         "loops": lambda: kernels_text(unscheduled(module, function).kernels),
         "schedule": lambda: kernels_text(lower(module, function).kernels),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from cvm.lowering.passes import STEPS
 
 import cvm
 from cvm import cli
@@ -139,7 +141,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ),
         ("run add.cvm --threads 0", "--threads 0: "),
         ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, "),
-        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, formulas, loops, "),
+        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, formulas, loops, "),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),
         ("", "required"),
@@ -189,6 +191,74 @@ def test_every_stage_is_shown(command: Command) -> None:
     for stage, mark in marks.items():
         found = command("lower", "add.cvm", "--to", stage, "-o", "out.txt")
         assert found == (0, "", "") and mark in Path("out.txt").read_text()
+
+
+TWICE = """\
+func @main(%x: tensor<4xi32>) -> tensor<4xi32> {
+  %a = cvm.relu %x
+  %b = cvm.relu %x
+  %c = cvm.elemwise_add %a, %b
+  return %c
+}
+"""
+
+
+def test_opt_applies_passes_by_name(command: Command) -> None:
+    said = command("opt", "-", stdin=TWICE)
+    assert said == (0, TWICE, "")
+    said = command("opt", "-", "--pipeline", "cse, dead", "--print-after", "cse", "--timing", stdin=TWICE)
+    assert said.status == 0 and "%b" not in said.out and "cvm.elemwise_add %a, %a" in said.out
+    assert said.err.startswith("// after cse\nfunc @main") and re.search(r"^dead +\S+ (µs|ms) +\d+%$", said.err, re.M)
+
+
+def test_opt_goes_down_the_levels(command: Command) -> None:
+    said = command("opt", "-", "--pipeline", "cse,fuse", stdin=TWICE)
+    assert said.status == 0 and "%c[%i0]: 4xi32 = %t0 + %t0" in said.out
+    loops = command("opt", "-", "--pipeline", "cse,fuse,unname", stdin=TWICE).out
+    assert loops.startswith("kernel @main.0(")
+    assert command("opt", "-", "--pipeline", "unroll,vectorise", stdin=loops) == command(
+        "opt", "-", "--pipeline", "cse,fuse,unname,unroll,vectorise", stdin=TWICE
+    )
+
+
+def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
+    listed = command("opt", "--list").out
+    for name in STEPS:
+        assert re.search(rf"^  {name} +\S", listed, re.M), name
+        said = command("opt", "-", "--pipeline", name, stdin=TWICE)
+        assert said.status == 0 and said.out, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--pipeline", "fuse,cse"), "cse works on the graph, but after fuse there are only formulas"),
+        (
+            ("--pipeline", "cse", "--print-after", "fold,"),
+            "there is no pass fold,; did you mean fold; opt --list names them all",
+        ),
+        (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
+        (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
+    ],
+)
+def test_opt_says_why_a_pipeline_cannot_be(command: Command, arguments: tuple[str, ...], said: str) -> None:
+    assert command("opt", "-", *arguments, stdin=TWICE) == (2, "", f"cvm: {said}\n")
+
+
+def test_opt_of_kernels_that_are_none(command: Command) -> None:
+    said = command("opt", "-", stdin="kernel @x() -> (%y: tensor<3xi32>) {\n  for\n}\n")
+    assert said.status == 1 and said.out == "" and "-:3:1: these are no kernels" in said.err
+    kernel = "kernel @x() -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = 1\n  }\n}\n"
+    assert command("opt", "-", stdin=kernel) == (0, kernel, "")
+    said = command("opt", "-", "--pipeline", "cse", stdin=kernel)
+    assert said == (2, "", "cvm: cse works on the graph, but - holds loops\n")
+
+
+def test_generic_form_of_a_whole_module(command: Command) -> None:
+    said = command("opt", "-", "--generic", stdin=TWICE)
+    assert said == command("lower", "-", "--to", "mlir", stdin=TWICE)
+    assert '"cvm.elemwise_add"(%a, %b) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>' in said.out
+    assert cvm.parse(said.out).functions["main"].result_types == cvm.parse(TWICE).functions["main"].result_types
 
 
 def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:

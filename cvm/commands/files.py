@@ -12,13 +12,24 @@ from cvm.dialect.program import Module
 STDIN = "<stdin>"
 
 
-def load(name: str) -> Module:
-    """The verified program of a file, or of standard input: its `file(...)` constants are looked for in this folder."""
-    if name != "-":
+def read(name: str) -> bytes:
+    """What a file, or standard input, holds."""
+    from cvm.parser import read_bytes
+
+    return sys.stdin.buffer.read() if name == "-" else read_bytes(name)
+
+
+def load(name: str, data: bytes | None = None) -> Module:
+    """The verified program of a file, or of standard input, whose `file(...)` constants are looked for in this folder.
+
+    `data` is what was read of it already.
+    """
+    if name != "-" and data is None:
         return cvm.load(name)
     from cvm.parser import parse
 
-    return parse(sys.stdin.buffer.read(), STDIN, Path())
+    folder = Path() if name == "-" else Path(name).parent
+    return parse(read(name) if data is None else data, STDIN if name == "-" else name, folder)
 
 
 def write(name: str, data: bytes) -> None:
