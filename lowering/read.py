@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
+
+from lark.exceptions import LarkError, UnexpectedInput
 
 from .. import grammar
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, as_index
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
+from ..dialect.source import Diagnostic, ParseError, Source, Span
 from ..dialect.types import ELEMENT_TYPES, I1, I64, OPERATIONS, Dim, ElementType, Size
 from .text import PRECEDENCE
+
+T = TypeVar("T")
 
 _BINARY = {row.symbol: name for name, row in SCALARS.items() if row.arity == 2 and row.symbol}
 _PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 and row.symbol}
@@ -24,9 +30,20 @@ _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 
-def read_kernels(text: str) -> list[Kernel]:
-    """The kernels of a text; raises lark's UnexpectedInput where it is none."""
-    return [_Reader().kernel(tree) for tree in _language().parse(text, start="start").children]
+def read_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
+    """The kernels of a text, which `lowering.check` has not seen yet; raises ParseError at the first thing that is none."""
+    source = Source(filename, text)
+    try:
+        return [_Reader(source).kernel(tree) for tree in _language().parse(text, start="start").children]
+    except UnexpectedInput as e:
+        start = e.pos_in_stream if e.pos_in_stream is not None and e.pos_in_stream >= 0 else len(text)
+        raise _mistake("this is no kernel from here on", Span(source, start, start + 1)) from None
+    except RecursionError:
+        raise _mistake("the kernels are nested too deeply to be read", Span(source, 0, 0)) from None
+
+
+def _mistake(message: str, span: Span) -> ParseError:
+    return ParseError(Diagnostic(message, span, "parse.kernel"))
 
 
 @cache
@@ -39,9 +56,24 @@ def _language() -> Any:
 class _Reader:
     """The names of one kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.names: dict[str, Index | Var | Tensor] = {}
         self.anonymous: dict[str, Size] = {}
+
+    def mistake(self, message: str, token: Any) -> ParseError:
+        """What is wrong with a token, or with what a tree of them says."""
+        tokens = [token] if isinstance(token, str) else list(token.scan_values(lambda _: True))
+        start = getattr(tokens[0], "start_pos", None) or 0 if tokens else 0
+        return _mistake(message, Span(self.source, start, start + len(tokens[0]) if tokens else start))
+
+    def known(self, table: Mapping[str, T], token: Any, what: str) -> T:
+        if str(token) not in table:
+            raise self.mistake(f"there is no {what} {token}", token)
+        return table[str(token)]
+
+    def element(self, token: Any) -> ElementType:
+        return self.known(ELEMENT_TYPES, token, "element type")
 
     # statements
 
@@ -54,8 +86,11 @@ class _Reader:
         value, type = tree.children
         inner = str(type)[len("tensor<") : -1]
         *dims, element = inner.split(" x ") if " x " in inner else inner.split("x")
-        shape = tuple(self.dim(d) for d in dims)
-        return self.name(Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+        try:
+            shape = tuple(self.dim(d) for d in dims)
+            return self.name(Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+        except (KeyError, TypeError, LarkError):
+            raise self.mistake(f"there is no type {type}", type) from None
 
     def name(self, e: Any) -> Any:
         self.names[f"%{e.name}"] = e
@@ -86,18 +121,20 @@ class _Reader:
         return If(test, self.block(then), self.block(otherwise) if otherwise is not None else ())
 
     def let(self, name: Any, type: Any, value: Any) -> Statement:
-        element = ELEMENT_TYPES[str(type)]
+        element = self.element(type)
         found = self.typed(value, element)
         return Let(self.name(Var(str(name)[1:], element)), found)
 
     def register(self, name: Any, type: Any) -> Statement:
-        return Alloc(self.name(Tensor(str(name)[1:], (), ELEMENT_TYPES[str(type)], "register")))
+        return Alloc(self.name(Tensor(str(name)[1:], (), self.element(type), "register")))
 
     def buffer(self, space: Any, tensor: Any) -> Statement:
         return Alloc(self.tensor(tensor, str(space)))
 
     def store(self, name: Any, at: Any, value: Any, streaming: Any) -> Statement:
-        tensor: Any = self.names[str(name)]
+        tensor = self.known(self.names, name, "buffer")
+        if not isinstance(tensor, Tensor):
+            raise self.mistake(f"{name} is no buffer that could be stored to", name)
         return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
     def require(self, condition: Any, message: Any) -> Statement:
@@ -110,20 +147,26 @@ class _Reader:
 
     def typed(self, tree: Any, expected: ElementType | None) -> Expr:
         found = self.expression(tree, expected)
-        assert found is not None, "a literal whose type is not known"
+        if found is None:
+            raise self.mistake("the type of this literal is not known; (1 : i32) says it", tree)
         return found
 
     def expression(self, tree: Any, expected: ElementType | None) -> Expr | None:
         """The expression; None where it is made of literals and no type is expected."""
+        if tree.data == "type_name":
+            raise self.mistake(f"expected an operand, got the name {tree.children[0]}", tree)
         return getattr(self, f"read_{tree.data}")(expected, *tree.children)
 
-    def literal(self, text: str, type: ElementType | None) -> Expr | None:
+    def literal(self, token: Any, type: ElementType | None, sign: str = "") -> Expr | None:
         if type is None:
             return None
-        return Const(float(text) if type.kind == "float" else int(text), type)
+        try:
+            return Const(float(sign + token) if type.kind == "float" else int(sign + token), type)
+        except ValueError:
+            raise self.mistake(f"expected a literal of type {type}, got {sign}{token}", token) from None
 
     def read_integer(self, expected: ElementType | None, token: Any) -> Expr | None:
-        return self.literal(str(token), expected)
+        return self.literal(token, expected)
 
     read_real = read_integer
 
@@ -131,10 +174,10 @@ class _Reader:
         return Const(str(token) == "true", I1)
 
     def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> Expr | None:
-        return self.expression(value, ELEMENT_TYPES[str(type)])
+        return self.expression(value, self.element(type))
 
     def read_read(self, _: ElementType | None, name: Any, at: Any) -> Expr:
-        found = self.names[str(name)]
+        found = self.known(self.names, name, "value")
         return Read(found, self.indices(at)) if isinstance(found, Tensor) else found
 
     def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> Expr | None:
@@ -142,7 +185,7 @@ class _Reader:
 
     def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> Expr | None:
         if symbol == "-" and a.data in ("integer", "real"):
-            return self.literal(f"-{a.children[0]}", expected)
+            return self.literal(a.children[0], expected, "-")
         return self.applied(_PREFIX[str(symbol)], [a], expected)
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
@@ -151,7 +194,11 @@ class _Reader:
             operand = self.typed(arguments[0], None)
             if function in ELEMENT_TYPES:
                 return Cast(operand, ELEMENT_TYPES[function])
-            return Bitcast(operand, ELEMENT_TYPES[str(arguments[1].children[0])])
+            if len(arguments) != 2 or arguments[1].data != "type_name":
+                raise self.mistake("expected bitcast(value, type)", name)
+            return Bitcast(operand, self.element(arguments[1].children[0]))
+        if len(arguments) != self.known(SCALARS, name, "function").arity:
+            raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
         return self.applied(function, list(arguments), expected)
 
     def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
@@ -198,7 +245,8 @@ class _Reader:
             case "size_times", (a, _, b):
                 return self.size(a) * self.size(b)
             case "size_call", (name, a, b):
-                assert _SIZES[str(name)] in OPERATIONS
+                if _SIZES.get(str(name)) not in OPERATIONS:
+                    raise self.mistake(f"there is no function of sizes {name}", name)
                 return Size((((_SIZES[str(name)], self.size(a), self.size(b)), 1),))
         raise TypeError(f"no size: {tree.data}")
 

@@ -247,11 +247,36 @@ def test_opt_says_why_a_pipeline_cannot_be(command: Command, arguments: tuple[st
 
 def test_opt_of_kernels_that_are_none(command: Command) -> None:
     said = command("opt", "-", stdin="kernel @x() -> (%y: tensor<3xi32>) {\n  for\n}\n")
-    assert said.status == 1 and said.out == "" and "-:3:1: these are no kernels" in said.err
+    assert said.status == 1 and "<stdin>:3:1: error[parse.kernel]: this is no kernel from here on" in said.err
     kernel = "kernel @x() -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = 1\n  }\n}\n"
     assert command("opt", "-", stdin=kernel) == (0, kernel, "")
     said = command("opt", "-", "--pipeline", "cse", stdin=kernel)
     assert said == (2, "", "cvm: cse works on the graph, but - holds loops\n")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("%y[%i] = %z[%i]", "there is no value %z"),
+        ("%z[%i] = 1", "there is no buffer %z"),
+        ("%i = 1", "%i is no buffer that could be stored to"),
+        ("%y[%i] = 1.5", "expected a literal of type i32, got 1.5"),
+        ("%y[%i] = largest(1, 2)", "there is no function largest"),
+        ("%y[%i] = max(1)", "max takes 2 operands, got 1"),
+        ("%y[%i] = max(1, i32)", "expected an operand, got the name i32"),
+        ("%y[%i] = bitcast(%x[%i])", "expected bitcast(value, type)"),
+        ("%y[%i] = i32(1)", "the type of this literal is not known; (1 : i32) says it"),
+        ("let %a: i33 = 1", "there is no element type i33"),
+        ("alloc stack %a: tensor<3xi33>", "there is no type tensor<3xi33>"),
+        ("%y[%i + 1] = 1", "kernel @k: "),
+        ("%y[%i] = %x[%i] < 1", "kernel @k: "),
+    ],
+)
+def test_opt_says_what_is_wrong_with_a_kernel(command: Command, statement: str, said: str) -> None:
+    kernel = "kernel @k(%x: tensor<3xi32>) -> (%y: tensor<3xi32>) {{\n  for %i in 0..3 {{\n    {}\n  }}\n}}\n"
+    assert command("opt", "-", stdin=kernel.format("%y[%i] = %x[%i]")).status == 0
+    found = command("opt", "-", stdin=kernel.format(statement))
+    assert found.status == 1 and said in found.err and "internal error" not in found.err
 
 
 def test_generic_form_of_a_whole_module(command: Command) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import load, read, write
+from cvm.commands.files import STDIN, load, read, write
 from cvm.commands.show import duration
 from cvm.lowering.passes import LEVELS, STEPS, State, lowered, of_kernels
 from cvm.parser.suggest import did_you_mean
@@ -55,15 +55,16 @@ def _read(name: str) -> State:
     data = read(name)
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
         return State(load(name, data))
-    from lark.exceptions import UnexpectedInput
-
+    from cvm.lowering.check import LoweringError, check
     from cvm.lowering.read import read_kernels
 
-    text = data.decode("utf-8", "replace")
+    kernels = read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
     try:
-        return of_kernels(read_kernels(text))
-    except UnexpectedInput as e:
-        raise cvm.Error(f"{name}:{e.line}:{e.column}: these are no kernels:\n{e.get_context(text).rstrip()}") from None
+        for kernel in kernels:
+            check(kernel)
+    except LoweringError as e:
+        raise cvm.Error(str(e)) from None
+    return of_kernels(kernels)
 
 
 def _through(names: Sequence[str], state: State, options: Namespace) -> State:
