@@ -1,13 +1,15 @@
 """Formulas into their readers:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i])).
 
 A formula is put in place where that computes no element twice, or where computing it again costs next to nothing; a fold is
-put only into a pointwise reader at the same indices, as its epilogue. What remains is materialised, one kernel each.
+put only into a pointwise reader at the same indices, as its epilogue. Of two contractions with one reader, only the larger
+is put there: each wants loops of its own. What remains is materialised, one kernel each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf, prod
 
 from ..dialect.index import (
     Apply,
@@ -19,6 +21,7 @@ from ..dialect.index import (
     Read,
     Reduce,
     Tensor,
+    When,
     children,
     rewrite,
     substitute,
@@ -48,8 +51,12 @@ def fuse(program: Formulas) -> Formulas:
         if isinstance(step, Formula):
             step = replace(step, value=_put(step.value, inlined))
             if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, [])):
-                inlined[step.tensor] = step
-                continue
+                other = _rival(step, uses[step.tensor], inlined)
+                if other is None or _terms(other) < _terms(step):
+                    if other is not None:
+                        kept.append(inlined.pop(other.tensor))
+                    inlined[step.tensor] = step
+                    continue
         kept.append(step)
     live, needed = _live(program, kept)
     constants = {t: array for t, array in program.constants.items() if t in needed}
@@ -115,6 +122,31 @@ def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
     return (once and len(sites) == 1) or (
         work <= CHEAP and (once or (len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
     )
+
+
+def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:
+    """The other contraction that is to become part of the same reader, if this one is a contraction."""
+    reader = uses[0][0]
+    if not _terms(formula) or not isinstance(reader, Formula):
+        return None
+    return next((inlined[t] for t in reads(reader.value) if t in inlined and _terms(inlined[t])), None)
+
+
+def _terms(formula: Formula) -> float:
+    """How many products the contraction in a formula adds up for an element; 0 where there is none."""
+    for e in walk(formula.value):
+        if isinstance(e, Reduce) and e.function == "add":
+            product = e.body.then if isinstance(e.body, When) else e.body
+            match product:
+                case Apply("mul", (a, b), _) if _crossed(a, b, formula.indices):
+                    return prod(i.extent if isinstance(i.extent, int) else inf for i in e.indices)
+    return 0
+
+
+def _crossed(a: Expr, b: Expr, indices: tuple[Index, ...]) -> bool:
+    """Whether each factor varies along an index that the other does not."""
+    along = [{i for i in indices if i in set(walk(e))} for e in (a, b)]
+    return bool(along[0] - along[1]) and bool(along[1] - along[0])
 
 
 def depth(value: Expr) -> int:
