@@ -48,6 +48,7 @@ from ..dialect.types import F32, F64, I16, I32
 from .collapse import flatten
 from .contraction import Contraction, recognise
 from .panels import LANES, Panels, excess, extent_of, loops_of
+from .ranges import Ranges
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
@@ -66,26 +67,30 @@ class Contracted:
 Constants = Mapping[Tensor, np.ndarray]
 
 
-def contract(kernel: Kernel, constants: Constants = MappingProxyType({})) -> Contracted | None:
+def contract(
+    kernel: Kernel, constants: Constants = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
+) -> Contracted | None:
     """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
 
-    Rows of `constants` are packed here, once.
+    Rows of `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
     found = recognise(kernel)
     if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:
         flat = flatten(kernel)
         again = recognise(flat)
         if flat is not kernel and again is not None:
-            made = _made(flat, again, constants)
-            return None if made is None else replace(made, views={**made.views, **reshaped(kernel, flat)})
-    return None if found is None else _made(kernel, found, constants)
+            shapes = reshaped(kernel, flat)
+            known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
+            made = _made(flat, again, constants, known)
+            return None if made is None else replace(made, views={**made.views, **shapes})
+    return None if found is None else _made(kernel, found, constants, ranges)
 
 
-def _made(kernel: Kernel, c: Contraction, constants: Constants) -> Contracted | None:
+def _made(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
     if not _worth_packing(c):
         return None
     if c.accumulator.element is I32:
-        return _Contract(kernel, c).in_halves(constants)
+        return _Contract(kernel, c, ranges).in_halves(constants)
     if c.accumulator.element in (F32, F64) and not c.guard:  # a zero for what is left out could make a NaN
         return _Contract(kernel, c).in_floats()
     return None
@@ -122,8 +127,8 @@ class _Contract(Panels):
             self.pairs, self.bad = replace(self.pairs, space="constant"), None
             tiles = self.tiles_of(self.in_pairs_or_full())
             return Contracted((tiles,), {}, {self.pairs: packed.view(np.int32)})
-        kernels = (self.copy_rows(), self.check_rows(), self.tiles_of(self.in_pairs_or_full()))
-        return Contracted(kernels, {self.pairs: self.rows})
+        checks = () if self.bad is None else (self.check_rows(),)
+        return Contracted((self.copy_rows(), *checks, self.tiles_of(self.in_pairs_or_full())), {self.pairs: self.rows})
 
     def in_floats(self) -> Contracted:
         """The kernel for floats, whose sums go in the order of the terms, each product rounded with its sum."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from types import MappingProxyType
 
 from ..dialect.index import (
     TRUE,
@@ -40,11 +41,13 @@ from ..dialect.loops import (
     substitute_block,
     update,
 )
-from ..dialect.types import I16, I32, I64, Shape
+from ..dialect.types import I16, I32, I64, ElementType, Shape
 from .accesses import depends, reads, stores, stride
 from .contraction import Contraction
+from .intervals import Interval
 from .narrow import narrowed
 from .nests import sorted_tensors
+from .ranges import Ranges, interval
 
 LANES = 8
 BLOCKS = 2  # vectors of a panel
@@ -55,8 +58,11 @@ WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 class Panels:
     """The kernel that computes a contraction from panels of columns, one after the other."""
 
-    def __init__(self, kernel: Kernel, c: Contraction) -> None:
+    def __init__(self, kernel: Kernel, c: Contraction, ranges: Ranges = MappingProxyType({})) -> None:
         self.kernel, self.c = kernel, c
+        known = c.accumulator.element.is_integer
+        self.row_range = interval(c.a, ranges) if known else None
+        self.column_range = interval(c.b, ranges) if known else None
         self.terms = prod(map(extent_of, c.folds))
         self.steps = (self.terms + 1) // 2
         self.k: Expr = flat_index(c.folds, tuple(i.extent for i in c.folds))
@@ -65,7 +71,7 @@ class Panels:
         inner: Shape = tuple(i.extent for i in c.folds) if self.terms % 2 == 0 else (self.terms + 1,)
         self.rows = Tensor("rows", (*shape, *inner), I16, "heap")
         self.pairs = Tensor("pairs", (*shape, self.steps), I32, "heap")
-        self.bad: Tensor | None = Tensor("bad", shape, I32, "heap")
+        self.bad = None if fits(self.row_range, I16) else Tensor("bad", shape, I32, "heap")
         columns = -(-extent_of(c.column) // LANES)
         self.across = columns
         self.blocks = columns * extent_of(c.window)
@@ -93,9 +99,13 @@ class Panels:
         return self.made("tiles", (loops_of(self.c.outer, (loop,)),), results)
 
     def in_pairs_or_full(self) -> Block:
-        """A panel in 16 bits, and its tiles if it fits; else in 32."""
+        """A panel in 16 bits, and its tiles if it fits; else in 32. What is known to fit is not looked at."""
         halves = Tensor("halves", (2 * self.steps, self.width), I16, "stack")
         panel = Tensor("panel", (self.steps, self.width), I32, "stack")
+        narrow = fits(self.column_range, I16)
+        if narrow and self.bad is None:
+            packed = self.packed(halves, lambda value: cast(value, I16), None, None)
+            return Alloc(halves), *packed, *self.in_pairs(halves, panel)
         bad, beyond = Tensor("excess", (LANES,), I32, "register"), accumulator("beyond", I32)
         n, r = Index("n", LANES), Index("r", extent_of(self.c.row))
         clear: list[Statement] = [
@@ -112,7 +122,7 @@ class Panels:
         return (
             *clear,
             Alloc(halves),
-            *self.packed(halves, lambda value: cast(value, I16), bad, beyond),
+            *self.packed(halves, lambda value: cast(value, I16), *((None, None) if narrow else (bad, beyond))),
             *sum_up,
             If(beyond[()].eq(0), self.in_pairs(halves, panel), self.in_full()),
         )
@@ -249,6 +259,11 @@ class Panels:
         block = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, sums)), values)
         lanes = For(self.lane, (For(r, block, kind="unrolled"),), kind="vector", width=LANES)
         return self.placed((lanes,), unrolled=True)
+
+
+def fits(values: Interval | None, element: ElementType) -> bool:
+    """Whether values are known to lie in what a type holds."""
+    return values is not None and values.within(element)
 
 
 def extent_of(index: Index | None) -> int:

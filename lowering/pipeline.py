@@ -16,6 +16,7 @@ from .inline import inline_calls
 from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
+from .ranges import declared_range, ranges_of
 from .schedule import schedule
 
 
@@ -56,10 +57,15 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
 
 def to_plan(program: Formulas, function: Function) -> Plan:
     """The formulas of the function as plain nests, before any pass that is for one kind of machine."""
+    declared = zip(program.arguments, map(declared_range, function.arguments), strict=True)
+    ranges = ranges_of(program, {t: found for t, found in declared if found is not None})
     kernels, views, results = to_kernels(program)
     kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
-    return split_complex(make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views))
+    known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
+    return split_complex(
+        make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views, known)
+    )
 
 
 def unscheduled(module: Module, function: Function) -> Plan:

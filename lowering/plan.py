@@ -6,13 +6,16 @@ size follow them, one after the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from ..dialect.index import Tensor
 from ..dialect.loops import Alloc, Kernel, Store, statements
 from ..dialect.types import Dim, product
+from .intervals import Interval
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector
 
@@ -22,7 +25,8 @@ class Plan:
     """What a back end needs to run a function.
 
     Every array of the kernels is an argument, a constant, a result or a place in the workspace: `home` names the array whose
-    storage one shares, itself where it has its own. `offsets` are bytes from the workspace's start.
+    storage one shares, itself where it has its own. `offsets` are bytes from the workspace's start. `ranges` has what is
+    known of integer arrays; one that is missing holds anything.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Plan:
     home: dict[Tensor, Tensor]
     offsets: dict[Tensor, Dim]
     workspace: Dim
+    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)
 
 
 def make_plan(
@@ -42,6 +47,7 @@ def make_plan(
     constants: dict[Tensor, np.ndarray],
     kernels: tuple[Kernel, ...],
     views: dict[Tensor, Tensor],
+    ranges: Mapping[Tensor, Interval] = MappingProxyType({}),
 ) -> Plan:
     """Places every array. `views` maps a view to what it is a view of."""
     home = {t: _root(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
@@ -65,7 +71,7 @@ def make_plan(
             home[scratch] = scratch
             first[scratch] = last[scratch] = n
     offsets, workspace = _pack(first, last)
-    return Plan(name, arguments, results, constants, kernels, home, offsets, workspace)
+    return Plan(name, arguments, results, constants, kernels, home, offsets, workspace, ranges)
 
 
 def scratch_buffers(kernel: Kernel) -> list[Tensor]:

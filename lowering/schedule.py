@@ -12,6 +12,7 @@ from .borders import borders
 from .collapse import collapse
 from .contract import contract, reshaped
 from .interleave import interleave
+from .intervals import Interval
 from .lanes import lanes
 from .narrow import narrow
 from .parallelise import parallelise
@@ -42,21 +43,24 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
 def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES)) -> Plan:
     """The plan with its kernels scheduled. A pass may give parameters other shapes, not other storage."""
     views = {t: home for t, home in plan.home.items() if t is not home}
-    constants = dict(plan.constants)
+    constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        for part, names in _parts(kernel, passes(kernel), views, constants):
+        for part, names in _parts(kernel, passes(kernel), views, constants, ranges):
             made = part
             for name in names:
                 made = PASSES[name](made)
             views.update(reshaped(part, made))
             kernels.append(made)
-    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views)
-    return planned
+    return make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
 
 
 def _parts(
-    kernel: Kernel, names: Sequence[str], views: dict[Tensor, Tensor], constants: dict[Tensor, np.ndarray]
+    kernel: Kernel,
+    names: Sequence[str],
+    views: dict[Tensor, Tensor],
+    constants: dict[Tensor, np.ndarray],
+    ranges: dict[Tensor, Interval],
 ) -> list[tuple[Kernel, Sequence[str]]]:
     """The kernels that take a kernel's place, each with the passes it goes through."""
     if "collapse" not in names:
@@ -64,7 +68,8 @@ def _parts(
     plain = collapse(unname(kernel))
     shapes = reshaped(kernel, plain)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
-    found = contract(plain, known)
+    ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+    found = contract(plain, known, ranges)
     if found is None:
         return [(kernel, names)]
     views.update(shapes)
