@@ -191,7 +191,7 @@ class CompiledGraph:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
         if stage in ("loops", "schedule"):
             tick = self._tick if stage == "schedule" else make_tick(self.module, self._clockwork, scheduled=False)
-            return kernels_text(tick.plan.kernels)
+            return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
         if stage in ("llvm", "llvm-opt", "asm"):
             return machine_text(self._tick, stage)
         return self._function(self._clockwork.advance).lower(stage)

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.source import Span
-from ..dialect.types import Size, product
+from ..dialect.types import Dim, Size, product
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .expressions import Expressions, Val
@@ -32,25 +33,25 @@ class Text:
     requirements: tuple[tuple[str, Span], ...]
 
 
-def emit(plan: Plan) -> Text:
-    """The IR of every kernel of a plan, and of the entry that runs them."""
-    module = _Module(plan)
-    functions = [_Function(module, kernel, f"kernel_{n}").define() for n, kernel in enumerate(plan.kernels)]
-    entry = module.entry()
-    parts = [*sorted(module.declarations), *functions, *module.pieces, entry, "!0 = !{i32 1}"]
+def emit(*plans: Plan) -> Text:
+    """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
+    module = _Module(plans)
+    kernels = [kernel for plan in plans for kernel in plan.kernels]
+    functions = [_Function(module, kernel, f"kernel_{n}").define() for n, kernel in enumerate(kernels)]
+    first = accumulate((len(plan.kernels) for plan in plans), initial=0)
+    entries = [module.entry(plan, n, f"entry{k or ''}") for k, (plan, n) in enumerate(zip(plans, first, strict=False))]
+    parts = [*sorted(module.declarations), *functions, *module.pieces, *entries, "!0 = !{i32 1}"]
     return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
 
 
 class _Module:
-    """What the functions of one plan share."""
+    """What the functions of one plan, or of some that go together, share."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plans: tuple[Plan, ...]) -> None:
         self.declarations: set[str] = set()
         self.pieces: list[str] = []
         self.requirements: list[tuple[str, Span]] = []
-        tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
-        dims = [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace]
+        dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr)
 
     def require(self, message: str, span: Span) -> int:
@@ -58,9 +59,9 @@ class _Module:
         self.requirements.append((message, span))
         return len(self.requirements)
 
-    def entry(self) -> str:
-        """The function that calls every kernel with the pointers of its arrays."""
-        f, plan = Lines(), self.plan
+    def entry(self, plan: Plan, first: int, name: str) -> str:
+        """The function that calls every kernel, numbered from the first, with the pointers of its arrays."""
+        f = Lines()
         pointers: dict[Tensor, str] = {}
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.constants]):
             slot = f.add(f"getelementptr inbounds ptr, ptr %arguments, i64 {n}")
@@ -73,7 +74,7 @@ class _Module:
             pointers[tensor] = f.add(f"getelementptr inbounds i8, ptr %workspace, i64 {f.dim(offset, sizes)}")
         f.raw("%status = alloca i32")
         f.raw("store i32 0, ptr %status")
-        for n, kernel in enumerate(plan.kernels):
+        for n, kernel in enumerate(plan.kernels, first):
             arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in arrays_of(kernel)]
             given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
             if (loop := parallel_loop(kernel)) is None:
@@ -81,7 +82,7 @@ class _Module:
             else:
                 self.call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
-        return "define i32 @entry(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {\n" + f.text() + "\n}"
+        return f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
 
     def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
         """Hands the iterations of a kernel's loop to the pool; what the kernel is given goes along in a context."""
@@ -91,6 +92,12 @@ class _Module:
             f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
         f.raw(f"call void @parallel(ptr @piece_{n}, ptr {context}, i64 {count}, i64 {grain})")
         self.pieces.append(piece_text(n, [value.partition(" ")[0] for value in given]))
+
+
+def _dims(plan: Plan) -> list[Dim]:
+    """Every size that a plan's code may want."""
+    tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
+    return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace]
 
 
 def parallel_loop(kernel: Kernel) -> For | None:

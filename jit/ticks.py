@@ -11,6 +11,7 @@ import numpy as np
 from ..dialect.index import Tensor
 from ..lowering.clock import Clockwork
 from ..lowering.cost import cost
+from ..lowering.plan import Plan
 from ..lowering.tick import Tick
 from .lines import Lines
 from .llvm import emit
@@ -62,7 +63,8 @@ class NativeMachine:
 
         text = ticks_text(tick)
         imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
-        exports = {"ticks": (ctypes.c_void_p, ctypes.c_int64)}
+        passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
+        exports = dict.fromkeys(passes, (ctypes.c_void_p, ctypes.c_int64))
         self.library = Library(text, exports, imports=imports, slp=True)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
@@ -72,16 +74,19 @@ class NativeMachine:
         self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
         seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
         self.tables = [self.table(a, b) for a, b in zip((arrays, turned), seconds, strict=True)]
-        size = tick.plan.workspace
-        assert isinstance(size, int), "the sizes of a graph are known"
+        sizes = [plan.workspace for plan in _plans(tick)]
+        size = max(s for s in sizes if isinstance(s, int))
         self.workspace = _aligned(((size,), np.dtype(np.uint8)))
-        self.ticks = self.library.functions["ticks"]
+        self.ways = [
+            (n, self.library.functions[name]) for n, name in ((tick.ticks, "passes"), (1, "ticks")) if name in passes
+        ]
         here, there = map(ctypes.addressof, self.tables)
         place = self.workspace.ctypes.data
         self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]
         self.starts = [ctypes.addressof(c) for c in self.contexts]
         work = cost(tick.plan)
         self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
+        self.batch += -self.batch % tick.ticks
         self.side = 0
 
     def table(self, arrays: list[np.ndarray], seconds: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
@@ -95,10 +100,13 @@ class NativeMachine:
     def run(self, ticks: int) -> Iterator[int]:
         """The same as that of CallingMachine."""
         while ticks:
-            n = min(ticks, self.batch)
-            status = self.ticks(self.starts[self.side], n)
-            assert not status, "no operation of a graph fails"
-            self.side ^= n & 1
+            left = n = min(ticks, self.batch)
+            for each, function in self.ways:
+                if count := left // each:
+                    status = function(self.starts[self.side], count)
+                    assert not status, "no operation of a graph fails"
+                    self.side ^= count & 1
+                    left -= count * each
             ticks -= n
             yield n
 
@@ -129,12 +137,24 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
 
 
 def ticks_text(tick: Tick) -> str:
-    """The IR of the kernels, and of the loop over ticks: what takes turns swaps its two buffers at every tick.
+    """The IR of the kernels, and of the loops over ticks and over passes of several."""
+    plans = _plans(tick)
+    text = emit(*plans).module.replace("define i32 @entry", "define internal i32 @entry")
+    names = (("ticks", "entry"), ("passes", "entry1"))
+    return text + "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
 
-    The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before the loop, so that state without turns may stay in registers.
+
+def _plans(tick: Tick) -> list[Plan]:
+    return [tick.plan] if tick.several is None else [tick.plan, tick.several]
+
+
+def _loop(tick: Tick, name: str, entry: str) -> str:
+    """A loop that calls an entry: what takes turns swaps its two buffers each time.
+
+    The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before
+    the loop, so that state without turns may stay in registers.
     """
     plan = tick.plan
-    entry = emit(plan).module.replace("define i32 @entry(", "define internal i32 @entry(")
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
     f = Lines()
@@ -150,8 +170,8 @@ def ticks_text(tick: Tick) -> str:
         one, other = pointers[n]
         head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
         head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
-    return f"""{entry}
-define i32 @ticks(ptr %context, i64 %n) nounwind {{
+    return f"""
+define i32 @{name}(ptr %context, i64 %n) nounwind {{
 entry:
 {f.text()}
 head:
@@ -162,7 +182,7 @@ body:
   %bit = and i64 %i, 1
   %odd = icmp ne i64 %bit, 0
 {head.text()}
-  %status = call i32 @entry(ptr {table}, ptr null, ptr {workspace})
+  %status = call i32 @{entry}(ptr {table}, ptr null, ptr {workspace})
   %next = add nuw nsw i64 %i, 1
   %good = icmp eq i32 %status, 0
   br i1 %good, label %head, label %failed

@@ -1,7 +1,7 @@
 """The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }; one that has no loop
 inside, by blocks:  for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }.
 
-A nest qualifies if it is one loop and each of its iterations stores only to places of its own: every array it writes is
+A nest qualifies if it is one loop, or one that was taken apart, and each of its iterations stores only to places of its own: every array it writes is
 indexed by the loop's index itself. What an iteration does decides how many make a piece that is worth handing out.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..dialect.index import ZERO, Index, as_index, minimum
-from ..dialect.loops import Alloc, Block, For, Kernel, Store, statements, substitute_block
+from ..dialect.index import ZERO, Const, Index, as_index, minimum
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, statements, substitute_block
 from ..dialect.types import Dim
 from .cost import block_operations
 from .vectorise import can_be_vector
@@ -24,7 +24,7 @@ UNKNOWN = 64  # what a size that is not known is taken for
 
 def parallelise(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, where that is right and worth it."""
-    body = without_unit_loops(kernel.body)
+    body = rejoined(without_unit_loops(kernel.body))
     if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
         return kernel
     if not _own_places(loop, loop.index):
@@ -52,6 +52,24 @@ def without_unit_loops(block: Block) -> Block:
     while len(block) == 1 and isinstance(loop := block[0], For) and _is_one(loop.index.extent) and loop.stop is None:
         block = substitute_block(loop.body, {loop.index: ZERO})
     return block
+
+
+def rejoined(block: Block) -> Block:
+    """One loop for those that follow each other over parts of its range, with a branch to the part an iteration is in:
+
+    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }
+    """
+    parts = [s for s in block if isinstance(s, For) and s.kind == "serial" and not can_be_vector(s)]
+    starts = [s.start.value for s in parts if isinstance(s.start, Const)]
+    ends = [s.end.value for s in parts if isinstance(s.end, Const)]
+    whole = 1 < len(block) == len(parts) == len(starts) == len(ends) and starts == [0, *ends[:-1]]
+    if not whole or any(s.index.extent != ends[-1] or not any(isinstance(i, For) for i in s.body) for s in parts):
+        return block
+    index = parts[0].index
+    *first, last = (substitute_block(s.body, {s.index: index}) for s in parts)
+    for body, end in reversed([*zip(first, ends, strict=False)]):
+        last = (If(index < end, body, last),)
+    return (For(index, last),)
 
 
 def _is_one(extent: Dim) -> bool:

@@ -20,7 +20,8 @@ from .complexes import split_complex
 from .inplace import in_place
 from .pipeline import to_formulas, to_kernels
 from .plan import Plan, make_plan
-from .schedule import schedule
+from .schedule import PASSES, schedule
+from .skew import skew
 
 SCALARS = 10_000  # 0-dimensional states that one kernel may hold
 
@@ -38,11 +39,14 @@ class Tick:
     """The plan, whose arguments are arrays of state and whose results are the second buffers of some of them.
 
     `places` has an entry for each state; `turns` gives the argument that each result takes turns with.
+    `several`, where there is one, does so many `ticks` at once over the same arrays.
     """
 
     plan: Plan
     places: tuple[Place, ...]
     turns: tuple[int, ...]
+    several: Plan | None = None
+    ticks: int = 1
 
 
 def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> Tick:
@@ -63,7 +67,27 @@ def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> T
         views,
     )
     plan = split_complex(plan)
-    return Tick(schedule(plan) if scheduled else plan, tuple(packing.places), tuple(packing.turns))
+    tick = Tick(schedule(plan, _passes) if scheduled else plan, tuple(packing.places), tuple(packing.turns))
+    return _several(tick) if scheduled else tick
+
+
+def _passes(kernel: Kernel) -> tuple[str, ...]:
+    """All but that which writes past the caches: the next tick reads what this one writes."""
+    return tuple(name for name in PASSES if name != "stream")
+
+
+def _several(tick: Tick) -> Tick:
+    """The tick, with a plan for several where one pass over the state can do them."""
+    plan = tick.plan
+    if len(plan.kernels) != 1:
+        return tick
+    states = {plan.arguments[n]: result for n, result in zip(tick.turns, plan.results, strict=True)}
+    found = skew(plan.kernels[0], states)
+    if found is None:
+        return tick
+    views = {t: home for t, home in plan.home.items() if t is not home}
+    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (found.kernel,), views)
+    return replace(tick, several=several, ticks=found.ticks)
 
 
 class _Packing:

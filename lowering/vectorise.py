@@ -5,7 +5,7 @@
         for j of 100 in 92..100 vector 8 { ... }
 
 The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
-elements, or the same one; few elements apart will do where a fold pays for it. What the width leaves over is computed by
+elements, or the same one; few elements apart will do for reads. What the width leaves over is computed by
 one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. A vector
 is 32 bytes of the widest element, several of them where a fold needs more sums in flight.
 """
@@ -88,14 +88,13 @@ def _alike(s: For) -> bool:
 
 
 def _beside(s: For) -> bool:
-    """Whether accesses are contiguous, or the same for all lanes, or near where a fold pays for it."""
+    """Whether accesses are contiguous, or the same for all lanes, or reads near each other."""
     own = allocated(s.body)
-    folds = any(isinstance(b, For) for b in statements(s.body))
     far = [stride(r.tensor, r.indices, s.index) for r in reads(s.body) if r.tensor not in own]
     far = [n for n in far if n not in (0, 1)]
     if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
         return False
-    return not far or (folds and all(n is not None and 1 < n <= NEAR for n in far))
+    return all(n is not None and 1 < n <= NEAR for n in far)
 
 
 def lanes(s: For) -> int:
@@ -130,6 +129,9 @@ def widen(s: For, width: int) -> Block:
         count = difference.constant
         if count < width:
             return widen(s, width // 2) if count >= 2 and width >= 4 else (s,)
+        if count >= 8 * width and (early := _early(s, width)):
+            first = replace(s, stop=start + width, kind="vector", width=width)
+            return (first, *widen(replace(s, start=start + (width - early)), width))
         middle = start + (count - count % width)
         vectors = replace(s, stop=middle, kind="vector", width=width)
         if not count % width:
@@ -142,6 +144,14 @@ def widen(s: For, width: int) -> Block:
     vectors = replace(s, stop=start + whole, kind="vector", width=width)
     rest = replace(s, start=start + whole, stop=end)
     return vectors, rest
+
+
+def _early(s: For, width: int) -> int:
+    """How many elements the loop begins past a multiple of the width, where rows are such multiples and it may begin again."""
+    begin = affine(s.start)
+    rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
+    whole = all(isinstance(n, int) and n % width == 0 for n in rows)
+    return begin.constant % width if rows and whole and not begin.terms and overlaps(s) else 0
 
 
 def overlaps(s: For) -> bool:
