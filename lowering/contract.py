@@ -1,21 +1,22 @@
-"""Contractions of i32 over packed panels, in tiles of registers:
+"""Contractions over packed panels, in tiles of registers:
 
     for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
-    =>  rows[r, k] = i16(a[r, k]); bad[r] = whether some a[r, k] does not fit
+    =>  rows[r, k / 2] = a[r, k] and a[r, k + 1] as halves of a word       the same for the columns, as an image or as panels
         for panel in columns by 16 parallel {
-          panel[k / 2, q] = pairs of b[k, q], b[k + 1, q], in 16 bits each
-          if everything fits {
+          panel[k / 2, q] = those words of these columns
+          if everything fits 16 bits {
             for tile in rows by 6 {
-              tile[6, 16] = 0 in registers
-              for k / 2 { tile[r, q] = tile[r, q] + pairdot(rows[r, k / 2], panel[k / 2, q]) }
-              y[r, q] = f(tile[r, q])
+              sums[6, 16] = 0 in registers
+              for k / 2 { sums[r, q] = sums[r, q] + pairdot(rows[r, k / 2], panel[k / 2, q]) }
+              y[r, q] = f(sums[r, q])
             }
-          } else { the same in 32 bits }
+          } else { the same with numbers in place of words }
         }
 
-A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is found while packing;
-the result does not depend on it. A block of 8 columns is a vector, two blocks a panel. Blocks and tiles that would reach
-beyond the end move back and compute elements again, so that nothing is masked; guards become zeros of the panel.
+A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is known from their ranges
+or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
+blocks a panel. Blocks and tiles that would reach beyond the end move back and compute elements again, so that nothing is
+masked; guards become zeros of the panel. Constants are packed beforehand.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import (
-    Const,
-    Index,
-    Read,
-    Tensor,
-    as_index,
-    cast,
-    constant,
-)
-from ..dialect.loops import (
-    Alloc,
-    Kernel,
-    Store,
-    accumulator,
-    assign,
-    update,
-)
+from ..dialect.index import Expr, Index, Read, Tensor, substitute, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, substitute_block
 from ..dialect.types import F32, F64, I16, I32
+from .accesses import depends, stride
 from .collapse import flatten
 from .contraction import Contraction, recognise
-from .panels import LANES, Panels, excess, extent_of, loops_of
-from .ranges import Ranges
+from .panels import LANES, NEAR, ROWS, Panels, Row
+from .ranges import Ranges, interval
+from .words import (
+    bits_of,
+    extent_of,
+    image_of,
+    is_plain,
+    joined_bits,
+    known_terms,
+    loops_of,
+    only_read,
+    packed_words,
+    pair_up,
+    row_words,
+    word,
+)
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
@@ -72,7 +73,7 @@ def contract(
 ) -> Contracted | None:
     """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
 
-    Rows of `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
+    `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
     found = recognise(kernel)
     if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:
@@ -81,7 +82,8 @@ def contract(
         if flat is not kernel and again is not None:
             shapes = reshaped(kernel, flat)
             known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
-            made = _made(flat, again, constants, known)
+            arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+            made = _made(flat, again, arrays, known)
             return None if made is None else replace(made, views={**made.views, **shapes})
     return None if found is None else _made(kernel, found, constants, ranges)
 
@@ -89,10 +91,11 @@ def contract(
 def _made(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
     if not _worth_packing(c):
         return None
-    if c.accumulator.element is I32:
-        return _Contract(kernel, c, ranges).in_halves(constants)
-    if c.accumulator.element in (F32, F64) and not c.guard:  # a zero for what is left out could make a NaN
-        return _Contract(kernel, c).in_floats()
+    element = c.accumulator.element
+    if element is I32 and (made := _Contract(kernel, c, constants, ranges).in_words()) is not None:
+        return made
+    if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
+        return _Contract(kernel, c, constants, ranges).in_full()
     return None
 
 
@@ -113,56 +116,135 @@ def _worth_packing(c: Contraction) -> bool:
 
 
 class _Contract(Panels):
-    """The kernels of one contraction: what packs its rows, and what multiplies."""
+    """The kernels of one contraction: what packs its factors, and what multiplies."""
 
-    def in_halves(self, constants: Constants) -> Contracted:
-        """The kernels for i32."""
-        known = self.known_rows(constants)
-        if known is not None:
-            halves = known.astype(np.int16)
-            if not np.array_equal(halves, known):
-                return Contracted((self.tiles_of(self.in_full()),), {})
-            packed = np.zeros((*known.shape[:-1], 2 * self.steps), np.int16)
-            packed[..., : self.terms] = halves
-            self.pairs, self.bad = replace(self.pairs, space="constant"), None
-            tiles = self.tiles_of(self.in_pairs_or_full())
-            return Contracted((tiles,), {}, {self.pairs: packed.view(np.int32)})
-        checks = () if self.bad is None else (self.check_rows(),)
-        return Contracted((self.copy_rows(), *checks, self.tiles_of(self.in_pairs_or_full())), {self.pairs: self.rows})
+    def __init__(self, kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> None:
+        super().__init__(kernel, c)
+        self.known, self.ranges = dict(constants), ranges
+        self.pairs = pair_up(c.folds)
+        self.step = Index("s", self.pairs.steps)
+        self.around = tuple(i for i in c.outer if depends(c.a, {i}))
+        self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
+        self.kernels: list[Kernel] = []
+        self.views: dict[Tensor, Tensor] = {}
+        self.constants: dict[Tensor, np.ndarray] = {}
 
-    def in_floats(self) -> Contracted:
-        """The kernel for floats, whose sums go in the order of the terms, each product rounded with its sum."""
-        return Contracted((self.tiles_of(self.in_full()),), {})
+    def contracted(self, body: Block) -> Contracted:
+        return Contracted((*self.kernels, self.each_panel(body)), self.views, self.constants)
 
-    def known_rows(self, constants: Constants) -> np.ndarray | None:
-        """The rows' factors, where they are a constant read along plain indices."""
-        order = (*self.around, self.c.row, *self.c.folds)
-        match self.c.a:
-            case Read(tensor, at) if tensor in constants and all(isinstance(i, (Index, Const)) for i in at):
-                array = constants[tensor].reshape([d for d in tensor.shape if isinstance(d, int)])
-                array = array[tuple(i.value if isinstance(i, Const) else slice(None) for i in at)]
-                plain = [i for i in at if isinstance(i, Index)]
-                if len(plain) == len(order) == len(set(plain)) and set(plain) == set(order):
-                    moved = array.transpose([plain.index(i) for i in order])
-                    return moved.reshape((*moved.shape[: len(self.around) + 1], self.terms))
-        return None
+    def in_full(self) -> Contracted:
+        """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
+        return self.contracted(self.full())
 
-    def copy_rows(self) -> Kernel:
-        c = self.c
-        rows = (*self.around, c.row)
-        at = c.folds if self.terms % 2 == 0 else (self.k,)
-        nests = [loops_of((*rows, *c.folds), (Store(self.rows, (*rows, *at), cast(c.a, I16)),))]
-        if self.terms % 2:
-            nests.append(loops_of(rows, (Store(self.rows, (*rows, as_index(self.terms)), constant(0, I16)),)))
-        return self.made("rows", tuple(nests), (self.rows,))
+    def full(self) -> Block:
+        c, panel = self.c, Tensor("full", (self.terms, self.width), self.element, "stack")
+        multiply, most = ("mul", ROWS // 2) if self.element is I32 else ("fma", ROWS * 4 // self.element.bytes)
 
-    def check_rows(self) -> Kernel:
-        c = self.c
-        bad = accumulator("acc", I32)
-        fold = loops_of(c.folds, (update("or", bad, excess(c.a)),))
-        rows = (*self.around, c.row)
-        assert self.bad is not None
-        body = (Alloc(bad), assign(bad, 0), fold, Store(self.bad, rows, bad[()]))
-        return self.made("check", (loops_of(rows, body),), (self.bad,))
+        def row(tile: Expr, at: Expr, r: Expr) -> Expr:
+            return substitute(c.a, {c.row: at})
 
-    # columns
+        column = panel[self.k, self.v * LANES + self.lane]
+        return (Alloc(panel), *self.of_factors(panel), *self.tiles(c.folds, self.height(most), row, column, multiply))
+
+    def in_words(self) -> Contracted | None:
+        """With factors in words of two, where they fit; None where what is read says nothing of that."""
+        held = self.condition()
+        if held is None or held is False:
+            return None
+        height = self.height(ROWS)
+        row = self.rows(height)
+        columns = self.columns()
+        if columns is None:
+            return None
+        fill, column = columns
+        body = (*fill, *self.tiles((self.step,), height, row, column, "pairdot"))
+        return self.contracted(body if held is True else (If(held, body, self.full()),))
+
+    def condition(self) -> Expr | bool | None:
+        """Whether all factors fit 16 bits: known, or as the kernels find that are made here; None where nothing can tell."""
+        looked: list[Tensor] = []
+        for e in (self.c.a, self.c.b):
+            if interval(e, self.ranges, self.known).within(I16):
+                continue
+            read = only_read(e)
+            if read is None:
+                return None
+            if read.tensor in self.known:
+                return False
+            bits, body = bits_of(e, read)
+            self.kernels.append(self.made("bits", body, (bits,)))
+            looked.append(bits)
+        if not looked:
+            return True
+        sizes, body = joined_bits(looked)
+        self.kernels.append(self.made("sizes", body, (sizes,)))
+        all_bits = sizes[0] if len(looked) == 1 else sizes[0] | sizes[1]
+        return all_bits <= I16.limits[1]
+
+    def rows(self, height: int) -> Row:
+        """The words of the rows: those of constants tile by tile, as they are used."""
+        lines = (*self.around, self.c.row)
+        known = known_terms(self.c.a, self.known, (*lines, *self.c.folds))
+        if known is None:
+            words, body = row_words(self.c.a, self.pairs, lines)
+            self.kernels.append(self.made("rows", body, (words,)))
+            flat = replace(words, shape=(*(i.extent for i in lines), self.pairs.steps))
+            self.views[flat] = words
+            return lambda tile, at, r: flat[(*self.around, at, self.step)]
+        found = packed_words(known, len(lines) + self.c.folds.index(self.pairs.index))
+        found = found.reshape(*found.shape[: len(lines)], self.pairs.steps)
+        count = -(-found.shape[-2] // height)
+        starts = np.minimum(np.arange(count) * height, found.shape[-2] - height)
+        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
+        packed = Tensor("rows", tiles.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(tiles)
+        return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
+
+    def columns(self) -> tuple[list[Statement], Expr] | None:
+        """What fills a panel with words, and a word of it."""
+        read = only_read(self.c.b)
+        place = self.v * LANES + self.lane
+        words = self.known_panels()
+        if words is None and read is not None and is_plain(read) and not self.c.guard and not self.pairs.odd:
+            words = self.all_panels()
+        if words is not None:
+            return [], words[(*self.beside, self.panel, self.step, place)]
+        image = image_of(self.c.b, self.c.guard, self.pairs)
+        if image is None:
+            return None
+        self.kernels.append(self.made("image", image.body, (image.words,)))
+        panel = Tensor("panel", (self.pairs.steps, self.width), I32, "stack")
+        return [Alloc(panel), *self.of_image(image, self.pairs, panel)], panel[self.step, place]
+
+    def known_panels(self) -> Tensor | None:
+        """The words of all panels, where the columns are constant."""
+        lines = (*self.beside, *self.lines)
+        known = None if self.c.guard else known_terms(self.c.b, self.known, (*lines, *self.c.folds))
+        if known is None:
+            return None
+        found = packed_words(known, len(lines) + self.c.folds.index(self.pairs.index))
+        found = found.reshape(*found.shape[: len(self.beside)], -1, self.pairs.steps)
+        blocks = np.minimum(np.arange(self.panels * self.together), self.blocks - 1)
+        columns = extent_of(self.c.column)
+        first = blocks // self.across * columns + np.minimum(blocks % self.across * LANES, columns - LANES)
+        panels = found[..., (first[:, None] + np.arange(LANES)).reshape(self.panels, self.width), :].swapaxes(-1, -2)
+        words = Tensor("columns", panels.shape, I32, "constant")
+        self.constants[words] = np.ascontiguousarray(panels)
+        return words
+
+    def all_panels(self) -> Tensor:
+        """The words of all panels, by a kernel: every column is read once."""
+        panel = Index("panel", self.panels)
+        shape = (*(i.extent for i in self.beside), self.panels, self.pairs.steps, self.width)
+        words = Tensor("columns", shape, I32, "heap")
+        value = substitute(word(*self.pairs.both(self.c.b)), self.column(self.lane))
+        store = Store(words, (*self.beside, panel, self.pairs.step, self.v * LANES + self.lane), value)
+        apart = [stride(r.tensor, r.indices, self.lane) for r in walk(value) if isinstance(r, Read)]
+        if all(n is not None and 0 <= n <= NEAR for n in apart):
+            lanes = For(self.lane, (store,), kind="vector", width=LANES)
+            body = loops_of((*self.beside, *self.pairs.folds, panel), (self.placed((lanes,), unrolled=True),))
+        else:
+            inner = self.placed((For(self.lane, loops_of(self.pairs.folds, (store,))),))
+            body = loops_of((*self.beside, panel), (inner,))
+        self.kernels.append(self.made("columns", substitute_block(body, {self.panel: panel}), (words,)))
+        return words
