@@ -64,7 +64,7 @@ class NativeMachine:
         text = ticks_text(tick)
         imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
-        exports = dict.fromkeys(passes, (ctypes.c_void_p, ctypes.c_int64))
+        exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
         self.library = Library(text, exports, imports=imports, slp=True)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
