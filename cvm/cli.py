@@ -82,16 +82,17 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_run, _check, _opt, _lower, _ops, _fmt):
+    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _fmt):
         add(commands)
     return top
 
 
-def _command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, help: str, function: str = "") -> argparse.ArgumentParser:
     """A command, which is the function of that name in the module of that name, imported when it is used."""
 
     def command(options: argparse.Namespace) -> int:
-        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{name}"), name)
+        wanted = function or name
+        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{wanted}"), wanted)
         return found(options)
 
     made: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
@@ -165,6 +166,38 @@ def _lower(commands: Any) -> None:
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
+    )
+
+
+def _build(commands: Any) -> None:
+    build = _command(commands, "build", "compile functions ahead of time, for C code to call")
+    build.add_argument("program", metavar="PROG.cvm")
+    build.add_argument("--entry", action="append", metavar="NAME", help="a function (default: main); may be repeated")
+    build.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="an object file, .o, or a shared library, .so"
+    )
+    build.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N", help="the value of a size that the program leaves open"
+    )
+    build.add_argument("--header", metavar="FILE.h", help="write the C header, too")
+
+
+def _viz(commands: Any) -> None:
+    viz = _command(commands, "viz", "draw the operations of a program")
+    viz.add_argument("program", metavar="PROG.cvm")
+    viz.add_argument("--entry", action="append", metavar="NAME", help="a function (default: all); may be repeated")
+    viz.add_argument("-o", "--output", required=True, metavar="FILE", help="a picture, .svg, or a page, .html")
+
+
+def _import(commands: Any) -> None:
+    made = _command(commands, "import", "make a program of a model of CVM-Runtime", "importing")
+    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, or the symbol")
+    made.add_argument(
+        "-o",
+        "--output",
+        default="-",
+        metavar="PROG.cvm",
+        help="where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
     )
 
 

@@ -76,14 +76,14 @@ def _short_function(function: Function) -> str:
         head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
         head += f"\n   {outcome} {{" if outcome else " {"
     lines = [head]
-    lines += [f"  {_short_operation(o, names)}" for o in function.operations]
+    lines += [f"  {operation_text(o, names)}" for o in function.operations]
     lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
     return "\n".join([*lines, "}\n"])
 
 
 def _short_graph(graph: Graph) -> str:
     names = Names()
-    return "\n".join([f"graph @{graph.name} {{", *(f"  {_short_operation(o, names)}" for o in graph.operations), "}\n"])
+    return "\n".join([f"graph @{graph.name} {{", *(f"  {operation_text(o, names)}" for o in graph.operations), "}\n"])
 
 
 def _outcome(function: Function) -> str:
@@ -94,7 +94,8 @@ def _outcome(function: Function) -> str:
     return f" -> {types[0]}" if len(types) == 1 else f" -> ({', '.join(map(str, types))})"
 
 
-def _short_operation(operation: Operation, names: Names) -> str:
+def operation_text(operation: Operation, names: Names) -> str:
+    """One operation in the short form."""
     operator = operation.operator
     operands = ", ".join(_operand(v, operator.dialect, names) for _, v in operator.operands())
     if isinstance(operator, Const):
@@ -102,7 +103,7 @@ def _short_operation(operation: Operation, names: Names) -> str:
     elif operator.labelled:
         text = _labelled(operator, operands)
     else:
-        attributes = _written_attributes(operator)
+        attributes = written_attributes(operator)
         callee = attributes.pop("callee", None)
         text = operator.name
         if callee is not None:
@@ -148,7 +149,7 @@ def _operand(value: Value, dialect: str, names: Names) -> str:
     return text if implied else f"{text} : {value.known_type.element}"
 
 
-def _written_attributes(operator: Operator[Any]) -> dict[str, Any]:
+def written_attributes(operator: Operator[Any]) -> dict[str, Any]:
     """The attributes that differ from their defaults."""
     return {f.name: v for f, v in operator.attributes() if f.required or attribute_text(v) != attribute_text(f.default)}
 
@@ -201,7 +202,7 @@ def _generic_operation(operation: Operation, names: Names) -> list[str]:
     results = ", ".join(map(names.of, operation.results))
     if isinstance(operator, Const):
         return [*lines, _generic_constant(results, operator.data.array, operator.type, operator.data.splat)]
-    attributes = dict(_written_attributes(operator))
+    attributes = dict(written_attributes(operator))
     if isinstance(operator, Call):
         attributes["callee"] = Symbol(operator.callee)
     written = f" {_generic_dictionary(attributes)}" if attributes else ""

@@ -1,0 +1,58 @@
+"""`cvm build`: functions of a program to an object file or a shared library, and a C header."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+
+import cvm
+from cvm.cli import Usage
+from cvm.commands.files import load, write
+from cvm.dialect.types import MAX_SIZE
+
+SHARED = (".so", ".dylib")
+LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
+
+
+def build(options: Namespace) -> int:
+    from cvm.jit import ahead
+
+    path = Path(options.output)
+    if path.suffix not in (".o", *SHARED):
+        raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
+    sizes = dict(map(_size, options.size))
+    made = ahead.build(load(options.program), options.entry or ["main"], path.stem.removeprefix("lib"), sizes)
+    if path.suffix == ".o":
+        write(options.output, made.image)
+    else:
+        _link(made.image, path)
+    if options.header:
+        write(options.header, made.header.encode())
+    return 0
+
+
+def _size(item: str) -> tuple[str, int]:
+    name, separator, value = item.removeprefix("?").partition("=")
+    if not (separator and name and value.isascii() and value.isdigit()) or int(value) > MAX_SIZE:
+        raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
+    return name, int(value)
+
+
+def _link(image: bytes, path: Path) -> None:
+    """Makes a shared library of an object file, by what links on this machine."""
+    linker = next((found for name in LINKERS if (found := shutil.which(name))), None)
+    if linker is None:
+        raise cvm.Error(
+            f"a shared library needs a linker, and none of {', '.join(LINKERS)} is there; "
+            f"-o {path.with_suffix('.o')} makes an object file without one"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "program.o"), Path(folder, "program.so")
+        source.write_bytes(image)
+        done = subprocess.run([linker, "-shared", "-o", target, source], capture_output=True, text=True)
+        if done.returncode:
+            raise cvm.Error(f"{linker} cannot make {path.name}:\n{done.stderr.rstrip()}")
+        write(str(path), target.read_bytes())

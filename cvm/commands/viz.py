@@ -1,0 +1,26 @@
+"""`cvm viz`: the operations of a program and what flows between them, as a picture."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from cvm import diagram
+from cvm.cli import Usage
+from cvm.commands.files import load, write
+from cvm.jit.function import find
+
+KINDS = (".svg", ".html")
+
+
+def viz(options: Namespace) -> int:
+    suffix = Path(options.output).suffix.lower()
+    if suffix not in KINDS and options.output != "-":
+        raise Usage(f"-o is a picture, .svg, or a page, .html; got {options.output}")
+    module = load(options.program)
+    names = options.entry or [*module.functions]
+    functions = [find(module, name, "cpu") for name in names]
+    title = Path(options.program).name
+    text = diagram.page(module, functions, title) if suffix == ".html" else diagram.svg(module, functions)
+    write(options.output, text.encode())
+    return 0

@@ -1,0 +1,205 @@
+"""A program as a picture of its operations: SVG, alone or in a page that scrolls and zooms. Of each box the whole text shows
+when the pointer rests on it. Constants are named in the boxes that use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from cvm.dialect.builtin import Const
+from cvm.dialect.cog.clocked import Feedback
+from cvm.dialect.op import attribute_text
+from cvm.dialect.printer import Names, operation_text, written_attributes
+from cvm.dialect.program import Function, Graph, Literal, Module, Operation, Value
+from cvm.layers import Box, Route, place
+
+LETTER, LINE, PAD = 7.3, 16.0, 9.0  # of the type, in pixels
+LONGEST = 44  # letters of a line
+MARGIN = 20.0
+
+STYLE = """\
+text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #1b1f24; text-anchor: middle; white-space: pre; }
+.name { font-weight: 600; } .more { fill: #57606a; } .title { font-weight: 700; font-size: 14px; text-anchor: start; }
+rect { fill: #ffffff; stroke: #8c959f; rx: 5; } .argument rect, .result rect { fill: #ddf4ff; stroke: #54aeff; rx: 14; }
+.state rect { fill: #dafbe1; stroke: #4ac26b; }
+path { fill: none; stroke: #8c959f; stroke-width: 1.3; marker-end: url(#arrow); } .fed { stroke: #2da44e; stroke-dasharray: 5 4; }
+g.box:hover rect { stroke-width: 2.5; }
+@media (prefers-color-scheme: dark) {
+  svg { background: #0d1117; } text { fill: #e6edf3; } .more { fill: #8d96a0; } rect { fill: #161b22; stroke: #6e7681; }
+  .argument rect, .result rect { fill: #0c2d6b; } .state rect { fill: #033a16; }
+}
+"""
+
+PAGE = """\
+<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>html, body {{ margin: 0; height: 100%; overflow: hidden; }} svg {{ width: 100%; height: 100%; cursor: grab; }}</style></head>
+<body>
+{svg}<script>
+// drag to move, turn the wheel to zoom, double-click to see all of it
+const svg = document.querySelector("svg"), all = svg.getAttribute("viewBox").split(" ").map(Number);
+let view = [...all], held = null;
+const show = () => svg.setAttribute("viewBox", view.join(" "));
+const scale = () => Math.max(view[2] / svg.clientWidth, view[3] / svg.clientHeight);
+svg.addEventListener("wheel", e => {{
+  e.preventDefault();
+  const by = Math.exp(e.deltaY / 400), p = new DOMPoint(e.clientX, e.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  view = [p.x + (view[0] - p.x) * by, p.y + (view[1] - p.y) * by, view[2] * by, view[3] * by];
+  show();
+}}, {{ passive: false }});
+svg.addEventListener("pointerdown", e => {{ held = [e.clientX, e.clientY]; svg.setPointerCapture(e.pointerId); }});
+svg.addEventListener("pointermove", e => {{
+  if (!held) return;
+  const s = scale();
+  view[0] -= (e.clientX - held[0]) * s; view[1] -= (e.clientY - held[1]) * s;
+  held = [e.clientX, e.clientY];
+  show();
+}});
+svg.addEventListener("pointerup", () => {{ held = null; }});
+svg.addEventListener("dblclick", () => {{ view = [...all]; show(); }});
+</script></body></html>
+"""
+
+
+@dataclass(eq=False)
+class Shown(Box):
+    """A box with its lines; the first is its name."""
+
+    lines: Sequence[str] = ()
+    kind: str = "operation"
+    whole: str = ""
+
+    def sized(self) -> Shown:
+        self.width = max((len(line) for line in self.lines), default=0) * LETTER + 2 * PAD
+        self.height = len(self.lines) * LINE + 2 * PAD - 4
+        return self
+
+
+@dataclass
+class Sketch:
+    """The boxes of one function and what joins them; `fed` are driver and state of each feedback."""
+
+    title: str
+    boxes: list[Shown] = field(default_factory=list)
+    edges: list[tuple[Box, Box]] = field(default_factory=list)
+    fed: list[tuple[Box, Box]] = field(default_factory=list)
+
+
+def svg(module: Module, functions: Iterable[Function]) -> str:
+    """The functions one under another."""
+    parts: list[str] = []
+    width, y = 0.0, MARGIN
+    for function in functions:
+        sketch = sketched(module, function)
+        wide, high, routes = place(sketch.boxes, sketch.edges)
+        drawn = [_edge(route) for route in routes]
+        drawn += [
+            _back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n) for n, (a, b) in enumerate(sketch.fed)
+        ]
+        drawn += [_box(box) for box in sketch.boxes]
+        title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
+        group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
+        parts.append(f'<g transform="translate({MARGIN:g} {y:g})">\n{title}\n{group}\n</g>')
+        width = max(width, wide + (24 + 10 * len(sketch.fed) if sketch.fed else 0), len(sketch.title) * LETTER * 1.2)
+        y += high + LINE * 2 + 2 * MARGIN
+    size = f"{width + 2 * MARGIN:.0f}", f"{y:.0f}"
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" viewBox="0 0 {size[0]} {size[1]}">\n'
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<polygon points="0,0 8,4 0,8" fill="#8c959f"/></marker></defs>\n'
+    )
+    return f"{head}<style>\n{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
+
+
+def page(module: Module, functions: Iterable[Function], title: str) -> str:
+    """The same in a page that scrolls and zooms."""
+    return PAGE.format(title=escape(title), svg=svg(module, functions))
+
+
+# From operations to boxes
+
+
+def sketched(module: Module, function: Function) -> Sketch:
+    kind = "graph" if isinstance(function, Graph) else "func"
+    sketch = Sketch(f"{kind} @{function.name}")
+    names = Names(function.arguments)
+    made: dict[Value, Shown] = {}
+    constants: dict[Value, str] = {}
+    for a in function.arguments:
+        box = Shown(lines=[names.of(a), str(a.known_type)], kind="argument", whole=f"{names.of(a)}: {a.known_type}")
+        made[a] = box
+        sketch.boxes.append(box.sized())
+    for operation in function.operations:
+        text = operation_text(operation, names)
+        if isinstance(operation.operator, Const):
+            constants[operation.results[0]] = f"{names.of(operation.results[0])}: const {operation.operator.type}"
+        elif isinstance(operation.operator, Feedback):
+            sketch.fed.append((made[operation.operator.driver], made[operation.operator.target]))
+        else:
+            box = _operation(operation, names, constants, text)
+            sketch.boxes.append(box.sized())
+            made.update((r, box) for r in operation.results)
+            sketch.edges += [(made[v], box) for v in _distinct(operation) if v in made and made[v] is not box]
+    for n, r in enumerate(function.results):
+        text = f"return {names.of(r) if not isinstance(r, Literal) else r.value}"
+        box = Shown(lines=[text, str(r.known_type)], kind="result", whole=f"result {n}: {r.known_type}").sized()
+        sketch.boxes.append(box)
+        if r in made:
+            sketch.edges.append((made[r], box))
+    return sketch
+
+
+def _distinct(operation: Operation) -> list[Value]:
+    return list(dict.fromkeys(v for _, v in operation.operator.operands()))
+
+
+def _operation(operation: Operation, names: Names, constants: dict[Value, str], text: str) -> Shown:
+    operator = operation.operator
+    attributes = [f"{name} = {attribute_text(v)}" for name, v in written_attributes(operator).items() if name != "type"]
+    lines = [operator.name, *attributes]
+    lines += [
+        constants[v] if v in constants else str(v.value)
+        for v in _distinct(operation)
+        if v in constants or isinstance(v, Literal)
+    ]
+    lines += [f"{names.of(r)}: {r.known_type}" for r in operation.results]
+    where = f"line {operation.span.line}: " if operation.span.source.text else ""
+    kind = "state" if operator.labelled else "operation"
+    return Shown(lines=[_short(line) for line in lines], kind=kind, whole=where + text)
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+# From boxes to SVG
+
+
+def _box(box: Shown) -> str:
+    left, top = box.x - box.width / 2, box.y - box.height / 2
+    lines = [
+        f'<text class="{"more" if n else "name"}" x="{box.x:.1f}" y="{top + PAD + 9 + n * LINE:.1f}">{escape(line)}</text>'
+        for n, line in enumerate(box.lines)
+    ]
+    rect = f'<rect x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="5"/>'
+    return f'<g class="box {box.kind}"><title>{escape(box.whole)}</title>{rect}{"".join(lines)}</g>'
+
+
+def _edge(route: Route) -> str:
+    (x, y), *rest = route
+    curves = [f"M{x:.1f} {y:.1f}"]
+    for nx, ny in rest:
+        middle = (y + ny) / 2
+        curves.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
+        x, y = nx, ny
+    return f'<path d="{" ".join(curves)}"/>'
+
+
+def _back(driver: Box, state: Box, x: float) -> str:
+    """A feedback, around the right of what is between."""
+    a, b = (driver.x + driver.width / 2, driver.y), (state.x + state.width / 2, state.y)
+    return (
+        f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"/>'
+    )

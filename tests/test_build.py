@@ -1,0 +1,155 @@
+"""Code built ahead of time: called from C, it gives what the compiled function gives."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm import cli
+from cvm.commands import build as command
+
+LINKER = next(filter(shutil.which, command.LINKERS), None)
+linked = pytest.mark.skipif(LINKER is None, reason="nothing here links a shared library")
+
+PROGRAM = """\
+func @main(%x: tensor<?N x 3 x i32> {range = [-9, 9]}, %flags: tensor<?N x i1>) -> (tensor<?N x 2 x i32>, tensor<f32>) {
+  %w = const dense<[[1, 0, 2], [0, 1, -1]]> : tensor<2x3xi32>
+  %dense = cvm.dense %x, %w
+  %y = cvm.relu %dense
+  %mean = dali.div %y, 2.5
+  %total = theano.sum %mean {dtype = f32}
+  %seen = theano.sum %flags {dtype = f32}
+  %t = dali.add %total, %seen
+  return %y, %t
+}
+
+func @divide.by_2$(%int: tensor<4xi32>, %float: tensor<4xi32>) -> tensor<4xi32> {
+  %q = dali.floordiv %int, %float
+  %r = dali.mod %q, 7
+  return %r
+}
+
+func @blur(%x: tensor<8x64x64xf32>) -> tensor<8x64x64xf32> {
+  %m = theano.sum %x {axis = [2]}
+  %s = theano.dimshuffle %m {new_order = [0, 1, "x"]}
+  %y = dali.sub %x, %s
+  %n = theano.sum %y {axis = [1]}
+  %u = theano.dimshuffle %n {new_order = [0, "x", 1]}
+  %z = dali.mul %u, %y
+  return %z
+}
+
+graph @clock {
+  %n = cog.field "n" init dense<0.0> : !cog.field<[], f32>
+  %m = cog.add %n, 1
+  cog.feedback %n, %m
+}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("p.cvm").write_text(PROGRAM)
+    return tmp_path
+
+
+def library(folder: Path, *arguments: str) -> ctypes.CDLL:
+    """What `cvm build` made of the program."""
+    assert cli.main(["build", "p.cvm", "-o", "libmodel.so", "--header", "model.h", *arguments]) == 0
+    found = ctypes.CDLL(str(folder / "libmodel.so"))
+    found.model_message.restype = ctypes.c_char_p
+    return found
+
+
+def pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
+    assert all(a.flags.c_contiguous for a in arrays)
+    return [ctypes.c_void_p(a.ctypes.data) for a in arrays]
+
+
+@linked
+def test_results_are_those_of_the_compiled_function(folder: Path) -> None:
+    built = library(folder, "--entry", "main", "--entry", "blur", "--size", "N=5")
+    rng = np.random.default_rng(0)
+    x, flags = rng.integers(-9, 10, (5, 3), dtype=np.int32), rng.integers(0, 2, 5) == 1
+    y, t = np.empty((5, 2), np.int32), np.empty((), np.float32)
+    assert built.model_main(*pointers(x, flags, y, t)) == 0
+    wanted = cvm.compile(PROGRAM)(x, flags)
+    np.testing.assert_array_equal(y, wanted[0])
+    assert t == wanted[1]
+    image = rng.standard_normal((8, 64, 64), dtype=np.float32)
+    blurred = np.empty_like(image)
+    assert built.model_blur(*pointers(image, blurred)) == 0
+    np.testing.assert_array_equal(blurred, cvm.compile(PROGRAM, "blur")(image))
+
+
+@linked
+def test_what_does_not_hold_is_a_status_with_a_message(folder: Path) -> None:
+    built = library(folder, "--entry", "main", "--entry", "divide.by_2$", "--size", "?N=1")
+    y, t = np.empty((1, 2), np.int32), np.empty((), np.float32)
+    given = [np.array([[1, 10, 2]], np.int32), np.array([True]), y, t]
+    status = built.model_main(*pointers(*given))
+    assert built.model_message(status) == b"1: argument %x: expected values from -9 to 9"
+    a, b, q = np.array([8, 9, 10, 11], np.int32), np.array([1, 2, 0, 4], np.int32), np.empty(4, np.int32)
+    status = built.model_divide_by_2_(*pointers(a, b, q))
+    assert status > 0 and built.model_message(status).startswith(b"13: ") and b"zero" in built.model_message(status)
+    b[2] = 5
+    assert built.model_divide_by_2_(*pointers(a, b, q)) == 0 and q.tolist() == [1, 4, 2, 2]
+    assert built.model_message(0) == b"" and built.model_message(-1) == b"out of memory"
+
+
+@linked
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_c_program_takes_header_and_object(folder: Path) -> None:
+    assert cli.main(["build", "p.cvm", "-o", "d.o", "--header", "d.h", "--entry", "divide.by_2$"]) == 0
+    Path("main.c").write_text(
+        '#include <stdio.h>\n#include "d.h"\n'
+        "int main(void) {\n  int32_t a[] = {8, 9, 10, 11}, b[] = {1, 2, 5, 4}, q[4];\n"
+        '  int32_t status = d_divide_by_2_(a, b, q);\n  printf("%d %d %d %d %s", q[0], q[1], q[2], q[3], d_message(status));\n}\n'
+    )
+    subprocess.run(
+        ["cc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "main.c", "d.o", "-o", "main"], check=True
+    )
+    assert subprocess.run(["./main"], capture_output=True, check=True).stdout == b"1 4 2 2 "
+
+
+def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
+    assert cli.main(["build", "p.cvm", "-o", "2 */int.o", "--entry", "blur"]) == 2  # no such folder
+    assert cli.main(["build", "p.cvm", "-o", "int x;.o", "--header", "h.h", "--entry", "divide.by_2$"]) == 0
+    text = Path("h.h").read_text()
+    assert "int32_t int_x__divide_by_2_(const int32_t *in_int, const int32_t *in_float, int32_t *out_r);" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (
+            "-o m.o",
+            1,
+            "error[build]: %x is tensor<?N x 3 x i32>, but what is built ahead of time has known sizes; settle ?N",
+        ),
+        ("-o m.o --entry clock", 1, "@clock is a graph; functions are built ahead of time"),
+        ("-o m.o --entry none", 1, "the program has no function @none"),
+        ("-o m.exe --entry blur", 2, "-o is an object file, .o, or a shared library"),
+        ("-o m.o --size N", 2, "--size N: expected NAME=NUMBER, such as N=16"),
+    ],
+)
+def test_what_cannot_be_built(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: str, status: int, said: str
+) -> None:
+    assert cli.main(["build", "p.cvm", *arguments.split()]) == status
+    assert said in capsys.readouterr().err
+
+
+def test_a_library_needs_a_linker(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "LINKERS", ("no-such-linker",))
+    assert cli.main(["build", "p.cvm", "-o", "m.so", "--entry", "blur"]) == 1
+    assert "none of no-such-linker is there; -o m.o makes an object file without one" in capsys.readouterr().err

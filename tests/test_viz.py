@@ -1,0 +1,95 @@
+"""Programs as pictures: what is drawn, and where."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm import cli
+from cvm.diagram import page, svg
+from cvm.layers import GAP, Box, place
+
+PROGRAM = """\
+func @main(%x: tensor<1x2x4x4xi32>, %unused: tensor<f32>) {
+  %w = const dense<1> : tensor<3x2x3x3xi32>
+  %y = cvm.conv2d %x, %w {padding = [1, 1]}
+  %z = cvm.relu %y
+  %s = cvm.elemwise_add %y, %z
+  return %s, %s
+}
+
+graph @count {
+  %n = cog.field "a < b & c" init dense<0.0> : !cog.field<[], f32>
+  %m = cog.add %n, 1
+  cog.feedback %n, %m
+}
+"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(picture: str) -> list[list[str]]:
+    """The lines of every box."""
+    root = ElementTree.fromstring(picture)
+    groups = [g for g in root.iter(f"{SVG}g") if "box" in g.get("class", "").split()]
+    return [[t.text or "" for t in g.iter(f"{SVG}text")] for g in groups]
+
+
+def test_every_operation_is_a_box_and_every_use_an_edge() -> None:
+    module = cvm.parse(PROGRAM)
+    drawn = texts(svg(module, [module.functions["main"]]))
+    assert [lines[0] for lines in drawn] == [
+        "%x", "%unused", "cvm.conv2d", "cvm.relu", "cvm.elemwise_add", "return %s", "return %s",
+    ]  # fmt: skip
+    assert drawn[2][1:] == ["padding = [1, 1]", "%w: const tensor<3x2x3x3xi32>", "%y: tensor<1x3x4x4xi32>"]
+    root = ElementTree.fromstring(svg(module, [module.functions["main"]]))
+    assert len([p for p in root.iter(f"{SVG}path") if p.get("class") is None]) == 6
+
+
+def test_feedback_goes_back_and_text_is_escaped() -> None:
+    module = cvm.parse(PROGRAM)
+    picture = svg(module, module.functions.values())
+    root = ElementTree.fromstring(picture)
+    assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "fed"]) == 1
+    assert 'label = "a < b & c"' in next(lines for lines in texts(picture) if lines[0] == "cog.field")
+    whole = page(module, module.functions.values(), "<script>")
+    assert "<title>&lt;script&gt;</title>" in whole and picture in whole
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_boxes_do_not_overlap_and_edges_go_down(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    boxes = [Box(float(rng.integers(20, 200)), float(rng.integers(20, 90))) for _ in range(30)]
+    edges = [(boxes[a], boxes[b]) for a in range(30) for b in range(a + 1, 30) if rng.random() < 0.08]
+    width, height, routes = place(boxes, edges)
+    for a, b in combinations(boxes, 2):
+        apart = abs(a.y - b.y) >= (a.height + b.height) / 2 or abs(a.x - b.x) >= (a.width + b.width) / 2 + GAP - 1e-6
+        assert apart
+    for box in boxes:
+        assert box.x - box.width / 2 >= -1e-6 and box.x + box.width / 2 <= width + 1e-6
+        assert box.y - box.height / 2 >= -1e-6 and box.y + box.height / 2 <= height + 1e-6
+    for (a, b), route in zip(edges, routes, strict=True):
+        assert route[0] == (a.x, a.y + a.height / 2) and route[-1] == (b.x, b.y - b.height / 2)
+        assert all(first[1] < second[1] for first, second in pairwise(route))
+
+
+def test_nothing_to_place() -> None:
+    assert place([], []) == (0.0, 0.0, [])
+
+
+def test_viz_writes_a_picture_or_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.cvm").write_text(PROGRAM)
+    assert cli.main(["viz", "p.cvm", "-o", "p.svg"]) == 0
+    assert ElementTree.parse("p.svg").getroot().tag == f"{SVG}svg"
+    assert cli.main(["viz", "p.cvm", "-o", "p.html", "--entry", "count"]) == 0
+    assert Path("p.html").read_text().startswith("<!doctype html>")
+    assert cli.main(["viz", "p.cvm", "-o", "p.pdf"]) == 2
+    assert cli.main(["viz", "p.cvm", "-o", "p.svg", "--entry", "none"]) == 1
+    assert "the program has no function @none" in capsys.readouterr().err
