@@ -132,6 +132,11 @@ def _run(commands: Any) -> None:
 def _check(commands: Any) -> None:
     check = _command(commands, "check", "parse and verify programs, and say every mistake")
     check.add_argument("programs", nargs="+", metavar="PROG.cvm")
+    check.add_argument(
+        "--overflow",
+        action="store_true",
+        help="also say where integers may leave their type; exit status 1 where they may",
+    )
 
 
 def _opt(commands: Any) -> None:
@@ -164,6 +169,9 @@ def _lower(commands: Any) -> None:
         help="graph, mlir, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    lower.add_argument(
+        "--ranges", action="store_true", help="with --to graph: say in comments from where to where integers go"
+    )
     lower.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
     )

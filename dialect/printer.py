@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,26 @@ from .types import Type
 WIDTH = 100  # a function's head that is longer has its arguments on lines of their own
 
 
-def print_module(module: Module, generic: bool = False) -> str:
-    """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered dialects read."""
-    functions = [print_function(f, generic) for f in module.functions.values()]
+Notes = Mapping[Operation, str]
+
+
+def print_module(module: Module, generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
+    """The text of a module. `generic` is MLIR's generic form, which tools that allow unregistered dialects read.
+
+    `notes` of operations are comments after them, in the short form.
+    """
+    functions = [print_function(f, generic, notes) for f in module.functions.values()]
     if not generic:
         return "\n".join(functions)
     body = "".join(functions)
     return "module {\n" + "".join(f"  {line}\n" for line in body.splitlines()) + "}\n"
 
 
-def print_function(function: Function, generic: bool = False) -> str:
+def print_function(function: Function, generic: bool = False, notes: Notes = MappingProxyType({})) -> str:
     """The text of one function."""
     if generic:
         return _generic_function(function)
-    return _short_graph(function) if isinstance(function, Graph) else _short_function(function)
+    return _short_graph(function, notes) if isinstance(function, Graph) else _short_function(function, notes)
 
 
 class Names:
@@ -64,7 +71,7 @@ class Names:
 # The short form
 
 
-def _short_function(function: Function) -> str:
+def _short_function(function: Function, notes: Notes) -> str:
     names = Names(function.arguments)
     arguments = [
         f"{names.of(a)}: {a.type}{_dictionary(_argument_attributes(a.attributes))}" for a in function.arguments
@@ -76,14 +83,19 @@ def _short_function(function: Function) -> str:
         head = begin + (",\n" + " " * len(begin)).join(arguments) + ")"
         head += f"\n   {outcome} {{" if outcome else " {"
     lines = [head]
-    lines += [f"  {operation_text(o, names)}" for o in function.operations]
+    lines += [_line(o, names, notes) for o in function.operations]
     lines.append(f"  return {', '.join(map(names.of, function.results))}".rstrip())
     return "\n".join([*lines, "}\n"])
 
 
-def _short_graph(graph: Graph) -> str:
+def _short_graph(graph: Graph, notes: Notes) -> str:
     names = Names()
-    return "\n".join([f"graph @{graph.name} {{", *(f"  {operation_text(o, names)}" for o in graph.operations), "}\n"])
+    return "\n".join([f"graph @{graph.name} {{", *(_line(o, names, notes) for o in graph.operations), "}\n"])
+
+
+def _line(operation: Operation, names: Names, notes: Notes) -> str:
+    text = f"  {operation_text(operation, names)}"
+    return f"{text}  // {notes[operation]}" if operation in notes else text
 
 
 def _outcome(function: Function) -> str:

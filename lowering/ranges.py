@@ -35,11 +35,11 @@ from ..dialect.loops import identity
 from ..dialect.program import Value
 from ..dialect.types import I64, ElementType, Size
 from .formulas import Formulas, Nest, View
-from .fuse import structure
 from .intervals import (
     ELEMENTWISE,
     FOLDS,
     SCALAR,
+    UNBOUNDED,
     Bounds,
     Interval,
     greatest,
@@ -54,7 +54,7 @@ Arrays = Mapping[Tensor, np.ndarray]
 
 EXACT = 1 << 31  # magnitudes whose products and sums an int64 holds
 LARGEST = 1 << 25  # elements of an array of bounds
-DEEPEST = 16  # choices inside each other that narrow
+DEEPEST = 6  # choices inside each other that narrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,11 @@ def interval(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({}
 def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
     """The nodes of an expression whose values may leave their types, operands first; arithmetic on indices left out."""
     evaluation = _Evaluation(ranges, constants)
-    stack = [expr]
+    stack, seen = [expr], set[int]()
     while stack:
         e = stack.pop()
-        if evaluation.of(e) is None and not isinstance(e, Read):
+        if id(e) not in seen and evaluation.of(e) is None and not isinstance(e, Read):
+            seen.add(id(e))
             stack += children(e)
     return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, Read) for n in walk(o.expr))]
 
@@ -115,7 +116,9 @@ class _Evaluation:
         self.ranges, self.constants = ranges, constants
         self.axes: dict[Index, int] = {}  # of arrays of bounds, from the end: which is which index's
         self.known: dict[int, Bounds | None] = {}
-        self.assumed: dict[object, Bounds] = {}
+        self.assumed: dict[int, Bounds] = {}
+        self.seen: dict[int, int] = {}
+        self.keys: dict[object, int] = {}
         self.depth = 0
         self.beyond: list[Overflow] = []
 
@@ -124,7 +127,7 @@ class _Evaluation:
             return None
         if id(e) not in self.known:
             found = self.bounds(e)
-            if self.assumed and (held := self.assumed.get(structure(e))) is not None:
+            if self.assumed and (held := self.assumed.get(self.looks(e))) is not None:
                 found = greatest(found[0], held[0]), least(found[1], held[1])
             self.known[id(e)] = found
         return self.known[id(e)]
@@ -152,6 +155,23 @@ class _Evaluation:
             case Check(_, value, _, _):
                 return self.of(value) or e.type.limits
         return e.type.limits
+
+    def looks(self, e: Expr) -> int:
+        """A number that is equal for expressions that are written alike."""
+        if id(e) not in self.seen:
+            match e:
+                case Const(value, type):
+                    key: object = "constant", repr(value), type.name
+                case Read(tensor, at):
+                    key = tensor, *map(self.looks, at)
+                case Apply(function, operands, _):
+                    key = function, *map(self.looks, operands)
+                case Cast(operand, type):
+                    key = "cast", type.name, self.looks(operand)
+                case _:
+                    key = id(e)
+            self.seen[id(e)] = self.keys.setdefault(key, len(self.keys))
+        return self.seen[id(e)]
 
     def read(self, tensor: Tensor, at: tuple[Expr, ...]) -> Bounds:
         array = self.constants.get(tensor)
@@ -192,6 +212,8 @@ class _Evaluation:
             found = e.type.bits - max(high, 0).bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
         elif e.function in ELEMENTWISE:
             found = ELEMENTWISE[e.function](*_safe(known))
+            if e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
+                found = greatest(found[0], 0), found[1]  # a square
         elif e.function in SCALAR:
             found = SCALAR[e.function](*map(scalar, known))
         return e.type.limits if found is None else self.fitted(e, found)
@@ -226,9 +248,9 @@ class _Evaluation:
                 sides.append(side.type.limits if found is None else found)
         return hull(*_safe(sides)) if sides else then.type.limits
 
-    def under(self, narrowed: dict[object, Bounds], side: Expr) -> Bounds | None:
+    def under(self, narrowed: dict[int, Bounds], side: Expr) -> Bounds | None:
         """The bounds of one side of a choice."""
-        if self.depth >= DEEPEST or not narrowed or not any(structure(n) in narrowed for n in walk(side)):
+        if self.depth >= DEEPEST or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
             return self.of(side)
         outer = self.known, self.assumed
         self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
@@ -236,7 +258,7 @@ class _Evaluation:
         (self.known, self.assumed), self.depth = outer, self.depth - 1
         return found
 
-    def implied(self, condition: Expr, truth: bool) -> dict[object, Bounds] | None:
+    def implied(self, condition: Expr, truth: bool) -> dict[int, Bounds] | None:
         """What is known of compared expressions where a condition has this value; None where it never has."""
         match condition:
             case Apply("not", (operand,), type) if type.kind == "bool":
@@ -251,7 +273,7 @@ class _Evaluation:
                 return None if one is None or other is None else _met(one, other)
         return {}
 
-    def compared(self, function: str, a: Expr, b: Expr) -> dict[object, Bounds] | None:
+    def compared(self, function: str, a: Expr, b: Expr) -> dict[int, Bounds] | None:
         """What `a` is where it compares so with `b`."""
         x, y = self.of(a), self.of(b)
         assert x is not None and y is not None
@@ -267,7 +289,7 @@ class _Evaluation:
                 low, high = low + (low == least_y), high - (high == least_y)
         if low > high:
             return None
-        return {} if isinstance(a, Const) else {structure(a): (low, high)}
+        return {} if isinstance(a, Const) else {self.looks(a): (low, high)}
 
     # folds
 
@@ -283,7 +305,7 @@ class _Evaluation:
             case _:
                 body = self.of(e.body)
         assert body is not None
-        counts = [e.type.limits[1] if isinstance(i.extent, Size) else i.extent for i in e.indices]
+        counts = [UNBOUNDED if isinstance(i.extent, Size) else i.extent for i in e.indices]
         if prod(counts) > EXACT:
             body = scalar(body)
         (body,) = _safe([body])
@@ -304,7 +326,7 @@ def _safe(operands: list[Bounds]) -> list[Bounds]:
     return operands
 
 
-def _met(a: dict[object, Bounds], b: dict[object, Bounds]) -> dict[object, Bounds] | None:
+def _met(a: dict[int, Bounds], b: dict[int, Bounds]) -> dict[int, Bounds] | None:
     """What holds where both do; None where they contradict each other."""
     met = {k: (max(v[0], b[k][0]), min(v[1], b[k][1])) if k in b else v for k, v in a.items()}
     return None if any(low > high for low, high in met.values()) else {**b, **met}

@@ -17,6 +17,7 @@ from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
 from cvm.lowering.differentiate import expand_derivatives
 from cvm.lowering.graph import GRAPH_PASSES
+from cvm.lowering.overflow import possible_overflows, print_ranges
 from targets import HERE
 from written import Call, as_array, difference, read_call
 
@@ -28,7 +29,7 @@ Golden = dict[str, list[str]]  # of each function: its golden lines
 
 @dataclass(frozen=True)
 class Expected:
-    """An `// error: code: message` at the end of a line."""
+    """An `// error: code: message`, or a warning, at the end of a line."""
 
     line: int
     code: str
@@ -76,11 +77,10 @@ class Filetest:
                 calls.append((" ".join(text.split()), read_call(text)))
         return calls
 
-    @cached_property
-    def errors(self) -> list[Expected]:
+    def expected(self, severity: str) -> list[Expected]:
         found = []
         for n, line in enumerate(self.lines, 1):
-            for text in line.split("// error:")[1:]:
+            for text in line.split(f"// {severity}:")[1:]:
                 code, _, message = text.strip().partition(":")
                 found.append(Expected(n, code.strip(), message.strip()))
         return found
@@ -157,6 +157,14 @@ def graph(test: Filetest) -> Golden:
     }
 
 
+def ranges(test: Filetest) -> Golden:
+    noted = print_ranges(test.module)
+    if "file(" not in noted:
+        again = print_ranges(cvm.parse(noted))
+        assert again == noted, f"the program with its ranges reads back as another one:\n{again}"
+    return {name: _lines(print_ranges(test.module, [name])) for name in test.module.functions}
+
+
 def stage(name: str) -> Callable[[Filetest], Golden]:
     def lowered(test: Filetest) -> Golden:
         return {
@@ -206,7 +214,15 @@ def check(test: Filetest) -> None:
         found: list[cvm.Diagnostic] = []
     except cvm.Error as e:
         found = list(e.diagnostics)
-    missing = list(test.errors)
+    _same_set(test.expected("error"), found)
+
+
+def overflow(test: Filetest) -> None:
+    """The overflows that are possible are those that the file warns of, as a set."""
+    _same_set(test.expected("warning"), possible_overflows(test.module))
+
+
+def _same_set(missing: list[Expected], found: Iterable[cvm.Diagnostic]) -> None:
     unexpected = []
     for d in found:
         match = next((e for e in missing if e.matches(d)), None)
@@ -295,6 +311,7 @@ def ordered(name: str) -> Callable[[Filetest], None]:
 
 GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "graph": graph,
+    "ranges": ranges,
     "formulas": stage("formulas"),
     "loops": stage("loops"),
     "llvm": stage("llvm"),
@@ -304,6 +321,7 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {
     "check": check,
+    "overflow": overflow,
     "run": run,
     "llvm-opt": ordered("llvm-opt"),
     "asm": ordered("asm"),

@@ -141,6 +141,10 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ),
         ("run add.cvm --threads 0", "--threads 0: "),
         ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, "),
+        (
+            "lower add.cvm --to loops --ranges",
+            "--ranges shows the ranges of a program's values: it goes with --to graph",
+        ),
         ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, formulas, loops, "),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),
@@ -164,6 +168,28 @@ def test_a_program_that_fails_is_status_1(command: Command) -> None:
     }.items():
         found = command(*arguments.split())
         assert found.status == 1 and said in found.err and found.err.endswith("1 error\n") and found.out == ""
+
+
+def test_check_warns_of_overflows(command: Command) -> None:
+    Path("open.cvm").write_text(OPEN.replace("elemwise_add %x, %y", "elemwise_add %x, %x"))
+    assert command("check", "--overflow", "open.cvm") == (0, "open.cvm: ok, 1 function, 1 operation\n", "")
+    found = command("check", "--overflow", "add.cvm", "open.cvm")
+    assert found.status == 1 and found.out.count(": ok, ") == 2
+    assert found.err.splitlines() == [
+        "add.cvm:2:10: warning[cvm.elemwise_add.overflow]: the sum fits i32, [-2147483648, 2147483647], "
+        "but it may reach [-4294967296, 4294967294]",
+        "    %sum = cvm.elemwise_add %x, %y",
+        "           ^~~~~~~~~~~~~~~~",
+        "1 possible overflow",
+    ]
+
+
+def test_lower_shows_ranges(command: Command) -> None:
+    Path("open.cvm").write_text(OPEN.replace("elemwise_add %x, %y", "elemwise_add %x, %x"))
+    found = command("lower", "open.cvm", "--to", "graph", "--ranges")
+    assert found.status == 0 and "  %sum = cvm.elemwise_add %x, %x  // [10, 12]\n" in found.out
+    assert command("lower", "-", "--to", "graph", "--ranges", stdin=found.out) == found
+    assert command("lower", "-", "--to", "graph", stdin=found.out) == command("lower", "open.cvm", "--to", "graph")
 
 
 def test_check_says_every_mistake_and_their_count(command: Command) -> None:

@@ -22,6 +22,7 @@ def test_expectations_are_tested() -> None:
     needs = {
         "// run:": {"run"},
         "// error:": {"check"},
+        "// warning:": {"overflow"},
         "// check": {"llvm-opt", "asm"},
         "//>": set(GOLDENS),
     }

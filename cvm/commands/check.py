@@ -1,4 +1,4 @@
-"""`cvm check`: programs to `ok`, or to all their mistakes."""
+"""`cvm check`: programs to `ok`, or to all their mistakes; with `--overflow` also to where integers may overflow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import cvm
 from cvm.commands.files import load
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.program import Graph
+from cvm.lowering.overflow import possible_overflows
 
 
 def check(options: Namespace) -> int:
     mistakes: list[cvm.Diagnostic] = []
+    overflows: list[cvm.Diagnostic] = []
     for name in options.programs:
         try:
-            functions = load(name).functions.values()
+            module = load(name)
+            functions = module.functions.values()
             for graph in (f for f in functions if isinstance(f, Graph)):
                 for warning in warnings(graph):
                     print(warning, file=sys.stderr)
@@ -24,9 +27,15 @@ def check(options: Namespace) -> int:
         else:
             operations = sum(len(f.operations) for f in functions)
             print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(operations, 'operation')}")
+            if options.overflow:
+                overflows += possible_overflows(module)
+    for warning in overflows:
+        print(warning, file=sys.stderr)
+    if overflows:
+        print(_count(len(overflows), "possible overflow"), file=sys.stderr)
     if mistakes:
         raise cvm.Error(mistakes)
-    return 0
+    return 1 if overflows else 0
 
 
 def _count(n: int, what: str) -> str:

@@ -8,11 +8,15 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.files import load, write
 from cvm.jit.function import ALL_STAGES
+from cvm.lowering.overflow import print_ranges
 
 
 def lower(options: Namespace) -> int:
     if options.to not in ALL_STAGES:
         raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(ALL_STAGES)}")
+    if options.ranges and options.to != "graph":
+        raise Usage(f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}")
     f = cvm.compile(load(options.program), options.entry, target="reference")
-    write(options.output, f.lower(options.to).encode())
+    text = print_ranges(f.module) if options.ranges else f.lower(options.to)
+    write(options.output, text.encode())
     return 0
