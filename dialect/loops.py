@@ -2,7 +2,7 @@
 
     kernel   Kernel(name, parameters, body)       reads and writes its parameters; results come last
     loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
-                                                   block and thread (of a GPU)
+                                                   block, thread and matrix (of a GPU)
     branch   If(condition, then, otherwise)
     name     Let(var, value)                       a value named for the rest of the block
     memory   Alloc(tensor)                         a buffer that lives for the rest of the block
@@ -29,13 +29,14 @@ from .types import ElementType
 @dataclass(frozen=True, eq=False)
 class For:
     """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
-    and stop - start is a multiple of it; `unrolled` loops have constant bounds."""
+    and stop - start is a multiple of it; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
+    warp do together, see `lowering.matrix`."""
 
     index: Index
     body: Block
     start: Expr = ZERO
     stop: Expr | None = None
-    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread"] = "serial"
+    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = "serial"
     width: int = 1
 
     @property

@@ -168,6 +168,7 @@ _row(
     lambda a, b: _pair_products(a, b),
     doc="of i32: the sum of the products of signed 16-bit halves",
 )
+_row("quaddot", 2, INTEGERS, lambda a, b: _quad_products(a, b), doc="of i32: the same of signed 8-bit quarters")
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
@@ -204,6 +205,11 @@ _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 def _pair_products(a: Any, b: Any) -> Any:
     low = np.left_shift(a, 16) >> 16, np.left_shift(b, 16) >> 16
     return low[0] * low[1] + np.right_shift(a, 16) * np.right_shift(b, 16)
+
+
+def _quad_products(a: Any, b: Any) -> Any:
+    parts = [[np.left_shift(x, up) >> 24 for up in (24, 16, 8, 0)] for x in (a, b)]
+    return sum(x * y for x, y in zip(*parts, strict=True))
 
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:

@@ -8,8 +8,6 @@ does not hold leaves its number in `*status`. No name of the user's reaches the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..dialect.index import ZERO, Expr, Extent, Read, Tensor, substitute, walk
@@ -20,6 +18,7 @@ from ..lowering.grid import THREADS, accesses
 from ..lowering.plan import Plan, scratch_buffers, written
 from .cuda_addresses import Val, fits
 from .cuda_expressions import Expressions
+from .cuda_matrix import emit_matrix
 from .cuda_spelling import HELPERS, SHIFT, value_type
 
 
@@ -133,12 +132,6 @@ class _Function(Expressions):
                 self.statement(condition)
                 self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {len(self.requirements)});")
 
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        self.depth += 1
-        yield
-        self.depth -= 1
-
     def inner(self, block: Block) -> None:
         with self.deeper():
             self.block(block)
@@ -146,6 +139,9 @@ class _Function(Expressions):
     def loop(self, s: For) -> None:
         if s.kind == "thread":
             self.threads(s)
+            return
+        if s.kind == "matrix":
+            emit_matrix(self, s)
             return
         if s.kind == "vector" and self.copied(s):
             return
@@ -206,7 +202,7 @@ class _Function(Expressions):
         if tensor.space == "pack":
             self.line(f"Pack<{self.declared(tensor)}, {product(shape)}> {name};")
             return
-        where = "__shared__ " if tensor.space == "shared" else ""
+        where = "__shared__ __align__(16) " if tensor.space == "shared" else ""
         self.line(f"{where}{self.declared(tensor)} {name}{f'[{product(shape)}]' if shape else ''};")
 
 

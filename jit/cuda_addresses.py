@@ -5,7 +5,8 @@ Indices do not overflow: they are computed in `int` where their bounds say that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval, walk
@@ -55,6 +56,26 @@ class Addresses:
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    @contextmanager
+    def unrolled(self, index: Index) -> Iterator[str]:
+        """A loop over all of an index, unrolled; its variable."""
+        name = self.fresh()
+        self.line("#pragma unroll")
+        self.line(f"for (int {name} = 0; {name} < {index.extent}; ++{name}) {{")
+        outer = dict(self.known)
+        self.known[id(index)] = Val(name, "int")
+        self.kept.append(index)
+        with self.deeper():
+            yield name
+        self.known = outer
+        self.line("}")
 
     def fresh(self) -> str:
         self.names += 1

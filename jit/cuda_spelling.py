@@ -140,6 +140,7 @@ ROWS: dict[tuple[str, str], Row] = {
     **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
     ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
     ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
+    ("quaddot", "int"): Row("__dp4a({a}, {b}, 0)"),
     ("fma", "float"): _call("fma{s}", "abc", "rounded"),
 }  # fmt: skip
 
@@ -166,6 +167,15 @@ def _to_integer(name: str, ctype: str, code: str) -> str:
 HELPERS: dict[str, str] = {
     "Pack": "// elements that are loaded and stored together\n"
     "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
+    "multiply_pieces": f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: 16 bytes of two rows and of a column each
+{_INLINE} void multiply_pieces(int* sums, Pack<int, 4> upper, Pack<int, 4> lower, Pack<int, 4> column) {{
+#pragma unroll
+  for (int n = 0; n < 4; n += 2)
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(upper.at[n]), "r"(lower.at[n]), "r"(upper.at[n + 1]), "r"(lower.at[n + 1]), "r"(column.at[n]),
+          "r"(column.at[n + 1]));
+}}""",
     "quotient": f"""// INT_MIN / -1 wraps
 template <class T> {_INLINE} T quotient(T a, T b) {{
   return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);

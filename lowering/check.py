@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from dataclasses import replace as copy
+from math import gcd
 
 from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When, as_index, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
@@ -191,10 +192,10 @@ class _Checker:
 
 def _open(goal: Affine, scope: Scope) -> bool:
     """Whether a goal depends on data or on sizes that are checked when the program is called."""
-    mine = {n for a, _ in goal.terms.values() for n in walk(a)}
+    mine = _atoms(goal)
     reached: set[Expr] = set()
     for fact in reversed(scope.facts):  # inner ones first: what bounds what the goal is made of
-        parts = {n for a, _ in fact.terms.values() for n in walk(a)}
+        parts = _atoms(fact)
         if parts & (mine | reached):
             reached |= parts
     partner = any(isinstance(n, Apply) and n.function == "xor" for n in mine)  # another thread of the block
@@ -226,7 +227,21 @@ def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
         return any(s.index in walk(i) for i in read)
     extent = affine(s.end) - affine(s.start)
     differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
-    return any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences)
+    if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
+        return True
+    inner = {s.index, *(i.index for i in statements(s.body) if isinstance(i, For))}
+    return any(
+        _never_zero(d) for d in differences if not any(n in inner or isinstance(n, (Var, Read)) for n in _atoms(d))
+    )
+
+
+def _never_zero(sum: Affine) -> bool:
+    """Whether a sum is odd, say, where all its terms are even."""
+    return bool(sum.constant % gcd(*(f for _, f in sum.terms.values())) if sum.terms else sum.constant)
+
+
+def _atoms(sum: Affine) -> set[Expr]:
+    return {n for a, _ in sum.terms.values() for n in walk(a)}
 
 
 def _multiple(extent: Affine, width: int) -> bool:

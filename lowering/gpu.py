@@ -15,8 +15,10 @@ from ..dialect.loops import Alloc, Block, For, Kernel, statements, substitute_bl
 from ..dialect.types import product
 from .borders import borders
 from .collapse import collapse
+from .contract import reshaped
 from .grid import accesses, independent_loops
 from .lanes import lanes
+from .matrix import matrix
 from .multiply import multiply
 from .narrow import narrow
 from .plan import Plan, make_plan
@@ -34,21 +36,31 @@ PLAIN = (unname, collapse)
 def place_on_gpu(plan: Plan) -> Plan:
     """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
     views = {t: home for t, home in plan.home.items() if t is not home}
+    constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
         made = kernel
         for change in ORDERED if folds_floats(kernel) else PLAIN:
             made = change(made)
-        views.update({n: o for o, n in zip(kernel.parameters, made.parameters, strict=True) if n is not o})
-        kernels.append(made)
-    planned = make_plan(plan.name, plan.arguments, plan.results, plan.constants, tuple(kernels), views)
+        shapes = reshaped(kernel, made)
+        views.update(shapes)
+        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+        known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+        found = matrix(made, known, ranges)
+        if found is not None:
+            views.update(found.views)
+            constants.update(found.constants)
+        kernels += [made] if found is None else found.kernels
+    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
     placed = [replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(k for made in kernels for k in place(made))]
-    return replace(plan, kernels=tuple(placed), home=planned.home, offsets=planned.offsets, workspace=planned.workspace)
+    return replace(planned, kernels=tuple(placed))
 
 
 def place(kernel: Kernel) -> list[Kernel]:
     """A kernel as launches: each in the first of these ways that fits."""
     laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
+    if any(isinstance(s, For) and s.kind == "block" for s in kernel.body):
+        return [kernel]  # by now
     return [multiply(k) or transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
 
 

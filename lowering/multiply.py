@@ -1,171 +1,118 @@
-"""Contractions of integers by tiles of 64 x 64 elements a block, 4 x 4 a thread, their factors in shared memory:
+"""Contractions by tiles of up to 128 x 128 elements a block, 8 x 8 a thread, their factors in shared memory:
 
     for r { for q { acc = 0; for k { acc = acc + a(r, k) * b(k, q) }; y[r, q] = f(acc) } }
     =>  for tile block {
-          alloc shared left: tensor<16x65xi32>; alloc shared right: tensor<16x65xi32>
+          alloc shared left: tensor<2x16x68xi32>; alloc shared right: tensor<2x16x68xi32>
           for t thread { acc[t, 4, 4] = 0 }
+          for t thread { left[0, k, r] = a(r, k); right[0, k, q] = b(k, q) }     0 where a guard does not hold
           for k by 16 {
-            for t thread { left[k, r] = a(r, k); right[k, q] = b(k, q) }     0 where a guard does not hold
-            for t thread { for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[k, r] * right[k, q] } }
+            for t thread {
+              l = a(r, k + 16), r = b(k + 16, q)
+              for k in 0..16 { acc[t, u, v] = acc[t, u, v] + left[half, k, r] * right[half, k, q] }
+              left[1 - half, k, r] = l, right[1 - half, k, q] = r
+            }
           }
+          for t thread { the same products of the last step }
           for t thread { y[r, q] = f(acc[t, u, v]) }
         }
 
-Integers have no order of a sum to keep. A window and a column of a convolution are one axis here, and so are all indices
-of the fold.
+Integers have no order of a sum to keep. The terms of a float's sum are added in the order of the fold, each product rounded
+with its sum; nothing is added for what lies beyond its end, and a contraction of floats with a guard is none of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
-from ..dialect.index import (
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    apply,
-    both,
-    constant,
-    inside,
-    rewrite,
-    substitute,
-    unflatten,
-    walk,
-)
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, substitute_block
+from ..dialect.index import Expr, Index, Read, Tensor, apply, both, constant, walk
+from ..dialect.loops import Block, For, If, Kernel, Statement, Store
+from ..dialect.types import F32, F64
 from .accesses import stride
 from .contraction import Contraction, recognise
 from .grid import THREADS
+from .tiles import Tiles, allocated, digits, extent_of, within
 
-TILE, DEPTH, EACH = 64, 16, 4
-SIDE = TILE // EACH  # threads along each side of a tile
+DEPTH = 16  # terms of a step
+ROW = 16  # threads side by side along a tile's columns
+TOGETHER = 4  # rows of a thread that lie beside each other, to be loaded at once
 SMALLEST = 16  # along an axis, to be worth tiles
 
 
 def multiply(kernel: Kernel) -> Kernel | None:
-    """The kernel by tiles, if it is a contraction of integers of some size."""
-    found = recognise(kernel)
-    if found is None or not found.accumulator.element.is_integer:
+    """The kernel by tiles, if it is a contraction of some size."""
+    c = recognise(kernel)
+    if c is None or not (c.accumulator.element.is_integer or (c.accumulator.element in (F32, F64) and not c.guard)):
         return None
-    made = _Tiles(found)
+    made = _Scalars(c)
     if min(made.rows, made.columns, made.depth) < SMALLEST:
         return None
     return kernel.with_body((made.block(),))
 
 
-def _extent(i: Index) -> int:
-    assert isinstance(i.extent, int)
-    return i.extent
+class _Scalars(Tiles):
+    """Products of single elements, in the contraction's own type."""
 
-
-def _digits(position: Expr, extents: tuple[int, ...]) -> list[Expr]:
-    """The indices at a row-major position, each by one division of the position itself."""
-    found: list[Expr] = []
-    for n, extent in enumerate(extents):
-        digit = position // prod(extents[n + 1 :])
-        found.append(digit % extent if n else digit)
-    return found
-
-
-def _within(digits: dict[Index, Expr]) -> Expr | bool:
-    """Whether a position is one of the axis: it is if its first digit is."""
-    first, value = next(iter(digits.items()))
-    return inside(value, first.extent)
-
-
-class _Tiles:
     def __init__(self, c: Contraction) -> None:
-        self.c = c
-        self.across = tuple(i for i in (c.window, c.column) if i is not None)
-        self.rows = _extent(c.row)
-        self.columns = prod(map(_extent, self.across))
-        self.depth = prod(map(_extent, c.folds))
-        self.thread = Index("t", THREADS)
+        self.depth = prod(map(extent_of, c.folds))
+        super().__init__(c, -(-self.depth // DEPTH))
         element = c.accumulator.element
-        self.left = Tensor("left", (DEPTH, TILE + 1), element, "shared")
-        self.right = Tensor("right", (DEPTH, TILE + 1), element, "shared")
-        self.acc = Tensor("acc", (THREADS, EACH, EACH), element, "register")
-        shape = (*map(_extent, c.outer), -(-self.rows // TILE), -(-self.columns // TILE))
-        self.index = Index("b", prod(shape))
-        *outer, self.row_tile, self.column_tile = unflatten(self.index, shape)
-        self.outer: dict[Expr, Expr] = dict(zip(c.outer, outer, strict=True))
+        down, along = self.high // ROW, self.wide // ROW
+        self.each = Index("u", down), Index("v", along)
+        self.left = Tensor("left", (2, DEPTH, self.high + TOGETHER), element, "shared")
+        self.right = Tensor("right", (2, DEPTH, self.wide + TOGETHER), element, "shared")
+        self.acc = Tensor("acc", (THREADS, down, along), element, "register")
 
-    def block(self) -> For:
-        step = Index("k", -(-self.depth // DEPTH))
-        loads = (*self.load(self.left, self.c.a, step), *self.load(self.right, self.c.b, step))
-        body: Block = (
-            Alloc(self.left),
-            Alloc(self.right),
-            Alloc(self.acc),
-            self.threads(self.each(lambda u, v: (Store(self.acc, (self.thread, u, v), self.zero()),))),
-            For(step, (self.threads(loads), self.threads((self.products(),)))),
-            self.threads(self.each(self.finish)),
-        )
-        return For(self.index, body, kind="block")
+    def buffers(self) -> Block:
+        return allocated(self.left, self.right, self.acc)
 
-    def threads(self, body: Block) -> For:
-        return For(self.thread, body, kind="thread")
+    def clear(self) -> Block:
+        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), self.zero()),))
 
     def zero(self) -> Expr:
         return constant(0, self.c.accumulator.element)
 
-    def each(self, body: Callable[[Index, Index], Block]) -> Block:
-        """Statements for every element of the thread."""
-        u, v = Index("u", EACH), Index("v", EACH)
-        return (For(u, (For(v, body(u, v), kind="unrolled"),), kind="unrolled"),)
+    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
+        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
+        return (*a, *b), (*left, *right)
 
-    def mine(self, u: Expr, v: Expr) -> tuple[Expr, Expr]:
-        """Row and column, within the tile, of an element of the thread."""
-        return u * SIDE + self.thread // SIDE, v * SIDE + self.thread % SIDE
-
-    def at_column(self, column: Expr) -> dict[Index, Expr]:
-        return dict(zip(self.across, unflatten(column, tuple(map(_extent, self.across))), strict=True))
-
-    def load(self, tile: Tensor, value: Expr, step: Index) -> Block:
-        """The tile's part of one factor, so that neighbouring threads read neighbours where they can."""
+    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
+        """One factor's elements, so that neighbouring threads read neighbours where they can."""
         rows = tile is self.left
-        s = Index("s", TILE * DEPTH // THREADS)
+        value = self.c.a if rows else self.c.b
+        side = self.high if rows else self.wide
+        s = Index("s", side * DEPTH // THREADS)
+        held = Tensor("l" if rows else "r", (s.extent,), tile.element, "register")
         reads = [e for e in walk(value) if isinstance(e, Read)]
-        beside = not rows and any(stride(r.tensor, r.indices, self.c.column) == 1 for r in reads)
-        if beside:
-            deep, wide = s * (THREADS // TILE) + self.thread // TILE, self.thread % TILE
+        beside = self.c.row if rows else self.c.column
+        if any(stride(r.tensor, r.indices, beside) == 1 for r in reads):
+            deep, wide = s * (THREADS // side) + self.thread // side, self.thread % side
         else:
             deep, wide = self.thread % DEPTH, s * (THREADS // DEPTH) + self.thread // DEPTH
-        k = step * DEPTH + deep
-        position = (self.row_tile if rows else self.column_tile) * TILE + wide
-        folds = dict(zip(self.c.folds, _digits(k, tuple(map(_extent, self.c.folds))), strict=True))
-        there = {self.c.row: position} if rows else self.at_column(position)
-        places: dict[Expr, Expr] = {**self.outer, **folds, **there}
-        body: Block = (Store(tile, (deep, wide), substitute(value, places)),)
-        other: Block = (Store(tile, (deep, wide), self.zero()),)
-        guards = () if rows else tuple(substitute(g, places) for g in self.c.guard)
-        for guard in (both(*guards), both(_within(folds), _within(there))):
+        extents = [extent_of(i) for i in self.c.folds]
+        folds: dict[Expr, Expr] = dict(zip(self.c.folds, digits(step * DEPTH + deep, extents), strict=True))
+        there = self.row_at(wide) if rows else self.column_at(wide)
+        body: Block = (Store(held, (s,), self.placed(value, folds, there)),)
+        zero: Block = (Store(held, (s,), self.zero()),)
+        guards = () if rows else tuple(self.placed(g, folds, there) for g in self.c.guard)
+        for guard in (both(*guards), both(within(folds), within(there))):
             if isinstance(guard, Expr):
-                body = (If(guard, body, other),)
-        return (For(s, body, kind="unrolled"),)
+                body = (If(guard, body, zero),)
+        kept = Store(tile, (half, deep, wide), held[s])
+        return (*allocated(held), *self.unrolled((s,), body)), self.unrolled((s,), (kept,))
 
-    def products(self) -> Statement:
-        k = Index("j", DEPTH)
+    def products(self, half: Expr, last: bool) -> Block:
+        terms = self.depth - (self.steps - 1) * DEPTH if last else DEPTH
+        k = Index("j", terms)
+        found, row, column = self.sum()
+        a, b = self.left[half, k, row], self.right[half, k, column]
+        if self.c.accumulator.element.is_integer:
+            value = apply("add", found, apply("mul", a, b))
+        else:
+            value = apply("fma", a, b, found)
+        step: Statement = Store(self.acc, found.indices, value)
+        return (For(k, self.unrolled(self.each, (step,)), kind="unrolled"),)
 
-        def one(u: Expr, v: Expr) -> Block:
-            row, column = self.mine(u, v)
-            sum = self.acc[self.thread, u, v]
-            product = apply("mul", self.left[k, row], self.right[k, column])
-            return (Store(self.acc, (self.thread, u, v), apply("add", sum, product)),)
-
-        return For(k, self.each(one), kind="unrolled")
-
-    def finish(self, u: Expr, v: Expr) -> Block:
-        row, column = self.mine(u, v)
-        row, column = self.row_tile * TILE + row, self.column_tile * TILE + column
-
-        def change(e: Expr) -> Expr | None:
-            return self.acc[self.thread, u, v] if isinstance(e, Read) and e.tensor is self.c.accumulator else None
-
-        body = map_expressions(self.c.epilogue, lambda e: rewrite(e, change))
-        there = {self.c.row: row}, self.at_column(column)
-        body = substitute_block(body, {**self.outer, **there[0], **there[1]})
-        held = both(*map(_within, there))
-        return (If(held, body),) if isinstance(held, Expr) else body
+    def sum(self) -> tuple[Read, Expr, Expr]:
+        u, v = self.each
+        row = u // TOGETHER * (ROW * TOGETHER) + self.thread // ROW * TOGETHER + u % TOGETHER
+        return self.acc[self.thread, u, v], row, v * ROW + self.thread % ROW

@@ -14,6 +14,7 @@ from cvm.jit.cuda import Source, emit
 from cvm.jit.emulator.memory import Fault, Memory
 from cvm.jit.gpu import SimulatedFunction
 from cvm.lowering.check import check
+from cvm.lowering.text import kernels_text
 from kernels import kernel, tensor
 from simulated import needs_nvrtc, plan_of, run
 
@@ -178,3 +179,122 @@ def test_convolutions_by_tiles(attributes: str) -> None:
     given = "%x: tensor<2x5x14x13xi32>, %w: tensor<20x5x3x3xi32>"
     f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), *arrays)
     assert "__shared__" in f.lower("cuda")
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("second", ["jk", "kj"])
+def test_products_of_floats_by_tiles(element: str, second: str) -> None:
+    """The order of the sums is that of a CPU's panels, also where the terms are no whole number of steps."""
+    for m, n, k in ((64, 80, 32), (33, 40, 53)):
+        arrays = [
+            RANDOM.normal(size=s).astype(f"f{int(element[1:]) // 8}")
+            for s in ((m, k), (n, k) if second == "jk" else (k, n))
+        ]
+        order = '[0, "x", 1]', '["x", 0, 1]' if second == "jk" else '["x", 1, 0]'
+        lines = [
+            f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)
+        ]
+        lines += [
+            '%c = theano.elemwise %a, %b {scalar_op = "mul"}',
+            '%y = theano.careduce %c {scalar_op = "add", axis = [2]}',
+        ]
+        shapes = ["x".join(map(str, a.shape)) for a in arrays]
+        given = f"%x: tensor<{shapes[0]}x{element}>, %w: tensor<{shapes[1]}x{element}>"
+        f, _ = counted(program(given, "\n  ".join(lines)), *arrays)
+        assert "__shared__" in f.lower("cuda") and "fma" in f.lower("cuda")
+
+
+SMALL = "{range = [-128, 127]}"
+
+
+def small(*shape: int) -> np.ndarray:
+    return RANDOM.integers(-128, 128, shape, np.int32)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (70, 33, 100), (20, 16, 200)])
+@pytest.mark.parametrize("known", [True, False])
+def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) -> None:
+    """Rows of any length, constants packed beforehand, and what follows the sums."""
+    m, n, k = shape
+    x, w, b = small(m, k), small(n, k), RANDOM.integers(-(2**31), 2**31, n, np.int32)
+    given, line = (
+        f"%x: tensor<{m}x{k}xi32> {SMALL}, %b: tensor<{n}xi32>",
+        "%y = cvm.dense %x, %w, %b\n  %z = cvm.relu %y",
+    )
+    if known:
+        line = f"%w = const dense<{w.tolist()}> : tensor<{n}x{k}xi32>\n  {line}"
+    else:
+        given += f", %w: tensor<{n}x{k}xi32> {SMALL}"
+    f, _ = counted(program(given, line, "%z"), *((x, b) if known else (x, b, w)))
+    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == (2 if known else 3)
+
+
+@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+@pytest.mark.parametrize("channels", [16, 20])
+def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
+    given = f"%x: tensor<2x{channels}x14x13xi32> {SMALL}, %w: tensor<24x{channels}x3x3xi32> {SMALL}"
+    f, _ = counted(
+        program(given, f"%y = cvm.conv2d %x, %w {attributes}"), small(2, channels, 14, 13), small(24, channels, 3, 3)
+    )
+    assert on_tensor_cores(f)
+
+
+def test_arrays_of_bytes_are_not_packed() -> None:
+    order = '[0, "x", 1]', '["x", 0, 1]'
+    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
+    lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
+    lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
+    given = "%x: tensor<40x48xi8>, %w: tensor<36x48xi8>"
+    f, _ = counted(program(given, "\n  ".join(lines)), small(40, 48).astype("i1"), small(36, 48).astype("i1"))
+    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == 1
+
+
+def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cvm.lowering.tiles.PROCESSORS", 1)
+    given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
+    f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
+    assert excess(memory)[0] == 1
+    assert on_tensor_cores(f) and "tensor<256x4x4x4xi32>" in kernels_text(f.gpu_plan.kernels)
+    given = "%x: tensor<150x40xi32>, %w: tensor<130x40xi32>"
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 40), small(130, 40))
+    assert "tensor<256x8x8xi32>" in kernels_text(f.gpu_plan.kernels)
+
+
+def on_tensor_cores(f: SimulatedFunction) -> bool:
+    return "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32" in f.ptx
+
+
+@pytest.mark.parametrize("lowest", [-129, -128])
+def test_what_may_not_fit_8_bits_is_multiplied_in_32(lowest: int) -> None:
+    given = f"%x: tensor<40x40xi32> {{range = [{lowest}, 0]}}, %w: tensor<30x40xi32> {SMALL}"
+    x = np.full((40, 40), lowest, np.int32)
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), x, small(30, 40))
+    assert on_tensor_cores(f) == (lowest == -128)
+
+
+BROKEN = [  # a kernel by tiles, what is wrong with it, and what is said of that
+    (SMALL, "__syncthreads();", "", "another wrote since the last barrier"),
+    (SMALL, "< 60", "< 61", "outside of its array"),
+    (SMALL, "[2048]", "[1000]", "shared memory"),
+    (
+        SMALL,
+        " multiply_pieces(",
+        " if (v7 % 32 < 16) multiply_pieces(",
+        "a warp's instruction without all of its threads",
+    ),
+    ("", "__syncthreads();", "", "another wrote since the last barrier"),
+    ("", "< 60", "< 61", "outside of its array"),
+    ("", "[2176]", "[2000]", "shared memory"),
+]
+
+
+@pytest.mark.parametrize(("declared", "old", "new", "fault"), BROKEN)
+def test_a_broken_product_is_found(declared: str, old: str, new: str, fault: str) -> None:
+    given = f"%x: tensor<60x33xi32> {declared}, %w: tensor<64x33xi32> {declared}"
+    f = cvm.compile(program(given, "%y = cvm.dense %x, %w"), target="reference")
+    before, last, text = f.gpu_source.text.rpartition("extern")
+    assert old in text
+    wrong = text.replace(old, new, 1 if new == "" else -1)
+    with pytest.raises(Fault, match=fault):
+        run(f.gpu_plan, Source(before + last + wrong, f.gpu_source.launches, ()), small(60, 33), small(64, 33))
