@@ -19,6 +19,7 @@ from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .split import split
 from .stream import stream
+from .sweep import sweep
 from .tile import tile
 from .unname import unname
 from .unroll import unroll
@@ -30,6 +31,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "collapse": collapse,
     "borders": borders,
     "narrow": narrow,
+    "sweep": sweep,
     "interleave": interleave,
     "tile": tile,
     "parallelise": parallelise,

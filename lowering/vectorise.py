@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Expr, Read, children, maximum, walk
+from ..dialect.index import Apply, Expr, Index, Read, children, maximum, walk
 from ..dialect.loops import (
     Block,
     For,
@@ -31,7 +31,7 @@ from ..dialect.loops import (
     usual,
 )
 from ..dialect.types import I1
-from .accesses import allocated, reads, stores, stride, varies, varying_values
+from .accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from .affine import affine, key
 
 VECTOR_BYTES = 32
@@ -67,7 +67,16 @@ def independent(s: For) -> bool:
     places: dict[object, set[object]] = {}
     for tensor, at in [(t.tensor, t.indices) for t in written] + [(r.tensor, r.indices) for r in reads(s.body)]:
         places.setdefault(tensor, set()).add(tuple(map(key, at)))
-    return all(len(places[t.tensor]) == 1 and s.index in t.indices for t in written)
+    bound: set[Expr] = {
+        b.index if isinstance(b, For) else b.var for b in statements(s.body) if isinstance(b, (For, Let))
+    }
+    return all(len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices) for t in written)
+
+
+def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
+    """Whether an index expression differs between any two iterations of the loop over this index."""
+    sum = affine(e)
+    return bool(sum.factor(index)) and not depends(sum.without(index).expression(), {index, *bound})
 
 
 def _alike(s: For) -> bool:

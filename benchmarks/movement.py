@@ -1,0 +1,327 @@
+"""Data movement beside NumPy, numba, torch, JAX and OpenCV, where those are installed, and beside a copy of the same bytes.
+
+    python benchmarks/movement.py [--threads 1] [--seconds 2] [NAME ...]
+
+Transposes, changes of layout, concatenation, slices, gathers, repetition, and integer pooling and pointwise chains, which move
+more than they compute. Outputs are given wherever a peer takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from peers import Contender, installed, main, numba_loop, on_jax, on_torch, program
+
+import cvm
+
+Case = tuple[dict[str, Contender], int]
+random = np.random.default_rng(0)
+
+
+def numbers(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    return random.integers(0, 100, shape).astype(dtype)
+
+
+def transposed(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Case:
+    x = numbers(shape, dtype)
+    out = np.empty(tuple(shape[a] for a in order), x.dtype)
+    f = program(f"%y = theano.dimshuffle %x0 {{new_order = {list(order)}}}", x)
+    found: dict[str, Contender] = {
+        "cvm": lambda: f(x, out=out),
+        "numpy": lambda: np.copyto(out, x.transpose(order)),
+    }
+    if len(shape) == 2:
+        numba_loop(found, _transpose_2d, x, out)
+        if cv2 := installed("cv2"):
+            found["opencv"] = lambda: cv2.transpose(x, out)
+    elif order == (0, 2, 3, 1):
+        numba_loop(found, _to_channels_last, x, out)
+    on_torch(found, lambda torch, x, out: out.copy_(x.permute(order)), x, out)
+    on_jax(found, lambda jax, x: jax.numpy.transpose(x, order), x)
+    return found, x.nbytes + out.nbytes
+
+
+def _transpose_2d(x: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = x[j, i]
+
+
+def _to_channels_last(x: Any, out: Any) -> None:
+    for n in range(x.shape[0]):
+        for h in range(x.shape[2]):
+            for w in range(x.shape[3]):
+                for c in range(x.shape[1]):
+                    out[n, h, w, c] = x[n, c, h, w]
+
+
+def moved(
+    shape: tuple[int, ...],
+    body: str,
+    plain: Callable[[Any, Any], Any],
+    torch_way: Callable[[Any, Any, Any], Any] | None,
+    loop: Callable[..., None] | None,
+    jax_way: Callable[[Any, Any], Any] | None = None,
+    more: tuple[np.ndarray, ...] = (),
+) -> Case:
+    """One integer operator: `plain` is NumPy's way, with the operand and the output."""
+    x = numbers(shape, np.int32)
+    f = program(body, x, *more)
+    out = np.empty_like(f(x, *more))
+    found: dict[str, Contender] = {"cvm": lambda: f(x, *more, out=out), "numpy": lambda: plain(x, out)}
+    if loop is not None:
+        numba_loop(found, loop, x, *more, out)
+    if torch_way is not None:
+        on_torch(found, torch_way, x, out)
+    if jax_way is not None:
+        on_jax(found, jax_way, x)
+    read = min(x.nbytes, out.nbytes) if "slice" in body or "take" in body else x.nbytes
+    return found, read + sum(a.nbytes for a in more) + out.nbytes
+
+
+def concatenated() -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                out[i, j] = x[i, j]
+            for j in range(x.shape[1]):
+                out[i, x.shape[1] + j] = x[i, j]
+
+    return moved(
+        (4096, 2048), "%y = cvm.concatenate %x0, %x0 {axis = 1}",
+        lambda x, out: np.concatenate([x, x], axis=1, out=out),
+        lambda torch, x, out: torch.cat([x, x], dim=1, out=out), loop,
+        lambda jax, x: jax.numpy.concatenate([x, x], axis=1),
+    )  # fmt: skip
+
+
+def sliced(step: int) -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = x[i, j * step]
+
+    return moved(
+        (4096, 4096), f"%y = cvm.slice %x0 {{begin = [0, 0], end = [4096, 4096], strides = [1, {step}]}}",
+        lambda x, out: np.copyto(out, x[:, ::step]), lambda torch, x, out: out.copy_(x[:, ::step]), loop,
+        lambda jax, x: x[:, ::step],
+    )  # fmt: skip
+
+
+def reversed_rows() -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = x[i, x.shape[1] - 1 - j]
+
+    return moved(
+        (4096, 4096), "%y = cvm.slice %x0 {begin = [0, 4095], end = [4096, -4097], strides = [1, -1]}",
+        lambda x, out: np.copyto(out, x[:, ::-1]), lambda torch, x, out: out.copy_(torch.flip(x, [1])), loop,
+        lambda jax, x: x[:, ::-1],
+    )  # fmt: skip
+
+
+def taken(n: int, rows: int = 0) -> Case:
+    """`n` elements of 4M by index, or rows of 64."""
+    where = random.integers(0, rows or 1 << 22, n).astype(np.int32)
+    wide = where.astype(np.int64)
+
+    def loop(x: Any, where: Any, out: Any) -> None:
+        for i in range(where.size):
+            out[i] = x[where[i]]
+
+    axis = " {axis = 0}" if rows else ""
+    return moved(
+        (rows, 64) if rows else (1 << 22,), f"%y = cvm.take %x0, %x1{axis}",
+        lambda x, out: np.take(x, wide, axis=0, out=out, mode="clip"),
+        lambda torch, x, out: torch.index_select(x, 0, torch.from_numpy(wide), out=out), loop,
+        lambda jax, x: jax.numpy.take(x, where, axis=0, mode="clip"), (where,),
+    )  # fmt: skip
+
+
+def tiled() -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = x[i % 512, j % 512]
+
+    return moved(
+        (512, 512), "%y = cvm.tile %x0 {reps = [4, 4]}", lambda x, out: np.copyto(out, np.tile(x, (4, 4))),
+        lambda torch, x, out: out.copy_(x.repeat(4, 4)), loop, lambda jax, x: jax.numpy.tile(x, (4, 4)),
+    )  # fmt: skip
+
+
+def repeated(axis: int) -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                for k in range(4):
+                    if axis:
+                        out[i, j * 4 + k] = x[i, j]
+                    else:
+                        out[i * 4 + k, j] = x[i, j]
+
+    return moved(
+        (1024, 1024), f"%y = cvm.repeat %x0 {{repeats = 4, axis = {axis}}}",
+        lambda x, out: np.copyto(out, np.repeat(x, 4, axis=axis)),
+        lambda torch, x, out: out.copy_(x.repeat_interleave(4, axis)), loop,
+        lambda jax, x: jax.numpy.repeat(x, 4, axis=axis),
+    )  # fmt: skip
+
+
+def upsampled() -> Case:
+    def loop(x: Any, out: Any) -> None:
+        for n in range(x.shape[0]):
+            for c in range(x.shape[1]):
+                for h in range(out.shape[2]):
+                    for w in range(out.shape[3]):
+                        out[n, c, h, w] = x[n, c, h // 2, w // 2]
+
+    return moved(
+        (8, 64, 56, 56), "%y = cvm.upsampling %x0 {scale = 2}",
+        lambda x, out: np.copyto(out, x.repeat(2, 2).repeat(2, 3)),
+        lambda torch, x, out: torch.nn.functional.interpolate(x.view(torch.float32), scale_factor=2), loop,
+        lambda jax, x: jax.numpy.repeat(jax.numpy.repeat(x, 2, 2), 2, 3),
+    )  # fmt: skip
+
+
+def padded() -> Case:
+    x = numbers((4094, 4094), np.float32)
+    out = np.empty((4096, 4096), np.float32)
+    f = cvm.compile(
+        "func @main(%x: !cog.field<[4094, 4094], f32>) {\n%y = cog.expand %x {shape = [4096, 4096]}\nreturn %y\n}"
+    )
+    found: dict[str, Contender] = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, np.pad(x, (0, 2)))}
+
+    def loop(x: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = x[i, j] if i < x.shape[0] and j < x.shape[1] else 0
+
+    numba_loop(found, loop, x, out)
+    on_torch(found, lambda torch, x, out: out.copy_(torch.nn.functional.pad(x, (0, 2, 0, 2))), x, out)
+    on_jax(found, lambda jax, x: jax.numpy.pad(x, (0, 2)), x)
+    return found, x.nbytes + out.nbytes
+
+
+def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case:
+    def plain(x: Any, out: Any) -> None:
+        wide = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=-(2**31))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (size, size), (2, 3))[:, :, ::stride, ::stride]
+        windows.max((-1, -2), out=out)
+
+    def loop(x: Any, out: Any) -> None:
+        for n in range(x.shape[0]):
+            for c in range(x.shape[1]):
+                for h in range(out.shape[2]):
+                    for w in range(out.shape[3]):
+                        best = np.int32(-(2**31))
+                        for p in range(max(0, h * stride - padding), min(x.shape[2], h * stride - padding + size)):
+                            for q in range(max(0, w * stride - padding), min(x.shape[3], w * stride - padding + size)):
+                                best = max(best, x[n, c, p, q])
+                        out[n, c, h, w] = best
+
+    floats = np.ones(shape, np.float32)  # of integers torch pools far slower
+
+    def by_torch(torch: Any, x: Any, out: Any) -> None:
+        torch.nn.functional.max_pool2d(torch.from_numpy(floats), size, stride, padding)
+
+    at = f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = [{padding}, {padding}]}}"
+    return moved(shape, f"%y = cvm.max_pool2d %x0 {at}", plain, by_torch, loop)
+
+
+def global_sum() -> Case:
+    return moved(
+        (32, 256, 56, 56), "%y = cvm.sum %x0 {axes = [2, 3]}", lambda x, out: np.sum(x, (2, 3), out=out, dtype=np.int32),
+        lambda torch, x, out: torch.sum(x, (2, 3), dtype=torch.int32, out=out), None,
+        lambda jax, x: jax.numpy.sum(x, (2, 3)),
+    )  # fmt: skip
+
+
+def shifted(n: int) -> Case:
+    """A sum, a rounding shift and a clip."""
+
+    def loop(x: Any, out: Any) -> None:
+        for i in range(x.size):
+            out[i] = min(max(((x[i] + x[i]) // 8 + 1) >> 1, -127), 127)
+
+    def plain(x: Any, out: Any) -> None:
+        np.add(x, x, out=out)
+        np.right_shift(out, 3, out=out)
+        np.add(out, 1, out=out)
+        np.right_shift(out, 1, out=out)
+        np.clip(out, -127, 127, out=out)
+
+    body = (
+        "%s = cvm.elemwise_add %x0, %x0\n%t = cvm.cvm_right_shift %s {precision = 8, shift_bit = 4}\n"
+        "%y = cvm.clip %t {a_min = -127, a_max = 127}"
+    )
+    return moved(
+        (n,), body, plain,
+        lambda torch, x, out: torch.add(x, x, out=out).bitwise_right_shift_(3).add_(1).bitwise_right_shift_(1).clamp_(-127, 127),
+        loop, lambda jax, x: jax.numpy.clip((((x + x) >> 3) + 1) >> 1, -127, 127),
+    )  # fmt: skip
+
+
+def bytes_chain(dtype: Any, n: int) -> Case:
+    """max(min(x + y, 100), x ^ y) of small integers, which wrap."""
+    x, y = numbers((n,), dtype), numbers((n,), dtype)
+    out = np.empty_like(x)
+    top = x.dtype.type(100)
+    element = {np.uint8: "ui8", np.int8: "i8", np.int16: "i16"}[dtype]
+    f = program(
+        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n%z = dali.xor %x0, %x1\n%y = dali.max %m, %z", x, y
+    )
+
+    def loop(x: Any, y: Any, out: Any) -> None:
+        for i in range(x.size):
+            out[i] = max(min(x[i] + y[i], top), x[i] ^ y[i])
+
+    def plain() -> None:
+        np.add(x, y, out=out)
+        np.minimum(out, top, out=out)
+        np.maximum(out, x ^ y, out=out)
+
+    found: dict[str, Contender] = {"cvm": lambda: f(x, y, out=out), "numpy": plain}
+    numba_loop(found, loop, x, y, out)
+    on_torch(found, lambda torch, x, y, out: torch.maximum((x + y).clamp_(max=100), x ^ y, out=out), x, y, out)
+    on_jax(found, lambda jax, x, y: jax.numpy.maximum(jax.numpy.minimum(x + y, 100), x ^ y), x, y)
+    return found, 2 * x.nbytes + out.nbytes
+
+
+WORK: dict[str, Callable[[], Case]] = {
+    "transpose 4096x4096 f32": lambda: transposed((4096, 4096), np.float32, (1, 0)),
+    "transpose 1000x1003 f32": lambda: transposed((1000, 1003), np.float32, (1, 0)),
+    "transpose 4096x4096 u8": lambda: transposed((4096, 4096), np.uint8, (1, 0)),
+    "transpose 4096x4096 i16": lambda: transposed((4096, 4096), np.int16, (1, 0)),
+    "transpose 2048x2048 f64": lambda: transposed((2048, 2048), np.float64, (1, 0)),
+    "NCHW to NHWC 16x64x112x112 f32": lambda: transposed((16, 64, 112, 112), np.float32, (0, 2, 3, 1)),
+    "NHWC to NCHW 16x112x112x64 f32": lambda: transposed((16, 112, 112, 64), np.float32, (0, 3, 1, 2)),
+    "NCHW to NHWC 32x3x480x640 u8": lambda: transposed((32, 3, 480, 640), np.uint8, (0, 2, 3, 1)),
+    "NHWC to NCHW 32x480x640x3 u8": lambda: transposed((32, 480, 640, 3), np.uint8, (0, 3, 1, 2)),
+    "concatenate 2 of 4096x2048 i32": concatenated,
+    "slice of every second column 4096x4096 i32": lambda: sliced(2),
+    "slice of every third column 4096x4096 i32": lambda: sliced(3),
+    "reverse 4096x4096 i32": reversed_rows,
+    "take 1M of 4M i32": lambda: taken(1 << 20),
+    "take 16K rows of 64 i32": lambda: taken(1 << 14, 1 << 16),
+    "tile 512x512 i32 4x4": tiled,
+    "repeat 1024x1024 i32 by 4, axis 0": lambda: repeated(0),
+    "repeat 1024x1024 i32 by 4, axis 1": lambda: repeated(1),
+    "pad 4094x4094 to 4096x4096 f32": padded,
+    "upsampling 8x64x56x56 i32 by 2": upsampled,
+    "max_pool 3x3 s2 p1 8x64x112x112 i32": lambda: pooled((8, 64, 112, 112), 3, 2, 1),
+    "max_pool 2x2 s2 8x64x112x112 i32": lambda: pooled((8, 64, 112, 112), 2, 2, 0),
+    "max_pool 3x3 s1 p1 8x64x56x56 i32": lambda: pooled((8, 64, 56, 56), 3, 1, 1),
+    "global sum 32x256x56x56 i32": global_sum,
+    "add, shift, clip 16M i32": lambda: shifted(1 << 24),
+    "add, shift, clip 800K i32": lambda: shifted(800_000),
+    "chain of bytes 16M ui8": lambda: bytes_chain(np.uint8, 1 << 24),
+    "chain of bytes 800K i8": lambda: bytes_chain(np.int8, 800_000),
+    "chain of halves 800K i16": lambda: bytes_chain(np.int16, 800_000),
+}
+
+if __name__ == "__main__":
+    main(__doc__, WORK)
