@@ -22,26 +22,26 @@ masked; guards become zeros of the panel. Constants are packed beforehand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf, prod
 from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import Expr, Index, Read, Tensor, substitute, walk
+from ..dialect.index import Expr, Index, Read, Tensor, both, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, substitute_block
 from ..dialect.types import F32, F64, I16, I32
 from .accesses import depends, stride
 from .collapse import flatten
-from .contraction import Contraction, recognise
+from .contraction import Contracted, Contraction, made, recognise
 from .panels import LANES, NEAR, ROWS, Panels, Row
-from .ranges import Ranges, interval
+from .ranges import Ranges
+from .sizes import sizes_of
+from .winograd import by_turning
 from .words import (
-    bits_of,
     extent_of,
     image_of,
     is_plain,
-    joined_bits,
     known_terms,
     loops_of,
     only_read,
@@ -51,21 +51,11 @@ from .words import (
     word,
 )
 
+Constants = Mapping[Tensor, np.ndarray]
+
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
 LARGEST = 1 << 14  # terms of a sum: panels are on the stack
-
-
-@dataclass(frozen=True, eq=False)
-class Contracted:
-    """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand."""
-
-    kernels: tuple[Kernel, ...]
-    views: dict[Tensor, Tensor]
-    constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
-
-
-Constants = Mapping[Tensor, np.ndarray]
 
 
 def contract(
@@ -76,27 +66,56 @@ def contract(
     `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
     found = recognise(kernel)
-    if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:
+    if found is None:
+        return None
+    turned = by_turning(kernel, found, constants, ranges)
+    if turned is None:
+        return _by_panels(kernel, found, constants, ranges)
+    first, held = turned
+    if not isinstance(held, Expr):
+        return first
+    others = _by_panels(replace(kernel, name=f"{kernel.name}.other"), found, constants, ranges)
+    if others is None:
+        return None
+    guarded = {k: _where(~held, k) for k in others.kernels}
+    return Contracted(
+        (*first.kernels, *guarded.values()),
+        first.ready | {guarded[k] for k in others.ready},
+        {**first.views, **others.views},
+        {**first.constants, **others.constants},
+    )
+
+
+def _by_panels(kernel: Kernel, found: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
+    """By panels of columns as they are, or of all that a window goes over as one."""
+    if found.window is not None and _waste(extent_of(found.column)) > FLAT:
         flat = flatten(kernel)
         again = recognise(flat)
         if flat is not kernel and again is not None:
             shapes = reshaped(kernel, flat)
             known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
             arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
-            made = _made(flat, again, arrays, known)
-            return None if made is None else replace(made, views={**made.views, **shapes})
-    return None if found is None else _made(kernel, found, constants, ranges)
+            joined = _panelled(flat, again, arrays, known)
+            return None if joined is None else replace(joined, views={**joined.views, **shapes})
+    return _panelled(kernel, found, constants, ranges)
 
 
-def _made(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
+def _panelled(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
     if not _worth_packing(c):
         return None
     element = c.accumulator.element
-    if element is I32 and (made := _Contract(kernel, c, constants, ranges).in_words()) is not None:
-        return made
+    if element is I32 and (words := _Contract(kernel, c, constants, ranges).in_words()) is not None:
+        return words
     if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
         return _Contract(kernel, c, constants, ranges).in_full()
     return None
+
+
+def _where(condition: Expr, kernel: Kernel) -> Kernel:
+    """The kernel, doing something only where a condition holds."""
+    body = tuple(replace(s, body=(If(condition, s.body),)) if isinstance(s, For) else s for s in kernel.body)
+    more = [r.tensor for r in walk(condition) if isinstance(r, Read) and r.tensor not in kernel.parameters]
+    return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
 
 
 def _waste(columns: int) -> float:
@@ -125,12 +144,15 @@ class _Contract(Panels):
         self.step = Index("s", self.pairs.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
+        self.sizes = sizes_of(kernel, c, ranges, constants) if self.element is I32 else None
         self.kernels: list[Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
 
     def contracted(self, body: Block) -> Contracted:
-        return Contracted((*self.kernels, self.each_panel(body)), self.views, self.constants)
+        tiles = self.each_panel(body)
+        looks = self.sizes.kernels if self.sizes is not None and self.kernels else ()
+        return Contracted((*looks, *self.kernels, tiles), frozenset({tiles}), self.views, self.constants)
 
     def in_full(self) -> Contracted:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
@@ -148,8 +170,10 @@ class _Contract(Panels):
 
     def in_words(self) -> Contracted | None:
         """With factors in words of two, where they fit; None where what is read says nothing of that."""
-        held = self.condition()
-        if held is None or held is False:
+        if self.sizes is None:
+            return None
+        held = both(*(n <= I16.limits[1] for n in (self.sizes.rows, self.sizes.columns)))
+        if held is False:
             return None
         height = self.height(ROWS)
         row = self.rows(height)
@@ -160,34 +184,13 @@ class _Contract(Panels):
         body = (*fill, *self.tiles((self.step,), height, row, column, "pairdot"))
         return self.contracted(body if held is True else (If(held, body, self.full()),))
 
-    def condition(self) -> Expr | bool | None:
-        """Whether all factors fit 16 bits: known, or as the kernels find that are made here; None where nothing can tell."""
-        looked: list[Tensor] = []
-        for e in (self.c.a, self.c.b):
-            if interval(e, self.ranges, self.known).within(I16):
-                continue
-            read = only_read(e)
-            if read is None:
-                return None
-            if read.tensor in self.known:
-                return False
-            bits, body = bits_of(e, read)
-            self.kernels.append(self.made("bits", body, (bits,)))
-            looked.append(bits)
-        if not looked:
-            return True
-        sizes, body = joined_bits(looked)
-        self.kernels.append(self.made("sizes", body, (sizes,)))
-        all_bits = sizes[0] if len(looked) == 1 else sizes[0] | sizes[1]
-        return all_bits <= I16.limits[1]
-
     def rows(self, height: int) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
         lines = (*self.around, self.c.row)
         known = known_terms(self.c.a, self.known, (*lines, *self.c.folds))
         if known is None:
             words, body = row_words(self.c.a, self.pairs, lines)
-            self.kernels.append(self.made("rows", body, (words,)))
+            self.kernels.append(made(self.kernel, "rows", body, (words,)))
             flat = replace(words, shape=(*(i.extent for i in lines), self.pairs.steps))
             self.views[flat] = words
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
@@ -212,7 +215,7 @@ class _Contract(Panels):
         image = image_of(self.c.b, self.c.guard, self.pairs)
         if image is None:
             return None
-        self.kernels.append(self.made("image", image.body, (image.words,)))
+        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
         panel = Tensor("panel", (self.pairs.steps, self.width), I32, "stack")
         return [Alloc(panel), *self.of_image(image, self.pairs, panel)], panel[self.step, place]
 
@@ -246,5 +249,5 @@ class _Contract(Panels):
         else:
             inner = self.placed((For(self.lane, loops_of(self.pairs.folds, (store,))),))
             body = loops_of((*self.beside, panel), (inner,))
-        self.kernels.append(self.made("columns", substitute_block(body, {self.panel: panel}), (words,)))
+        self.kernels.append(made(self.kernel, "columns", substitute_block(body, {self.panel: panel}), (words,)))
         return words

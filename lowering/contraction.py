@@ -12,12 +12,16 @@ and convolutions are such nests, and so is a product followed by a sum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
 from .accesses import depends, reads, stores, stride
 from .narrow import conjunction
+from .nests import sorted_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,27 @@ class Contraction:
     b: Expr
     accumulator: Tensor
     epilogue: Block
+
+
+@dataclass(frozen=True, eq=False)
+class Contracted:
+    """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand.
+
+    Those that are `ready` have their loops as they should be; the others are for the passes.
+    """
+
+    kernels: tuple[Kernel, ...]
+    ready: frozenset[Kernel]
+    views: dict[Tensor, Tensor]
+    constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
+
+
+def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
+    """A kernel that takes part in another one's work."""
+    own = {s.tensor for s in stores(body)}
+    given = {r.tensor for r in reads(body)} - own
+    inputs = sorted_tensors({t for t in given if t.space in ("argument", "constant", "heap")})
+    return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 
 def recognise(kernel: Kernel) -> Contraction | None:

@@ -29,10 +29,9 @@ from ..dialect.index import (
 )
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, map_expressions, substitute_block
 from ..dialect.types import I64, product
-from .accesses import depends, reads, stores, stride
-from .contraction import Contraction
+from .accesses import depends, stride
+from .contraction import Contraction, made
 from .narrow import narrowed
-from .nests import sorted_tensors
 from .words import Image, Pairs, extent_of, loops_of
 
 LANES = 8
@@ -68,12 +67,6 @@ class Panels:
         self.panel: Expr = Var("panel", I64) if c.outer else self.flat
         self.lines = (c.column,) if c.window is None else (c.window, c.column)
 
-    def made(self, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
-        own = {s.tensor for s in stores(body)}
-        given = {r.tensor for r in reads(body)} - own
-        inputs = sorted_tensors({t for t in given if t.space in ("argument", "constant", "heap")})
-        return Kernel(f"{self.kernel.name}.{name}", (*inputs, *result), body, len(result), self.kernel.span)
-
     # panels
 
     def each_panel(self, body: Block) -> Kernel:
@@ -87,7 +80,7 @@ class Panels:
         work = prod(map(extent_of, c.outer)) * self.terms * self.blocks * LANES * extent_of(c.row)
         loop = For(self.flat, body, kind="parallel" if work >= WORTH_SHARING else "serial")
         results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
-        return self.made("tiles", (loop,), results)
+        return made(self.kernel, "tiles", (loop,), results)
 
     def placed(self, body: Block, unrolled: bool = False) -> For:
         """A body for each block of the panel, with names for where the block begins."""

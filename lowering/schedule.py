@@ -77,5 +77,4 @@ def _parts(
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)
-    *packing, multiply = found.kernels
-    return [*((k, names) for k in packing), (multiply, ("lanes",))]
+    return [(k, () if k in found.ready else names) for k in found.kernels]

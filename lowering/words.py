@@ -11,7 +11,7 @@ their own, as `bits`: the magnitudes of all elements, ored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd, prod
@@ -25,7 +25,6 @@ from ..dialect.index import (
     Read,
     Tensor,
     as_index,
-    axes,
     both,
     constant,
     flat_index,
@@ -34,7 +33,7 @@ from ..dialect.index import (
     substitute,
     walk,
 )
-from ..dialect.loops import Alloc, Block, For, If, Store, accumulator, assign, update
+from ..dialect.loops import Block, For, If, Store
 from ..dialect.types import I32
 from .affine import Affine, affine, affine_conditions
 
@@ -120,7 +119,7 @@ def is_plain(read: Read) -> bool:
     return len(set(plain)) == len(plain) and all(isinstance(i, (Index, Const)) for i in read.indices)
 
 
-def known_terms(e: Expr, constants: dict[Tensor, np.ndarray], order: Sequence[Index]) -> np.ndarray | None:
+def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence[Index]) -> np.ndarray | None:
     """A constant factor's values, an axis for each of these indices."""
     if not (isinstance(e, Read) and e.tensor in constants and is_plain(e)):
         return None
@@ -134,34 +133,6 @@ def loops_of(indices: Sequence[Index], body: Block) -> Block:
     for index in reversed(indices):
         body = (For(index, body),)
     return body
-
-
-def magnitude(value: Expr) -> Expr:
-    """A number's bits without its sign: as large as the number, or one less than a negative one."""
-    return value ^ (value >> 31)
-
-
-def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
-    """The ored magnitudes of a factor, along the first axis of the array that it reads."""
-    first, *rest = axes(read.tensor.shape)
-    acc = accumulator("acc", I32)
-    fold = loops_of(rest, (update("or", acc, magnitude(read_at(e, read, (first, *rest)))),))
-    bits = Tensor("bits", (first.extent,), I32, "heap")
-    return bits, (For(first, (Alloc(acc), assign(acc, 0), *fold, Store(bits, (first,), acc[()]))),)
-
-
-def joined_bits(found: Sequence[Tensor]) -> tuple[Tensor, Block]:
-    """The same of whole factors."""
-    sizes, made = Tensor("size", (len(found),), I32, "heap"), []
-    for n, bits in enumerate(found):
-        acc, i = accumulator("acc", I32), Index("n", bits.shape[0])
-        made += [
-            Alloc(acc),
-            assign(acc, 0),
-            For(i, (update("or", acc, bits[i]),)),
-            Store(sizes, (as_index(n),), acc[()]),
-        ]
-    return sizes, tuple(made)
 
 
 # rows
@@ -225,7 +196,7 @@ def image_of(b: Expr, guard: Sequence[Expr], pairs: Pairs) -> Image | None:
         return None
     found = [_axis(e, d, n, pairs) for n, (e, d) in enumerate(zip(read.indices, read.tensor.shape, strict=True))]
     image = [a for a in found if a is not None]
-    if len(image) < len(found) or not all(_is_edge(g, read) for g in guard):
+    if len(image) < len(found) or not all(is_edge(g, read) for g in guard):
         return None
     words = Tensor("image", tuple(a.index.extent for a in image), I32, "heap")
     parts = [read_at(b, read, [a.read(second) for a in image]) for second in (False, True)]
@@ -262,7 +233,7 @@ def _axis(e: Expr, size: object, n: int, pairs: Pairs) -> _Axis | None:
     return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
 
 
-def _is_edge(condition: Expr, read: Read) -> bool:
+def is_edge(condition: Expr, read: Read) -> bool:
     """Whether a guard says no more than that the read is inside of its array."""
     sums = affine_conditions(condition)
     edges = [affine(e) for e in read.indices]

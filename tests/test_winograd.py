@@ -1,0 +1,110 @@
+"""Windows of 3 x 3 turned into fewer products: exact wherever they are taken, and taken only where they are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.lowering import contract, winograd
+from cvm.lowering.check import check
+from cvm.lowering.pipeline import lower
+
+import cvm
+
+SHAPES = {  # of the image, the weights, and what else is said
+    "even": ((1, 16, 8, 8), (8, 16, 3, 3), "padding = [1, 1]"),
+    "odd": ((1, 16, 9, 11), (13, 16, 3, 3), "padding = [1, 1]"),
+    "7x7": ((1, 18, 7, 7), (9, 18, 3, 3), "padding = [1, 1]"),
+    "no border": ((1, 16, 12, 23), (8, 16, 3, 3), ""),
+    "wide border": ((1, 16, 6, 10), (8, 16, 3, 3), "padding = [2, 3]"),
+    "several images": ((3, 16, 8, 9), (8, 16, 3, 3), "padding = [1, 1]"),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(winograd, "LEAST", 0)
+    monkeypatch.setattr(winograd, "LEAST_RESULTS", 0)
+
+
+def program(name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None) -> str:
+    image, shape, attributes = SHAPES[name]
+    types = [f"tensor<{'x'.join(map(str, s))}xi32>" for s in (image, shape)]
+    argument, constant = f", %w: {types[1]}{declared}", ""
+    if weights is not None:
+        argument, constant = "", f"  %w = const dense<{weights.tolist()}> : {types[1]}\n"
+    return f"""func @main(%x: {types[0]}{declared}{argument}) {{
+{constant}  %y = cvm.conv2d %x, %w {{{attributes}}}
+{more}  return %{"z" if more else "y"}
+}}
+"""
+
+
+def both(text: str, *arrays: np.ndarray) -> None:
+    module = cvm.parse(text)
+    for kernel in lower(module, module.functions["main"]).kernels:
+        check(kernel)
+    assert ".turned(" in cvm.compile(text).lower("schedule")
+    found = cvm.compile(text)(*arrays)
+    np.testing.assert_array_equal(found, cvm.compile(text, target="reference")(*arrays), strict=True)
+
+
+def values(name: str, x: int, w: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    image, weights, _ = SHAPES[name]
+    return tuple(random.integers(-n, n, s, endpoint=True).astype(np.int32) for n, s in ((x, image), (w, weights)))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "sizes", [(127, 127), (8191, 300), (8192, 300), (300, 3639), (300, 3641), (2**31 - 1, 2**31 - 1)]
+)
+def test_whatever_the_factors_are(name: str, sizes: tuple[int, int]) -> None:
+    both(program(name), *values(name, *sizes))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_constant_weights_are_turned_beforehand(name: str) -> None:
+    x, w = values(name, 127, 127)
+    text = program(name, weights=w)
+    assert ".weights(" not in cvm.compile(text).lower("schedule")
+    both(text, x)
+    both(text, x << 16)
+
+
+@pytest.mark.parametrize("x, w", [(-128, -128), (127, -128), (-8192, 100), (8191, -100), (-100, -3640), (100, 3639)])
+def test_at_the_ends_of_what_is_taken(x: int, w: int) -> None:
+    image, weights, _ = SHAPES["odd"]
+    signs = np.indices(image).sum(0) % 2 * 2 - 1
+    for sign in (np.ones_like(signs), signs):
+        both(program("odd"), (x * sign).astype(np.int32), np.full(weights, w, np.int32))
+
+
+def test_with_declared_ranges_nothing_looks_and_nothing_else_is_there() -> None:
+    text = program("odd", declared=" {range = [-128, 127]}")
+    lowered = cvm.compile(text).lower("schedule")
+    assert ".bits(" not in lowered and ".other." not in lowered
+    both(text, *values("odd", 127, 127))
+
+
+def test_what_follows_is_done_with_the_results() -> None:
+    more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %z = cvm.relu %s\n"
+    both(program("odd", more), *values("odd", 127, 127))
+    both(program("odd", more), *values("odd", 1 << 20, 127))
+
+
+def test_sums_too_large_to_be_divided_are_computed_as_any_other() -> None:
+    x, w = values("even", 1, 1)
+    both(program("even"), x * 0 + 8191, w * 0 + 3639)  # 4 y is beyond an i32
+    assert winograd.fits(8191, 3639, 9) is True and winograd.fits(8191, 3639, 9 * 16) is False
+
+
+def test_sums_of_any_threads_are_the_same() -> None:
+    text, arrays = program("several images"), values("several images", 127, 127)
+    function = cvm.compile(text)
+    one = function(*arrays)
+    cvm.set_num_threads(3)
+    try:
+        np.testing.assert_array_equal(function(*arrays), one)
+    finally:
+        cvm.set_num_threads(1)
