@@ -1,7 +1,11 @@
-"""A function on a GPU: arrays of the device in and out without copies, others with them; constants stay there."""
+"""A function on a GPU: arrays of the device in and out without copies, others with them; constants stay there.
+
+Several launches that are started again over the same arrays are recorded, and from then on started as one.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +15,18 @@ from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import Type, evaluate
 from .cuda import Launch
-from .device import device
+from .device import Call, device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
 from .gpu import GpuFunction
+from .recorded import Recorded
 
 ALIGNMENT = 16  # bytes
+SEEN, KEPT = 64, 8  # calls that are remembered, and those whose launches are kept recorded
+TOGETHER = 32  # ticks that are recorded as one: an even number
 
 
 class CudaFunction(GpuFunction):
-    """Runs the emitted kernels, one launch each."""
+    """Runs the emitted kernels."""
 
     target = "cuda"
 
@@ -29,6 +36,10 @@ class CudaFunction(GpuFunction):
         self._kernels = self.device.kernels(self.source.text, {s.name: _signature(s) for s in self.source.launches})
         with self.device.active():
             self._uploaded = {t: self.device.upload(a) for t, a in self._constants.items()}
+        self._reports = any(launch.reports for launch in self.source.launches)
+        self._seen: set[tuple[int, ...]] = set()
+        self._recorded: dict[tuple[int, ...], Recorded] = {}
+        self._lock = threading.Lock()
 
     def __call__(self, *arguments: Any, out: Any = None) -> Any:
         """Runs the function. If an argument or `out` lies on the device, so do the results."""
@@ -109,34 +120,108 @@ class CudaFunction(GpuFunction):
             for memory, output in zip(made, outputs, strict=True):
                 self.device.download(int(memory), output)
 
-    def ticks(self, state: list[np.ndarray], moving: list[int], n: int) -> None:
-        """n calls, the results of each in the place of some arguments of the next; the state comes back at the end."""
-        with self.device.active():
-            current = [self.device.upload(a) for a in state]
-            spare = [self.device.allocate(state[k].nbytes) for k in moving]
-            for _ in range(n):
-                self._execute(list(map(int, current)), list(map(int, spare)), {})
-                for place, k in enumerate(moving):
-                    current[k], spare[place] = spare[place], current[k]
-            for k in moving:
-                self.device.download(int(current[k]), state[k])
-
     def _execute(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> None:
-        """The launches, over arrays at these addresses."""
+        """The launches, over arrays at these addresses: one by one at first, recorded when the same ones come again."""
+        key = (*arguments, *results, *sizes.values())
+        with self._lock:
+            status = self._replay(key)
+            if status is None:
+                calls, workspace, status = self.calls(arguments, results, sizes)
+                if self._records(key, calls) and (made := self.device.record(calls, (workspace, status))) is not None:
+                    self._recorded[key] = made
+                    self._replay(key)
+                else:
+                    self._clear(status)
+                    self.device.launch(calls)
+            if self._reports:
+                found = np.zeros(1, np.int32)
+                self.device.download(int(status), found)
+                self.report(int(found[0]))
+
+    def _records(self, key: tuple[int, ...], calls: list[Call]) -> bool:
+        """Whether to record a call: one of several launches, for the second time."""
+        again = key in self._seen
+        if len(self._seen) >= SEEN:
+            self._seen.clear()
+        if not again:
+            self._seen.add(key)
+        else:
+            self._seen.discard(key)  # to be recorded once, whether the driver can or not
+        return again and len(calls) > 1
+
+    def _replay(self, key: tuple[int, ...]) -> Any:
+        """Starts what was recorded, if something was; its status."""
+        recorded = self._recorded.pop(key, None)
+        if recorded is None:
+            return None
+        self._recorded[key] = recorded  # now the one that was used last
+        if len(self._recorded) > KEPT:
+            del self._recorded[next(iter(self._recorded))]
+        self._clear(recorded.kept[1])
+        recorded.start()
+        return recorded.kept[1]
+
+    def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
+        """What to launch, and the memory for the workspace and for what is reported."""
         plan = self.gpu_plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
         workspace = self.device.allocate(evaluate(plan.workspace, sizes))
-        reports = any(launch.reports for launch in self.source.launches)
         status = self.device.allocate(4)
-        if reports:
+        found = self.launches(sizes, addresses, int(workspace), int(status))
+        return [(self._kernels[s.name], n, s.threads, given) for s, n, given in found], workspace, status
+
+    def _clear(self, status: Any) -> None:
+        if self._reports:
             self.device.clear(int(status), 1)
-        for launch, blocks, given in self.launches(sizes, addresses, int(workspace), int(status)):
-            self.device.launch(self._kernels[launch.name], blocks, launch.threads, given)
-        if reports:
-            found = np.zeros(1, np.int32)
-            self.device.download(int(status), found)
-            self.report(int(found[0]))
+
+    def clock(self, state: list[np.ndarray], moving: list[int]) -> Clock:
+        """State on the device that this function, of no operations that can fail, moves."""
+        return Clock(self, state, moving)
+
+
+class Clock:
+    """State that stays on the device: some of a function's arguments, each taking the place of its result at every tick."""
+
+    def __init__(self, function: CudaFunction, state: list[np.ndarray], moving: list[int]) -> None:
+        self.function, self.device, self.moving = function, function.device, moving
+        with self.device.active():
+            self.current = [self.device.allocate(a.nbytes) for a in state]
+            self.spare = [self.device.allocate(state[k].nbytes) for k in moving]
+        self.recorded: dict[tuple[int, ...], Recorded | None] = {}
+
+    def write(self, k: int, array: np.ndarray) -> None:
+        with self.device.active():
+            self.device.write(int(self.current[k]), array)
+
+    def read(self, k: int, array: np.ndarray) -> None:
+        with self.device.active():
+            self.device.download(int(self.current[k]), array)
+
+    def run(self, n: int) -> None:
+        """Moves on by n ticks."""
+        with self.device.active():
+            many = self._many() if n > TOGETHER else None
+            for _ in range(n // TOGETHER if many is not None else 0):
+                many.start()  # type: ignore[union-attr]
+            for _ in range(n % TOGETHER if many is not None else n):
+                calls, *_kept = self._tick()
+                self.device.launch(calls)
+
+    def _many(self) -> Recorded | None:
+        """TOGETHER ticks recorded, after which every array is where it was."""
+        key = tuple(map(int, self.current))
+        if key not in self.recorded:
+            ticks = [self._tick() for _ in range(TOGETHER)]
+            self.recorded[key] = self.device.record([c for calls, *_ in ticks for c in calls], ticks)
+        return self.recorded[key]
+
+    def _tick(self) -> tuple[list[Call], Any, Any]:
+        """What one tick launches, after which the state has moved on."""
+        found = self.function.calls(list(map(int, self.current)), list(map(int, self.spare)), {})
+        for place, k in enumerate(self.moving):
+            self.current[k], self.spare[place] = self.spare[place], self.current[k]
+        return found
 
 
 def _signature(launch: Launch) -> str:

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..dialect.source import TargetError
 from . import nvrtc
+from .recorded import Recorded, record
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
+Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
 CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
 
 
@@ -118,8 +120,18 @@ class Device:
         return nvrtc.compile_source(source, f"{kind}_{major}{minor}")
 
     @staticmethod
-    def launch(kernel: Any, blocks: int, threads: int, arguments: Sequence[int]) -> None:
-        kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+    def launch(calls: Iterable[Call]) -> None:
+        for kernel, blocks, threads, arguments in calls:
+            kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+
+    def record(self, calls: Iterable[Call], kept: Any) -> Recorded | None:
+        """The launches as one graph, which keeps some objects alive; None where the driver has no graphs."""
+
+        def launch(stream: Any) -> None:
+            for kernel, blocks, threads, arguments in calls:
+                kernel.prepared_async_call((blocks, 1), (threads, 1, 1), stream, *arguments)
+
+        return record(self.driver.Stream(), launch, self.driver.Error, kept)
 
     # memory
 
@@ -129,9 +141,12 @@ class Device:
 
     def upload(self, array: np.ndarray) -> Any:
         memory = self.allocate(array.nbytes)
-        if array.nbytes:
-            self.driver.memcpy_htod(int(memory), array)
+        self.write(int(memory), array)
         return memory
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        if array.nbytes:
+            self.driver.memcpy_htod(address, array)
 
     def download(self, address: int, array: np.ndarray) -> None:
         if array.nbytes:

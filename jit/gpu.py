@@ -29,7 +29,9 @@ class GpuFunction(CompiledFunction):
         self.source = self.gpu_source
         atoms = {atom for launch in self.source.launches for atom in launch.sizes} | _atoms_of(self.gpu_plan.workspace)
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
-        self._constants = {t: np.ascontiguousarray(a) for t, a in self.gpu_plan.constants.items()}
+        plan = self.gpu_plan
+        read = {plan.home.get(t, t) for launch in self.source.launches for t in launch.arrays}
+        self._constants = {t: np.ascontiguousarray(a) for t, a in plan.constants.items() if t in read}
 
     def sizes(self, arrays: list[np.ndarray]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .arguments import array_of
 from .function import TARGETS, CompiledFunction
 from .ticks import CallingMachine, DeviceMachine, NativeMachine, machine_text
 
+Machine: TypeAlias = CallingMachine | DeviceMachine | NativeMachine
 Sensor = Iterable[Any] | Callable[[int], Any]
 
 
@@ -34,7 +35,7 @@ class CompiledGraph:
         self._clockwork = clockwork(module, graph)
         self._states = {s.name: s for s in self._clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
-        self._machine: CallingMachine | NativeMachine | None = None
+        self._machine: Machine | None = None
         self._observed: dict[str, np.ndarray] | None = None
         self._time = 0
         self._lock = threading.RLock()
@@ -198,13 +199,13 @@ class CompiledGraph:
 
     # the machinery
 
-    def _ready(self) -> CallingMachine | NativeMachine:
+    def _ready(self) -> Machine:
         if self._machine is None:
             self.reset()
         assert self._machine is not None
         return self._machine
 
-    def _make_machine(self) -> CallingMachine | NativeMachine:
+    def _make_machine(self) -> Machine:
         if self.target == "cpu":
             return NativeMachine(self._clockwork, self._tick)
         machine = DeviceMachine if self.target == "cuda" else CallingMachine

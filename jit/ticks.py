@@ -16,7 +16,7 @@ from ..lowering.tick import Tick
 from .lines import Lines
 from .llvm import emit
 
-TICKS = 10_000  # of a GPU, between two such looks
+TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
@@ -39,19 +39,52 @@ class CallingMachine:
             yield 1
 
 
-class DeviceMachine(CallingMachine):
-    """State that stays on a GPU for all ticks of a step."""
+class DeviceMachine:
+    """State that stays on a GPU, also between steps: an array is copied here when it is asked for, and back if it was."""
 
-    advance: Any  # a CudaFunction
+    def __init__(self, clockwork: Clockwork, advance: Any) -> None:  # a CudaFunction
+        self.current = _Copies({s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states})
+        moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
+        self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
 
     def run(self, ticks: int) -> Iterator[int]:
         """The same as that of CallingMachine."""
-        names = list(self.current)
+        self.current.leave()
         while ticks:
             n = min(ticks, TICKS)
-            self.advance.ticks(list(self.current.values()), [names.index(m) for m in self.moving], n)
+            self.clock.run(n)
             ticks -= n
             yield n
+
+
+class _Copies(Mapping[str, np.ndarray]):
+    """Arrays of the device by name, as arrays of the host that may be written to."""
+
+    clock: Any
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.arrays = arrays
+        self.here = set(arrays)  # what was asked for since the state moved on
+        self.places = {name: n for n, name in enumerate(arrays)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self.arrays[name]
+        if name not in self.here:
+            self.clock.read(self.places[name], array)
+            self.here.add(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def leave(self) -> None:
+        """Before the state moves on: what may have been written to goes to the device."""
+        for name in self.here:
+            self.clock.write(self.places[name], self.arrays[name])
+        self.here.clear()
 
 
 class NativeMachine:
@@ -65,7 +98,7 @@ class NativeMachine:
         imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text, exports, imports=imports, slp=True)
+        self.library = Library(text, exports, imports=imports, slp=tick.several is None)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:
@@ -115,7 +148,7 @@ def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tup
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
     states = [s for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
     shared = any(p.array == n and p.element is not None for p in tick.places)
-    return ((len(states),) if shared else states[0].initial.shape), states[0].initial.dtype
+    return (tensor.shape[:1] if shared else states[0].initial.shape), states[0].initial.dtype
 
 
 def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[str, np.ndarray]:
@@ -205,5 +238,5 @@ def machine_text(tick: Tick, stage: str) -> str:
     text = ticks_text(tick)
     if stage == "llvm":
         return text
-    module = native.optimise(text, slp=True)
+    module = native.optimise(text, slp=tick.several is None)
     return str(module) if stage == "llvm-opt" else native.target_machine().emit_assembly(module)

@@ -42,6 +42,14 @@ graph @main {
   cog.feedback %b, %d
 }
 """
+WEIGHTS = np.random.default_rng(3).integers(-128, 128, (40, 48))
+WORDS = f"""
+func @main(%x: tensor<30x48xi32> {{range = [-128, 127]}}) -> tensor<30x40xi32> {{
+  %w = const dense<{WEIGHTS.tolist()}> : tensor<40x48xi32>
+  %y = cvm.dense %x, %w
+  return %y
+}}
+"""
 INPLACE = """
 func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   %y = theano.elemwise %x {scalar_op = "sqr", inplace_pattern = {0 = 0}}
@@ -96,20 +104,54 @@ def in_place() -> None:
 
 
 def graphs() -> None:
+    """The state of 3 + 100 ticks stays on the device, and comes back by name."""
     states = []
     for target in ("cuda", "cpu"):
         g = cvm.compile(GRAPH, target=target)
         g.reset()
         g.step(3)
+        before, replayed = driver.copied, driver.replayed
+        g.step(100)
+        if target == "cuda":
+            assert (driver.copied, driver.replayed) == (before, replayed + 3), "3 times 32 ticks at once"
+        seen = [g.read("a")]
+        if target == "cuda":
+            assert driver.copied == before + 16, "one field was asked for"
+        g.write("b", np.arange(4, dtype="f4"))
         g.step(2)
-        states.append([g.read(name) for name in ("a", "b")])
+        states.append([*seen, *(g.read(name) for name in ("a", "b"))])
     for got, wanted in zip(*states, strict=True):
         np.testing.assert_array_equal(got, wanted, strict=True)
+
+
+def recorded_launches() -> None:
+    """The third call over the same arrays is a replay; what another call leaves does not matter."""
+    from pycuda.gpuarray import to_gpu
+
+    f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
+    w = np.array([1, 2, 3], "f4")
+    with f.device.active():
+        xs = [np.random.default_rng(n).normal(size=(70, 3)).astype("f4") for n in range(4)]
+        x, on_w, out = to_gpu(xs[0]), to_gpu(w), (to_gpu(np.zeros((70, 3), "f4")), to_gpu(np.zeros(3, "f4")))
+        counts = []
+        for host in xs:
+            x.set(host)
+            before = driver.replayed
+            f(x, on_w, out=out)
+            counts.append(driver.replayed - before)
+            for got, wanted in zip(out, g(host, w), strict=True):
+                np.testing.assert_array_equal(got.get(), wanted, strict=True)
+        assert counts == [0, 1, 1, 1], counts
 
 
 def lookups() -> None:
     f = cvm.compile(LOOKUP, target="cuda")
     np.testing.assert_array_equal(f(np.array([2, 1, 0], "i4")), [0, 1, 2])
+
+
+def words() -> None:
+    x = np.random.default_rng(1).integers(-128, 128, (30, 48), np.int32)
+    np.testing.assert_array_equal(cvm.compile(WORDS, target="cuda")(x), x @ WEIGHTS.T)
 
 
 RECORDED = ("cvm.dense", "cvm.transpose", "cvm.non_max_suppression", "cvm.concatenate", "dali.mul")
@@ -133,7 +175,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, LOOKUP, GRAPH, *recorded):
+    for program in (PROGRAM, INPLACE, LOOKUP, GRAPH, WORDS, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -142,7 +184,16 @@ if __name__ == "__main__":
         os.environ["CVM_CACHE_DIR"] = folder
         compiled_before()
         driver = stand_in.load()
-        for check in (arrays_of_the_host, arrays_of_the_device, in_place, graphs, lookups, recorded_cases):
+        for check in (
+            arrays_of_the_host,
+            arrays_of_the_device,
+            in_place,
+            graphs,
+            recorded_launches,
+            lookups,
+            words,
+            recorded_cases,
+        ):
             check()
             print(f"{check.__name__}: ok", flush=True)
         print(f"{len(driver.launched)} launches", flush=True)

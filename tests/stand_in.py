@@ -27,15 +27,23 @@ ARGUMENTS = 12
 Call = ctypes.CFUNCTYPE(ctypes.c_long, *[ctypes.c_long] * ARGUMENTS)
 # what the attributes of a device are, by their numbers in cuda.h
 ATTRIBUTES = {1: 1024, 2: 1024, 5: 1 << 30, 8: 49152, 10: 32, 16: 132, 39: 2048, 75: 8, 76: 0}
-CONTEXT = 0xC0FFEE
+CONTEXT, STREAM = 0xC0FFEE, 0xCAFE
+GRAPHS = {
+    "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+}  # what is called beside PyCUDA
 
 
 def wanted_symbols() -> list[str]:
-    """The functions of the driver that PyCUDA is linked to."""
+    """The functions of the driver that PyCUDA is linked to, and those for graphs."""
     spec = importlib.util.find_spec("pycuda")
     assert spec is not None and spec.origin is not None
     (library,) = Path(spec.origin).parent.glob("_driver*.so")
-    return sorted({m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())})
+    return sorted({m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())} | GRAPHS)
 
 
 def _source(symbols: list[str]) -> str:
@@ -78,6 +86,10 @@ class Driver:
         self.modules: dict[int, dict[str, Entry]] = {}
         self.functions: dict[int, Entry] = {}
         self.launched: list[str] = []
+        self.copied = 0  # bytes between host and device
+        self.capturing: list[Callable[[], None]] | None = None
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+        self.replayed = 0
         self.current = 0
         self.kept: list[Any] = [ctypes.create_string_buffer(b"not supported by the stand-in driver")]
 
@@ -171,9 +183,11 @@ class Driver:
         self.memory.free(address)
 
     def cuMemcpyHtoD(self, to: int, of: int, size: int, *_: int) -> None:
+        self.copied += size
         self.memory.view(to, size)[...] = np.frombuffer(ctypes.string_at(of, size), np.uint8)
 
     def cuMemcpyDtoH(self, to: int, of: int, size: int, *_: int) -> None:
+        self.copied += size
         ctypes.memmove(to, self.memory.view(of, size).tobytes(), size)
 
     def cuMemcpyDtoD(self, to: int, of: int, size: int, *_: int) -> None:
@@ -202,7 +216,7 @@ class Driver:
         _put(out, ctypes.c_int, 0)
 
     def cuLaunchKernel(self, function: int, *rest: int) -> None:
-        x, y, z, threads, ty, tz, _shared, _stream, pointers, extra = (n & 0xFFFFFFFFFFFFFFFF for n in rest[:10])
+        x, y, z, threads, ty, tz, _shared, stream, pointers, extra = (n & 0xFFFFFFFFFFFFFFFF for n in rest[:10])
         assert (y & 0xFFFFFFFF, z & 0xFFFFFFFF, ty & 0xFFFFFFFF, tz & 0xFFFFFFFF) == (1, 1, 1, 1), "a grid of one axis"
         entry = self.functions[function]
         if pointers:
@@ -210,11 +224,43 @@ class Driver:
         else:  # CU_LAUNCH_PARAM_BUFFER_POINTER, the buffer, ...; every parameter has 8 bytes
             buffer = ctypes.c_uint64.from_address(extra + 8).value
             places = [buffer + 8 * n for n in range(len(entry.parameters))]
-        self.launched.append(entry.name)
-        launch(
-            entry,
-            x & 0xFFFFFFFF,
-            threads & 0xFFFFFFFF,
-            [ctypes.c_int64.from_address(p).value for p in places],
-            self.memory,
-        )
+        given = [ctypes.c_int64.from_address(p).value for p in places]
+
+        def run() -> None:
+            self.launched.append(entry.name)
+            launch(entry, x & 0xFFFFFFFF, threads & 0xFFFFFFFF, given, self.memory)
+
+        if stream == STREAM and self.capturing is not None:
+            self.capturing.append(run)
+        else:
+            run()
+
+    # graphs: a stream records what is launched on it
+
+    def cuStreamCreate(self, out: int, *_: int) -> None:
+        _put(out, ctypes.c_void_p, STREAM)
+
+    def cuStreamBeginCapture(self, stream: int, *_: int) -> None:
+        assert stream == STREAM and self.capturing is None
+        self.capturing = []
+
+    def cuStreamEndCapture(self, stream: int, out: int, *_: int) -> None:
+        assert stream == STREAM and self.capturing is not None
+        self.graphs[len(self.graphs) + 1] = self.capturing
+        self.capturing = None
+        _put(out, ctypes.c_void_p, len(self.graphs))
+
+    def cuGraphInstantiateWithFlags(self, out: int, graph: int, *_: int) -> None:
+        self.graphs[len(self.graphs) + 1] = list(self.graphs[graph])
+        _put(out, ctypes.c_void_p, len(self.graphs))
+
+    def cuGraphDestroy(self, graph: int, *_: int) -> None:
+        self.graphs[graph] = []
+
+    cuGraphExecDestroy = cuGraphDestroy
+
+    def cuGraphLaunch(self, graph: int, *_: int) -> None:
+        assert self.graphs[graph], "a graph that holds something"
+        self.replayed += 1
+        for run in self.graphs[graph]:
+            run()
