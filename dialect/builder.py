@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .builtin import View
+import numpy as np
+
+from .builtin import Const, Data, View
 from .literals import literal_type
 from .op import OPERATORS, Operator
 from .program import Literal, Operation, Value
 from .source import NOWHERE, Span
-from .types import ElementType, FieldType, Shape, TensorType, Type, same_size
+from .types import BY_DTYPE, ElementType, FieldType, Shape, Size, TensorType, Type, same_size
 from .verify import type_operation
 
 
@@ -49,6 +51,9 @@ class Builder:
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
         """An operator of one result, applied. Variadic operands are given one by one."""
         operator = OPERATORS[name]
+        for value in attributes.values():
+            if any(isinstance(n, Size) for n in (value if isinstance(value, tuple) else (value,))):
+                raise NotImplementedError(f"what goes back through {name} with sizes that are not known")
         given = list(operands)
         fields: dict[str, Any] = dict(attributes)
         for f in operator.fields:
@@ -94,6 +99,11 @@ class Node:
         type = TensorType((), self.element) if own else literal_type("theano", number)
         assert isinstance(type, TensorType)
         return Node(self.builder, Literal(number, type, self.builder.span, explicit=True))
+
+    def constant(self, array: np.ndarray) -> Node:
+        """An array as a constant."""
+        type = TensorType(array.shape, BY_DTYPE[array.dtype])
+        return self.builder.node(self.builder.add(Const(Data(array), type))[0])
 
     def scalar(self, name: str, *others: Operand, **attributes: Any) -> Node:
         """A scalar operation of Theano with this as its first operand."""

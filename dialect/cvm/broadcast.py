@@ -12,7 +12,7 @@ from ..broadcasting import aligned, all_of, broadcast, certainly, fits, source
 from ..index import Element, Expr, Tensor, apply, axes, cast, select
 from ..op import C, T, operator
 from ..types import I32, Dim, TensorType
-from .form import CvmOperator, i32, modulo_2_32
+from .form import CvmOperator, exactly, greatest, i32, numbers, rounded
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:
@@ -35,7 +35,8 @@ class Broadcast(CvmOperator[T]):
     b: T  # (n_0, ..., n_N-1)
 
     scalar: ClassVar[str]  # OP as a scalar function
-    exact: ClassVar[Callable[..., Any]]  # OP of i64 arrays that hold i32 values
+    derivative: ClassVar[str]  # the scalar operation of Theano that has OP's
+    exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
     symbols = {
         "i": lambda o: misfit(o)[0],
@@ -44,7 +45,7 @@ class Broadcast(CvmOperator[T]):
         "en_i": lambda o: misfit(o)[2],
     }
     constraints = (
-        i32("a", "b"),
+        numbers("a", "b"),
         C(
             1,
             "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
@@ -60,18 +61,23 @@ class Broadcast(CvmOperator[T]):
         return apply(self.scalar, a, b)
 
     def reference(self: Broadcast[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(self.exact(self.a.astype(np.int64), self.b.astype(np.int64)))
+        with np.errstate(all="ignore"):
+            return rounded(self.exact(exactly(self.a), exactly(self.b)), self.a)
 
     def element(self: Broadcast[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        found = cotangents[0].gradient_of(self.derivative, [self.a, self.b], results[0])
+        return [None if d is None else d.sum_to(o) for d, o in zip(found, (self.a, self.b), strict=True)]
 
 
 @operator
 class BroadcastAdd(Broadcast[T]):
     """Addition modulo 2^32:  OP is add.   (Broadcast Operators, broadcast_add)"""
 
-    scalar = "add"
+    scalar = derivative = "add"
     exact = staticmethod(np.add)
     example = """
         func @main(%x: tensor<2x3xi32>, %y: tensor<2x1xi32>) -> tensor<2x3xi32> {
@@ -85,7 +91,7 @@ class BroadcastAdd(Broadcast[T]):
 class BroadcastSub(Broadcast[T]):
     """Subtraction modulo 2^32:  OP is sub.   (Broadcast Operators, broadcast_sub)"""
 
-    scalar = "sub"
+    scalar = derivative = "sub"
     exact = staticmethod(np.subtract)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
@@ -99,7 +105,7 @@ class BroadcastSub(Broadcast[T]):
 class BroadcastMul(Broadcast[T]):
     """Multiplication modulo 2^32:  OP is multiply.   (Broadcast Operators, broadcast_mul)"""
 
-    scalar = "mul"
+    scalar = derivative = "mul"
     exact = staticmethod(np.multiply)
     example = """
         func @main(%x: tensor<4x1xi32>, %y: tensor<1x5xi32>) -> tensor<4x5xi32> {
@@ -113,8 +119,10 @@ class BroadcastMul(Broadcast[T]):
 class BroadcastDiv(Broadcast[T]):
     """Division truncated toward zero:  OP is divide.   (Broadcast Operators, broadcast_div)
 
-    A quotient by zero is 0, and -2^31 / -1, which is 2^31, becomes -2^31 modulo 2^32.
+    A quotient by zero is 0, and -2^31 / -1, which is 2^31, becomes -2^31 modulo 2^32. Of floats the quotient, rounded.
     """
+
+    derivative = "true_div"
 
     example = """
         func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
@@ -125,19 +133,23 @@ class BroadcastDiv(Broadcast[T]):
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> Any:
+        if a.dtype.kind == "f":
+            return a / b
         magnitude = np.abs(a) // np.maximum(np.abs(b), 1)
         return np.sign(a) * np.sign(b) * magnitude  # the sign of b is 0 where b is
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        if a.type is not I32:
+            return a / b
         quotient = a / select(b.eq(0) | b.eq(-1), 1, b)  # neither by zero nor beyond the type
         return select(b.eq(0), 0, select(b.eq(-1), -a, quotient))
 
 
 @operator
 class BroadcastMax(Broadcast[T]):
-    """The larger one:  OP is max.   (Broadcast Operators, broadcast_max)"""
+    """The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)"""
 
-    scalar = "max"
+    derivative = "maximum"
     exact = staticmethod(np.maximum)
     example = """
         func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
@@ -146,6 +158,9 @@ class BroadcastMax(Broadcast[T]):
         }
     """
 
+    def formula(self: Any, a: Expr, b: Expr) -> Expr:
+        return apply(greatest(a.type), a, b)
+
 
 @operator
 class BroadcastGreater(Broadcast[T]):
@@ -153,6 +168,7 @@ class BroadcastGreater(Broadcast[T]):
 
     scalar = "gt"
     exact = staticmethod(np.greater)
+    constraints = (i32("a", "b"), *Broadcast.constraints[1:])
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
           %y = cvm.broadcast_greater %x, 0

@@ -11,7 +11,7 @@ import numpy as np
 from ..index import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
 from ..op import C, T, operator
 from ..types import I32, I64, TensorType
-from .form import CvmOperator, Elementwise, equal_shapes, i32, modulo_2_32, within
+from .form import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
 
 
 @operator
@@ -21,6 +21,7 @@ class Abs(Elementwise[T]):
     Modulo 2^32: -2^31 stays.
     """
 
+    constraints = (numbers("x"),)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
           %y = cvm.abs %x
@@ -29,10 +30,13 @@ class Abs(Elementwise[T]):
     """
 
     def reference(self: Abs[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(np.abs(self.x.astype(np.int64)))
+        return rounded(np.abs(exactly(self.x)), self.x)
 
     def formula(self: Any, x: Expr) -> Expr:
         return apply("abs", x)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return cotangents[0].gradient_of("abs_", [self.x], results[0])
 
 
 @operator
@@ -61,6 +65,7 @@ class CvmPrecision(Elementwise[T]):
 class Negative(Elementwise[T]):
     """Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)"""
 
+    constraints = (numbers("x"),)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
           %y = cvm.negative %x
@@ -69,10 +74,13 @@ class Negative(Elementwise[T]):
     """
 
     def reference(self: Negative[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(-self.x.astype(np.int64))
+        return rounded(-exactly(self.x), self.x)
 
     def formula(self: Any, x: Expr) -> Expr:
         return -x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return [-cotangents[0]]
 
 
 @operator
@@ -194,16 +202,16 @@ class CvmLeftShift(Elementwise[T]):
 
 @dataclass(frozen=True, eq=False)
 class ElementwisePair(CvmOperator[T]):
-    """The family of Y = A OP B over tensors of one shape, modulo 2^32."""
+    """The family of Y = A OP B over tensors of one shape: i32 modulo 2^32."""
 
     a: T
     b: T
 
     scalar: ClassVar[str]  # OP as a scalar function
-    exact: ClassVar[Callable[..., Any]]  # OP of i64 arrays that hold i32 values
+    exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
     constraints = (
-        i32("a", "b"),
+        numbers("a", "b"),
         C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
     )
 
@@ -211,11 +219,15 @@ class ElementwisePair(CvmOperator[T]):
         return self.a
 
     def reference(self: ElementwisePair[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(self.exact(self.a.astype(np.int64), self.b.astype(np.int64)))
+        with np.errstate(all="ignore"):
+            return rounded(self.exact(exactly(self.a), exactly(self.b)), self.a)
 
     def element(self: ElementwisePair[Tensor], y: Tensor) -> Element:
         at = axes(y.shape)
         return Element(at, apply(self.scalar, self.a[at], self.b[at]))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return cotangents[0].gradient_of(self.scalar, [self.a, self.b], results[0])
 
 
 @operator

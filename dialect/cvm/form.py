@@ -1,4 +1,7 @@
-"""What operators of the dialect share: i32 elements, the bounds put on attributes, and answers about unknown sizes."""
+"""What operators of the dialect share: their elements, the bounds put on attributes, and answers about unknown sizes.
+
+The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be trained.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ import numpy as np
 from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes
 from ..op import C, Operator, T
-from ..types import I32, Shape, TensorType
+from ..types import F32, F64, I32, ElementType, Shape, TensorType
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
 INT32_MIN = -(2**31)
+NUMBERS = (I32, F32, F64)
 
 
 class CvmOperator(Operator[T]):
@@ -27,6 +31,19 @@ def i32(*names: str) -> C:
     """Constraint 0 of every operator: the elements are i32."""
     text = " = ".join(f"element({n})" for n in names) + " = i32"
     return C(0, text, lambda o: all(t.element is I32 for _, t in o.operands()))
+
+
+def numbers(*names: str, also: str = "") -> C:
+    """The same of an operator that takes floats too; the operands `also`, if any, are i32."""
+    text = " = ".join(f"element({n})" for n in names) + " in {i32, f32, f64}"
+
+    def hold(o: Any) -> bool:
+        given = dict(o.operands())
+        indices = [given.pop(n) for n in also.split() if n in given]
+        elements = {t.element for t in given.values()}
+        return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
+
+    return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +83,22 @@ def equal_shapes(a: Shape, b: Shape) -> bool:
     return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
 
 
+def greatest(element: ElementType) -> str:
+    """The scalar function that gives the larger one: of floats, NaN where one is."""
+    return "max" if element is I32 else "maximum"
+
+
 # References
+
+
+def exactly(x: np.ndarray) -> np.ndarray:
+    """The elements in a type in which the result of an operation is exact before it is rounded once: i64, or f64."""
+    return x.astype(np.int64 if x.dtype == np.int32 else np.float64)
+
+
+def rounded(exact: Any, like: np.ndarray) -> np.ndarray:
+    """The elements in the type of another array: modulo 2^32, or rounded."""
+    return modulo_2_32(exact) if like.dtype == np.int32 else np.asarray(exact).astype(like.dtype)
 
 
 def modulo_2_32(exact: Any) -> np.ndarray:

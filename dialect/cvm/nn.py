@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Element, Expr, Tensor, both, constant, indices, inside, largest, maximum, total, when
+from ..index import Element, Expr, Tensor, both, constant, indices, inside, largest, maximum, select, total, when
 from ..op import C, T, operator
 from ..types import I32, Dim, TensorType
-from .form import INT32_MIN, MAX_ATTR, MIN_ATTR, CvmOperator, Elementwise, i32, modulo_2_32, within
+from .form import INT32_MIN, MAX_ATTR, MIN_ATTR, CvmOperator, Elementwise, exactly, i32, numbers, rounded, within
 
 
 def dims(operand: str, names: str) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Conv2d(CvmOperator[T]):
     kernel(n, j, p, q, o, i) = Σ_ki Σ_kj pad(p * SH - PH + ki * DH, q * SW - PW + kj * DW) * W[o, i, ki, kj]
     pad(p, q) = X[n, j, p, q] if p in [0, H) and q in [0, W) else 0
 
-    with ki in [0, KH), kj in [0, KW). There are ⌊(H + 2 * PH - DH * (KH - 1) - 1) / SH⌋ + 1 rows, columns likewise.
+    with ki in [0, KH), kj in [0, KW); where pad is 0 nothing is added, whatever W holds. There are ⌊(H + 2 * PH - DH * (KH - 1) - 1) / SH⌋ + 1 rows, columns likewise.
     """
 
     x: T  # (N, C, H, W)
@@ -50,7 +50,7 @@ class Conv2d(CvmOperator[T]):
         **entries("dilation", "DH DW"),
     }
     constraints = (
-        i32("x", "w", "b"),
+        numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
         C(2, "shape(b) = (OC,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
         C(3, "groups in [1, C]", lambda o: 1 <= o.groups <= o.x.shape[1], at="groups"),
@@ -82,13 +82,19 @@ class Conv2d(CvmOperator[T]):
         (ph, pw), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
         batch, (oc, ic, kh, kw), groups = self.x.shape[0], self.w.shape, self.groups
         rows, columns = (self.slack(axis) // self.stride[axis] + 1 for axis in (0, 1))
-        padded = np.pad(self.x.astype(np.int64), ((0, 0), (0, 0), (ph, ph), (pw, pw)))
-        kernels = self.w.astype(np.int64).reshape(groups, oc // groups, ic * kh * kw)
-        y = np.zeros((batch, oc, rows, columns), np.int64)
+        x, w = exactly(self.x), exactly(self.w)
+        border = ((0, 0), (0, 0), (ph, ph), (pw, pw))
+        padded, inside = np.pad(x, border), np.pad(np.ones_like(x, bool), border)
+        kernels = w.reshape(groups, oc // groups, ic * kh * kw)
+        y = np.zeros((batch, oc, rows, columns), x.dtype)
         for p, q in np.ndindex(rows, columns):
-            window = padded[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, ic * kh * kw)
-            y[:, :, p, q] = np.einsum("ngk,gok->ngo", window, kernels).reshape(batch, oc)
-        return modulo_2_32(y if self.b is None else y + self.b[:, None, None])
+            window, there = (
+                a[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(batch, groups, 1, ic * kh * kw)
+                for a in (padded, inside)
+            )
+            with np.errstate(all="ignore"):
+                y[:, :, p, q] = np.where(there, window * kernels, 0).sum(-1).reshape(batch, oc)
+        return rounded(y if self.b is None else y + self.b[:, None, None], self.x)
 
     def element(self: Conv2d[Tensor], y: Tensor) -> Element:
         n, oc, p, q = indices("n oc p q", y.shape)
@@ -98,8 +104,47 @@ class Conv2d(CvmOperator[T]):
         row, rows = along(p, ki, self.x.shape[2], sh, ph, dh)
         column, columns = along(q, kj, self.x.shape[3], sw, pw, dw)
         product = self.x[n, c, row, column] * self.w[oc, ic, ki, kj]
-        dot = total((ic, ki, kj), when(both(rows, columns), product, constant(0, I32)))  # pad(...) * W is 0 outside
+        dot = total((ic, ki, kj), when(both(rows, columns), product, constant(0, product.type)))
         return Element((n, oc, p, q), dot if self.b is None else dot + self.b[oc])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        found = [self._of_x(g), self._of_w(g)]
+        return found if self.b is None else [*found, g.sum((0, 2, 3), dtype=g.element)]
+
+    def _of_x(self: Any, g: Any) -> Any:
+        """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
+        (oc, ic, kh, kw), groups, apply = self.w.shape, self.groups, g.builder.apply
+        ends = [d * (k - 1) for d, k in zip(self.dilation, (kh, kw), strict=True)]
+        apart = apply(
+            "builtin.place",
+            g,
+            begin=(0, 0, *(e - p for e, p in zip(ends, self.padding, strict=True))),
+            strides=(1, 1, *self.stride),
+            shape=(g.shape[0], oc, *(n + e for n, e in zip(self.x.shape[2:], ends, strict=True))),
+        )
+        turned = apply("cvm.reshape", self.w, target_shape=(groups, oc // groups, ic, kh, kw))
+        turned = apply("cvm.transpose", turned, axes=(0, 2, 1, 3, 4))
+        turned = apply("cvm.reshape", turned, target_shape=(groups * ic, oc // groups, kh, kw))
+        first = -(2**31)  # before every element: begins and ends of slices along a negative stride
+        turned = apply(
+            "cvm.slice", turned, begin=(0, 0, kh, kw), end=(groups * ic, oc, first, first), strides=(1, 1, -1, -1)
+        )
+        return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
+
+    def _of_w(self: Any, g: Any) -> Any:
+        """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
+        (oc, ic, kh, kw), groups, apply = self.w.shape, self.groups, g.builder.apply
+        n, _, rows, columns = self.x.shape
+        x = apply("cvm.reshape", self.x, target_shape=(n, groups, ic, rows, columns))
+        x = apply(
+            "cvm.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), target_shape=(ic, groups * n, rows, columns)
+        )
+        kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
+        found = apply(
+            "cvm.conv2d", x, kernels, padding=self.padding, stride=self.dilation, dilation=self.stride, groups=groups
+        )
+        return apply("cvm.slice", apply("cvm.transpose", found, axes=(1, 0, 2, 3)), end=(oc, ic, kh, kw))
 
 
 def along(
@@ -123,7 +168,7 @@ class Dense(CvmOperator[T]):
 
     symbols = {"N": lambda o: o.w.shape[0]}
     constraints = (
-        i32("x", "w", "b"),
+        numbers("x", "w", "b"),
         C(1, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
         C(2, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
         C(3, "shape(b) = (N,)", lambda o: o.b is None or (o.b.rank == 1 and o.b.shape[0] == o.w.shape[0])),
@@ -139,18 +184,26 @@ class Dense(CvmOperator[T]):
         return self.x.with_shape(self.x.shape[0], self.w.shape[0])
 
     def reference(self: Dense[np.ndarray]) -> np.ndarray:
-        return self.x @ self.w.T + (0 if self.b is None else self.b)
+        with np.errstate(all="ignore"):
+            return rounded(exactly(self.x) @ exactly(self.w).T + (0 if self.b is None else self.b), self.x)
 
     def element(self: Dense[Tensor], y: Tensor) -> Element:
         i, j, k = indices("i j k", (*y.shape, self.x.shape[1]))
         dot = total(k, self.x[i, k] * self.w[j, k])
         return Element((i, j), dot if self.b is None else dot + self.b[j])
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), apply = cotangents, cotangents[0].builder.apply
+        of_x = apply("cvm.dense", g, apply("cvm.transpose", self.w))
+        of_w = apply("cvm.dense", apply("cvm.transpose", g), apply("cvm.transpose", self.x))
+        return [of_x, of_w] if self.b is None else [of_x, of_w, g.sum((0,), dtype=g.element)]
+
 
 @operator
 class Relu(Elementwise[T]):
-    """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1])   (NN Operators, relu)"""
+    """Y[d_0, ..., d_n-1] = max(0, X[d_0, ..., d_n-1]), of floats NaN where X is   (NN Operators, relu)"""
 
+    constraints = (numbers("x"),)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
           %y = cvm.relu %x
@@ -159,10 +212,13 @@ class Relu(Elementwise[T]):
     """
 
     def reference(self: Relu[np.ndarray]) -> np.ndarray:
-        return modulo_2_32(np.maximum(self.x, 0))
+        return np.where(self.x <= 0, np.zeros_like(self.x), self.x)
 
     def formula(self: Any, x: Expr) -> Expr:
-        return maximum(x, 0)
+        return maximum(x, 0) if x.type is I32 else select(x <= 0, constant(0, x.type), x)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return [self.x.scalar("gt", 0).scalar("switch", cotangents[0], 0)]
 
 
 @operator
@@ -247,7 +303,7 @@ class Upsampling(CvmOperator[T]):
     scale: int
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
         within(2, "scale", 1, MAX_ATTR, at="scale"),
     )
@@ -268,3 +324,8 @@ class Upsampling(CvmOperator[T]):
     def element(self: Upsampling[Tensor], y: Tensor) -> Element:
         n, i, h, w = indices("n i h w", y.shape)
         return Element((n, i, h, w), self.x[n, i, h // self.scale, w // self.scale])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (n, c, h, w), (g,), s = self.x.shape, cotangents, self.scale
+        squares = g.builder.apply("cvm.reshape", g, target_shape=(n, c, h, s, w, s))
+        return [squares.sum((3, 5), dtype=g.element)]

@@ -12,7 +12,7 @@ from ..broadcasting import all_of
 from ..index import Element, Index, Tensor, axes, reduce
 from ..op import C, T, operator
 from ..types import TensorType
-from .form import CvmOperator, i32, modulo_2_32
+from .form import CvmOperator, exactly, greatest, numbers, rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Reduction(CvmOperator[T]):
     keepdims: bool = False
     exclude: bool = False
 
-    scalar: ClassVar[str]  # f as a fold by a scalar function
+    scalar: ClassVar[str] = ""  # f as a fold by a scalar function
     exact: ClassVar[Callable[..., Any]]  # f of an array, over a tuple of its axes
 
     symbols = {
@@ -45,7 +45,7 @@ class Reduction(CvmOperator[T]):
         "n_j": lambda o: next(n for n in map(o.x.shape.__getitem__, o.reduced()) if isinstance(n, int) and n < 1),
     }
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "axes in [-N, N)", lambda o: all(-o.x.rank <= i < o.x.rank for i in o.axes), at="axes"),
         C(2, "card{T} = M, T being axes modulo N", lambda o: len(o.listed()) == len(o.axes), at="axes"),
     )
@@ -73,7 +73,8 @@ class Reduction(CvmOperator[T]):
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
         if self.is_identity():
             return self.x
-        found = modulo_2_32(self.exact(self.x.astype(np.int64), axis=self.reduced(), keepdims=self.keepdims))
+        with np.errstate(all="ignore"):
+            found = rounded(self.exact(exactly(self.x), axis=self.reduced(), keepdims=self.keepdims), self.x)
         return found if found.ndim or self.keepdims else found.reshape(1)
 
     def element(self: Reduction[Tensor], y: Tensor) -> Element:
@@ -81,7 +82,18 @@ class Reduction(CvmOperator[T]):
         over = {} if self.is_identity() else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
         kept = (i for j, i in enumerate(d) if not (self.keepdims and j in over))
         at = tuple(over[j] if j in over else next(kept) for j in range(self.x.rank))
-        return Element(d, reduce(self.scalar, tuple(over.values()), self.x[at]))
+        return Element(d, reduce(self.fold(), tuple(over.values()), self.x[at]))
+
+    def fold(self: Any) -> str:
+        """f as a fold by a scalar function."""
+        return self.scalar
+
+    def spread(self: Any, y: Any) -> Any:
+        """A result, or its cotangent, with a dimension of size 1 for each that was reduced."""
+        if self.is_identity() or self.keepdims:
+            return y
+        over = self.reduced()
+        return (y if len(over) < self.x.rank else y.sum((0,), dtype=y.element)).with_ones(over)
 
 
 @operator
@@ -97,12 +109,14 @@ class Sum(Reduction[T]):
         }
     """
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return [self.spread(cotangents[0]).like(self.x)]
+
 
 @operator
 class Max(Reduction[T]):
-    """The largest element over the given axes:  f(Z) = max Z.   (Reduce Operators, max)"""
+    """The largest element over the given axes, of floats NaN where one is:  f(Z) = max Z.   (Reduce Operators, max)"""
 
-    scalar = "max"
     exact = staticmethod(np.max)
     constraints = (
         *Reduction.constraints,
@@ -118,3 +132,11 @@ class Max(Reduction[T]):
           return %y
         }
     """
+
+    def fold(self: Any) -> str:
+        return greatest(self.x.element)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """To every element that is the largest one, as Theano's."""
+        y, g = self.spread(results[0]), self.spread(cotangents[0])
+        return [self.x.scalar("eq", y).scalar("switch", g, 0)]

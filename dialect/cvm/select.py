@@ -9,7 +9,7 @@ import numpy as np
 from ..index import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
 from ..op import C, T, operator
 from ..types import I64, Dim, Shape, TensorType, product
-from .form import CvmOperator, equal_shapes, i32
+from .form import CvmOperator, equal_shapes, i32, numbers
 
 
 @operator
@@ -26,7 +26,7 @@ class Take(CvmOperator[T]):
     axis: int | None = None
 
     constraints = (
-        i32("x", "indices"),
+        numbers("x", also="indices"),
         C(1, "axis in [-N, N)", lambda o: o.axis is None or -o.x.rank <= o.axis < o.x.rank, at="axis"),
         C(2, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.choices(o.x.shape) >= 1),
     )
@@ -54,6 +54,21 @@ class Take(CvmOperator[T]):
         axis, m = self.axis % self.x.rank, self.indices.rank
         xidx = clipped_index(self.indices[d[axis : axis + m]], self.x.shape[axis])
         return Element(d, self.x[*d[:axis], xidx, *d[axis + m :]])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """Every element of x gets the sum of the cotangents of what was taken from it, all of which are looked at."""
+        (g,), x, apply = cotangents, self.x, cotangents[0].builder.apply
+        axis = 0 if self.axis is None else self.axis % x.rank
+        before, n, after = x.shape[:axis], self.choices(x.shape), () if self.axis is None else x.shape[axis + 1 :]
+        clipped = self.indices.scalar("clip", 0, n - 1)
+        flat = apply("cvm.reshape", clipped, target_shape=(product(self.indices.shape),))
+        g = apply("cvm.reshape", g, target_shape=(*before, 1, product(self.indices.shape), *after))
+        here = flat.dimshuffle([*["x"] * (len(before) + 1), 0, *["x"] * len(after)])
+        places = g.constant(np.arange(n, dtype=np.int32)).dimshuffle(
+            [*["x"] * len(before), 0, *["x"] * (len(after) + 1)]
+        )
+        found = here.scalar("eq", places).scalar("switch", g, 0.0).sum((len(before) + 1,), dtype=g.element)
+        return [apply("cvm.reshape", found, target_shape=x.shape), None]
 
     def choices(self, shape: Shape) -> Dim:
         """How many elements, or slices along the axis, there are to take from."""
@@ -111,7 +126,7 @@ class Where(CvmOperator[T]):
     b: T
 
     constraints = (
-        i32("cond", "a", "b"),
+        numbers("a", "b", also="cond"),
         C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
         C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)", lambda o: _decides(o)),
     )
@@ -134,6 +149,11 @@ class Where(CvmOperator[T]):
     def element(self: Where[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, select(self.cond[d[: self.cond.rank]].ne(0), self.a[d], self.b[d]))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), rank = cotangents, self.cond.rank
+        chosen = self.cond.dimshuffle([*range(rank), *["x"] * (self.a.rank - rank)]).scalar("neq", 0)
+        return [None, chosen.scalar("switch", g, 0.0), chosen.scalar("switch", 0.0, g)]
 
 
 def _decides(o: Any) -> bool:

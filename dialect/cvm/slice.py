@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..broadcasting import all_of
 from ..index import Element, Tensor, axes
 from ..op import C, T, operator
 from ..types import Dim, Shape, TensorType, larger, smaller
-from .form import CvmOperator, i32
+from .form import CvmOperator, numbers
 from .transform import from_start
 
 
@@ -32,7 +34,7 @@ class Slice(CvmOperator[T]):
     strides: tuple[int, ...] = ()
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "B <= N", lambda o: len(o.begin) <= o.x.rank, at="begin"),
         C(2, "E <= N", lambda o: len(o.end) <= o.x.rank, at="end"),
         C(3, "S <= N", lambda o: len(o.strides) <= o.x.rank, at="strides"),
@@ -79,6 +81,15 @@ class Slice(CvmOperator[T]):
         ranges = zip(d, self.ranges(self.x.shape), strict=True)
         return Element(d, self.x[*(i * s + b for i, (b, _, s) in ranges)])
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        ranges = self.ranges(self.x.shape)
+        begin, strides = tuple(b for b, _, _ in ranges), tuple(s for _, _, s in ranges)
+        return [
+            cotangents[0].builder.apply(
+                "builtin.place", cotangents[0], begin=begin, strides=strides, shape=self.x.shape
+            )
+        ]
+
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
 
@@ -123,7 +134,7 @@ class SliceLike(CvmOperator[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        i32("x", "shape_like"),
+        numbers("x", "shape_like"),
         C(1, "M = N if axes is empty", lambda o: bool(o.axes) or o.shape_like.rank == o.x.rank),
         C(
             2,
@@ -164,6 +175,10 @@ class SliceLike(CvmOperator[T]):
     def element(self: SliceLike[Tensor], y: Tensor) -> Element:
         d = axes(y.shape)
         return Element(d, self.x[d])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        rank, (g,) = self.x.rank, cotangents
+        return [g.builder.apply("builtin.place", g, begin=(0,) * rank, strides=(1,) * rank, shape=self.x.shape), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(range(rank))

@@ -14,7 +14,7 @@ from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes, when
 from ..op import C, T, operator
 from ..types import Dim, TensorType, same_size
-from .form import MAX_ATTR, CvmOperator, i32, within
+from .form import MAX_ATTR, CvmOperator, numbers, within
 
 
 @operator
@@ -29,7 +29,7 @@ class Repeat(CvmOperator[T]):
     repeats: int
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "axis in [0, N)", lambda o: 0 <= o.axis < o.x.rank, at="axis"),
         C(2, "repeats >= 1", lambda o: o.repeats >= 1, at="repeats"),
     )
@@ -52,6 +52,11 @@ class Repeat(CvmOperator[T]):
         d = axes(y.shape)
         return Element(d, self.x[*d[: self.axis], d[self.axis] // self.repeats, *d[self.axis + 1 :]])
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), n, k = cotangents, self.x.shape, self.axis + 1
+        runs = g.builder.apply("cvm.reshape", g, target_shape=(*n[:k], self.repeats, *n[k:]))
+        return [runs.sum((k,), dtype=g.element)]
+
 
 @operator
 class Tile(CvmOperator[T]):
@@ -63,7 +68,7 @@ class Tile(CvmOperator[T]):
     x: T
     reps: tuple[int, ...]
 
-    constraints = (i32("x"), within(1, "reps", 1, MAX_ATTR, at="reps"))
+    constraints = (numbers("x"), within(1, "reps", 1, MAX_ATTR, at="reps"))
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x2x9xi32> {
           %y = cvm.tile %x {reps = [2, 1, 3]}
@@ -85,6 +90,15 @@ class Tile(CvmOperator[T]):
         last = zip(k[len(k) - self.x.rank :], self.x.shape, strict=True)
         return Element(k, self.x[*(i if same_size(i.extent, n) else i % n for i, n in last)])
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), n, m = cotangents, self.x.shape, self.reps
+        sx, sr = (1,) * (len(m) - len(n)) + n, (1,) * (len(n) - len(m)) + m
+        tiles = g.builder.apply(
+            "cvm.reshape", g, target_shape=tuple(d for pair in zip(sr, sx, strict=True) for d in pair)
+        )
+        found = tiles.sum(range(0, 2 * len(sx), 2), dtype=g.element)
+        return [g.builder.apply("cvm.reshape", found, target_shape=n)]
+
 
 @operator
 class Concatenate(CvmOperator[T]):
@@ -97,7 +111,7 @@ class Concatenate(CvmOperator[T]):
     axis: int
 
     constraints = (
-        i32("xs[i]"),
+        numbers("xs[i]"),
         C(1, "M >= 1", lambda o: len(o.xs) >= 1),
         C(2, "rank(xs[i]) = rank(xs[0]) for all i in [1, M)", lambda o: len({x.rank for x in o.xs}) == 1),
         C(3, "0 <= axis < rank(xs[0])", lambda o: 0 <= o.axis < o.xs[0].rank, at="axis"),
@@ -132,6 +146,19 @@ class Concatenate(CvmOperator[T]):
 
         return Element(d, among(0, len(self.xs)))
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), found, start = cotangents, [], 0
+        for x in self.xs:
+            stop = start + x.shape[self.axis]
+            begin = (*(0,) * self.axis, start)
+            found.append(
+                g.builder.apply("cvm.slice", g, begin=begin, end=(*g.shape[: self.axis], stop))
+                if stop > start
+                else None
+            )
+            start = stop
+        return found
+
 
 def _line_up(o: Any) -> bool:
     pairs = ((m, n) for x in o.xs for j, (m, n) in enumerate(zip(x.shape, o.xs[0].shape, strict=True)) if j != o.axis)
@@ -149,7 +176,7 @@ class Transpose(CvmOperator[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "M in {0, N}", lambda o: len(o.axes) in (0, o.x.rank), at="axes"),
         C(2, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
         C(3, "card{real_axes} = N", lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank, at="axes"),
@@ -172,6 +199,10 @@ class Transpose(CvmOperator[T]):
         at = axes(y.shape)
         d = dict(zip(self.real_axes(len(at)), at, strict=True))
         return Element(at, self.x[*(d[j] for j in range(len(at)))])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), order = cotangents, self.real_axes(self.x.rank)
+        return [g.dimshuffle([order.index(j) for j in range(len(order))])]
 
     def real_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(reversed(range(rank)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,21 +12,31 @@ from ..broadcasting import all_of, is_one
 from ..index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from ..op import C, T, operator
 from ..types import Dim, Shape, TensorType, product, same_size
-from .form import MAX_ATTR, MIN_ATTR, CvmOperator, i32, within
+from .form import MAX_ATTR, MIN_ATTR, CvmOperator, numbers, within
 from .transform import axes_exist, from_start
 
 
+@dataclass(frozen=True, eq=False)
+class SameElements(CvmOperator[T]):
+    """The family of operators that regroup the elements."""
+
+    x: T
+
+    view = True
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        g = cotangents[0]
+        return [g.builder.apply("cvm.reshape", g, target_shape=self.x.shape)]
+
+
 @operator
-class Flatten(CvmOperator[T]):
+class Flatten(SameElements[T]):
     """Y[flatten_index(d_0, ..., d_{N-1}, n_0, ..., n_{N-1})] = X[d_0, ..., d_{N-1}]   (Transform Operators, flatten)
 
     flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension.
     """
 
-    x: T
-
-    constraints = (i32("x"),)
-    view = True
+    constraints = (numbers("x"),)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<6xi32> {
           %y = cvm.flatten %x
@@ -44,23 +56,21 @@ class Flatten(CvmOperator[T]):
 
 
 @operator
-class ExpandDims(CvmOperator[T]):
+class ExpandDims(SameElements[T]):
     """Y[d_0, ..., d_{real_axis-1}, 0, ..., 0, d_real_axis, ..., d_{N-1}] = X[d_0, ..., d_{N-1}], with num_newaxis zeros
 
     real_axis is `axis`, N+1 being added to a negative one. (Transform Operators, expand_dims)
     """
 
-    x: T
     axis: int
     num_newaxis: int = 1
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "axis in [-N - 1, N + 1)", lambda o: -o.x.rank - 1 <= o.axis < o.x.rank + 1, at="axis"),
         within(2, "num_newaxis", MIN_ATTR, MAX_ATTR, at="num_newaxis"),
     )
     symbols = {"N": lambda o: o.x.rank}
-    view = True
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x1x1x3xi32> {
           %y = cvm.expand_dims %x {axis = 1, num_newaxis = 2}
@@ -89,23 +99,21 @@ class ExpandDims(CvmOperator[T]):
 
 
 @operator
-class Reshape(CvmOperator[T]):
+class Reshape(SameElements[T]):
     """Y[d_0, ..., d_{M-1}] = T[flatten_index(d_0, ..., d_{M-1}, m_0, ..., m_{M-1})], where T = flatten(X)
 
     m is target_shape, of which one entry may be -1: the size that makes the products equal. (Transform Operators)
     """
 
-    x: T
     target_shape: tuple[int, ...]
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "target_shape[i] >= -1 for all i", lambda o: min(o.target_shape, default=0) >= -1, at="target_shape"),
         C(2, "target_shape has at most one -1", lambda o: o.target_shape.count(-1) <= 1, at="target_shape"),
         C(3, "product(m) = product(n)", lambda o: product(o.m(o.x.size)) == o.x.size, at="target_shape"),
     )
     symbols = {"m": lambda o: o.m(o.x.size), "n": lambda o: o.x.shape}
-    view = True
     example = """
         func @main(%x: tensor<2x3x4xi32>) -> tensor<8x3xi32> {
           %y = cvm.reshape %x {target_shape = [-1, 3]}
@@ -130,24 +138,22 @@ class Reshape(CvmOperator[T]):
 
 
 @operator
-class Squeeze(CvmOperator[T]):
+class Squeeze(SameElements[T]):
     """Y[d_{I(0)}, ..., d_{I(N-K-1)}] = X[d_0, ..., d_{N-1}]   (Transform Operators, squeeze)
 
     I enumerates the axes outside real_axes, which are `axes`, N being added to negative ones, or every axis of length 1
     where `axes` is empty.
     """
 
-    x: T
     axes: tuple[int, ...] = ()
 
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
         C(2, "n[a] = 1 for all a in axes", lambda o: all_of((lambda a=a: o.x.shape[a] == 1) for a in o.axes), "axes"),
         C(3, "shape(x) has no unknown size if axes is empty", lambda o: bool(o.axes) or o.x.is_static),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.x.shape}
-    view = True
     example = """
         func @main(%x: tensor<1x3x1x2xi32>) -> tensor<3x1x2xi32> {
           %y = cvm.squeeze %x {axes = [0]}
