@@ -80,9 +80,9 @@ def contract(
     guarded = {k: _where(~held, k) for k in others.kernels}
     return Contracted(
         (*first.kernels, *guarded.values()),
-        first.ready | {guarded[k] for k in others.ready},
         {**first.views, **others.views},
         {**first.constants, **others.constants},
+        first.ready | {guarded[k] for k in others.ready},
     )
 
 
@@ -152,7 +152,7 @@ class _Contract(Panels):
     def contracted(self, body: Block) -> Contracted:
         tiles = self.each_panel(body)
         looks = self.sizes.kernels if self.sizes is not None and self.kernels else ()
-        return Contracted((*looks, *self.kernels, tiles), frozenset({tiles}), self.views, self.constants)
+        return Contracted((*looks, *self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
     def in_full(self) -> Contracted:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""

@@ -48,9 +48,9 @@ class Contracted:
     """
 
     kernels: tuple[Kernel, ...]
-    ready: frozenset[Kernel]
     views: dict[Tensor, Tensor]
     constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
+    ready: frozenset[Kernel] = frozenset()
 
 
 def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:

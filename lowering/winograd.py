@@ -179,7 +179,7 @@ def by_turning(
     multiply = made(kernel, "turned", turned.multiply(image, weights, array is not None, held), (turned.results,))
     results = kernel.parameters[len(kernel.parameters) - kernel.results :]
     finish = made(kernel, "finish", turned.finish(held), results)
-    return Contracted((*kernels, multiply, finish), frozenset({multiply, finish}), views, packed), held
+    return Contracted((*kernels, multiply, finish), views, packed, frozenset({multiply, finish})), held
 
 
 def _pays(c: Contraction, windows: Windows) -> bool:
