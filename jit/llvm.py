@@ -9,10 +9,10 @@ A kernel becomes one function over pointers and sizes; the plan becomes `@entry`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
@@ -36,11 +36,9 @@ class Text:
 def emit(*plans: Plan) -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
     module = _Module(plans)
-    kernels = [kernel for plan in plans for kernel in plan.kernels]
-    functions = [_Function(module, kernel, f"kernel_{n}").define() for n, kernel in enumerate(kernels)]
-    first = accumulate((len(plan.kernels) for plan in plans), initial=0)
-    entries = [module.entry(plan, n, f"entry{k or ''}") for k, (plan, n) in enumerate(zip(plans, first, strict=False))]
-    parts = [*sorted(module.declarations), *functions, *module.pieces, *entries, "!0 = !{i32 1}"]
+    entries = [module.entry(plan, f"entry{k or ''}") for k, plan in enumerate(plans)]
+    functions = [text.replace("@kernel", f"@kernel_{n}", 1) for text, n in module.functions.items()]
+    parts = [*sorted(module.declarations), *functions, *module.pieces.values(), *entries, "!0 = !{i32 1}"]
     return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
 
 
@@ -49,7 +47,8 @@ class _Module:
 
     def __init__(self, plans: tuple[Plan, ...]) -> None:
         self.declarations: set[str] = set()
-        self.pieces: list[str] = []
+        self.functions: dict[str, int] = {}  # kernels that are alike have one function
+        self.pieces: dict[int, str] = {}
         self.requirements: list[tuple[str, Span]] = []
         dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr)
@@ -59,8 +58,8 @@ class _Module:
         self.requirements.append((message, span))
         return len(self.requirements)
 
-    def entry(self, plan: Plan, first: int, name: str) -> str:
-        """The function that calls every kernel, numbered from the first, with the pointers of its arrays."""
+    def entry(self, plan: Plan, name: str) -> str:
+        """The function that calls every kernel with the pointers of its arrays."""
         f = Lines()
         pointers: dict[Tensor, str] = {}
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.constants]):
@@ -74,8 +73,10 @@ class _Module:
             pointers[tensor] = f.add(f"getelementptr inbounds i8, ptr %workspace, i64 {f.dim(offset, sizes)}")
         f.raw("%status = alloca i32")
         f.raw("store i32 0, ptr %status")
-        for n, kernel in enumerate(plan.kernels, first):
-            arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in arrays_of(kernel)]
+        for kernel in plan.kernels:
+            text, wanted = _Function(self, kernel).define()
+            n = self.functions.setdefault(text, len(self.functions))
+            arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in wanted]
             given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
             if (loop := parallel_loop(kernel)) is None:
                 f.raw(f"call void @kernel_{n}({', '.join(given)})")
@@ -91,7 +92,7 @@ class _Module:
         for k, value in enumerate(given):
             f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
         f.raw(f"call void @parallel(ptr @piece_{n}, ptr {context}, i64 {count}, i64 {grain})")
-        self.pieces.append(piece_text(n, [value.partition(" ")[0] for value in given]))
+        self.pieces[n] = piece_text(n, [value.partition(" ")[0] for value in given])
 
 
 def _dims(plan: Plan) -> list[Dim]:
@@ -127,27 +128,32 @@ def arrays_of(kernel: Kernel) -> list[Tensor]:
 class _Function(Expressions):
     """One kernel's statements being emitted."""
 
-    def __init__(self, module: _Module, kernel: Kernel, name: str) -> None:
+    def __init__(self, module: _Module, kernel: Kernel) -> None:
         sizes: dict[object, str] = {atom: f"%s{n}" for n, atom in enumerate(module.sizes)}
         super().__init__(sizes, written(kernel), module.declarations)
         self.module = module
         self.kernel = kernel
-        self.name = name
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.parallel = parallel_loop(kernel)
 
-    def define(self) -> str:
-        arrays = {t: p for t, p in self.pointers.items()}
+    def define(self) -> tuple[str, list[Tensor]]:
+        """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
+        arrays = {p: t for t, p in self.pointers.items()}
         self.emit_block(self.kernel.body)
         if self.aligned:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
-        pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} {p}" for t, p in arrays.items()]
+        body = "\n".join(["entry:", *self.entry, *self.lines, "}", ""])
+        order = list(dict.fromkeys([*re.findall(r"%p\d+\b", body), *arrays]))
+        names = {p: f"%p{n}" for n, p in enumerate(order)}
+        if list(names) != list(names.values()):
+            body = re.sub(r"%p\d+\b", lambda found: names[found[0]], body)
+        wanted = [arrays[p] for p in order]
+        pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
         parameters = [*pointers, *(f"i64 {s}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
-        head = f"define internal void @{self.name}({', '.join(parameters)}) nounwind {{"
-        return "\n".join([head, "entry:", *self.entry, *self.lines, "}", ""])
+        return f"define internal void @kernel({', '.join(parameters)}) nounwind {{\n{body}", wanted
 
     def emit_block(self, block: Block) -> None:
         outer = dict(self.known), dict(self.addresses)

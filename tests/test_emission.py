@@ -32,6 +32,8 @@ from cvm.lowering.plan import make_plan
 from evaluate import execute
 from kernels import compiled, kernel, tensor
 
+import cvm
+
 REAL = [e for e in ELEMENT_TYPES.values() if e.kind != "complex"]
 LANES = [1, 2, 8, 16]
 
@@ -272,6 +274,27 @@ def test_no_name_of_the_users_is_emitted() -> None:
     x, y = tensor('sec"ret', F16, 4), Tensor("sec\nret", (4,), F16)
     k = Kernel("secret", (x, y), (For(i, (Require(x[i] > 0, "secret"), Store(y, (i,), x[i]))),))
     assert "sec" not in emit(make_plan("secret", (x,), (y,), {}, (k,), {})).module
+
+
+def test_kernels_that_are_alike_have_one_function() -> None:
+    """Also where their arrays' names come in another order; what each gives does not change."""
+    text = """
+    func @main(%a: tensor<16x64xi32>, %w: tensor<64x64xi32>) {
+      %b = cvm.dense %a, %w
+      %z = cvm.cvm_right_shift %b {precision = 8, shift_bit = 9}
+      %c = cvm.dense %z, %w
+      %y = cvm.cvm_right_shift %c {precision = 8, shift_bit = 9}
+      return %y
+    }"""
+    random = np.random.default_rng(0)
+    given = [random.integers(-127, 128, shape).astype(np.int32) for shape in ((16, 64), (64, 64))]
+    f = cvm.compile(text)
+    wanted = cvm.compile(text, target="reference")(*given)
+    np.testing.assert_array_equal(f(*given), wanted)
+    module = f.lower("llvm")
+    functions = module.count("define internal void @kernel_")
+    calls = module.count("call void @kernel_") + module.count("call void @parallel(")
+    assert functions < calls
 
 
 def test_unrolled_loops_have_constant_bounds() -> None:
