@@ -203,6 +203,8 @@ class Expressions(Lines):
         lanes = self.widths.get(tensor, 1)
         if lanes > 1 or self.lane is None:
             return self.get(tensor, self.pointer(tensor, at, lanes), lanes)
+        if (turned := self.turned(tensor, at)) is not None:
+            return turned
         stride = self.stride(tensor, at)
         if stride in (0, 1):
             return self.get(tensor, self.pointer(tensor, at), self.lanes if stride else 1)
@@ -212,6 +214,19 @@ class Expressions(Lines):
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
             text = self.add(f"insertelement {wide} {text}, {one} {self.get(tensor, pointer, 1).text}, i64 {n}")
         return Val(text, self.lanes)
+
+    def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val | None:
+        """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is another one."""
+        match at:
+            case (Apply("add", (Apply("floormod", (Apply("add", (lane, Const(turn))), Const(n))), Const(first))),):
+                if lane is not self.lane or n != self.lanes:
+                    return None
+            case _:
+                return None
+        vector = self.get(tensor, self.pointer(tensor, (Const(first, I64),)), n).text
+        wide = type_text(tensor.element, n)
+        picks = ", ".join(f"i32 {(k + turn) % n}" for k in range(n))
+        return Val(self.add(f"shufflevector {wide} {vector}, {wide} poison, <{n} x i32> <{picks}>"), n)
 
     def near(self, tensor: Tensor, pointer: str, stride: int) -> Val:
         """Elements a few apart: the vectors that hold them, the last one ending with the last element, shuffled."""

@@ -146,9 +146,10 @@ class NativeMachine:
 
 def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
-    states = [s for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
-    shared = any(p.array == n and p.element is not None for p in tick.places)
-    return (tensor.shape[:1] if shared else states[0].initial.shape), states[0].initial.dtype
+    places = [(s, p) for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
+    shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
+    state, place = places[0]
+    return (state.initial.shape if place.element is None else shape), state.initial.dtype
 
 
 def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[str, np.ndarray]:

@@ -13,7 +13,22 @@ from dataclasses import dataclass, field
 from dataclasses import replace as copy
 from math import gcd
 
-from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When, as_index, walk
+from ..dialect.index import (
+    Apply,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    Var,
+    When,
+    as_index,
+    interval,
+    walk,
+)
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.types import I1, I64
 from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
@@ -222,9 +237,11 @@ def _equal(var: Var, value: Expr) -> list[Affine]:
 
 
 def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
-    """Whether no iteration reads what another writes: the same place of its own, or one beyond the whole loop."""
+    """Whether no iteration reads what another writes: the same place of its own, or one that none writes."""
     if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
         return any(s.index in walk(i) for i in read)
+    if any(map(_disjoint, read, write)):
+        return True
     extent = affine(s.end) - affine(s.start)
     differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
     if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
@@ -242,6 +259,12 @@ def _never_zero(sum: Affine) -> bool:
 
 def _atoms(sum: Affine) -> set[Expr]:
     return {n for a, _ in sum.terms.values() for n in walk(a)}
+
+
+def _disjoint(a: Expr, b: Expr) -> bool:
+    """Whether two indices never have one value, whatever those they are made of have."""
+    (a_low, a_high), (b_low, b_high) = interval(a), interval(b)
+    return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
 
 
 def _multiple(extent: Affine, width: int) -> bool:

@@ -8,18 +8,20 @@ State is in place where a tick reads it only at the point it writes; what else m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..dialect.index import Expr, Read, Tensor, as_index, rewrite
 from ..dialect.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ..dialect.program import Module
 from ..dialect.types import ElementType
-from .clock import Clockwork, State
+from .clock import Clockwork
 from .combine import combine
 from .complexes import split_complex
 from .inplace import in_place
 from .pipeline import to_formulas, to_kernels
 from .plan import Plan, make_plan
+from .rows import Group, arrange, roll
 from .schedule import PASSES, schedule
 from .skew import skew
 
@@ -57,7 +59,7 @@ def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> T
     moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
     arguments = program.arguments
     kernels, results = in_place(kernels, results, arguments, dict(enumerate(moving)))
-    packing = _Packing(arguments, clockwork.states, dict(zip(moving, results, strict=True)))
+    packing = _Packing(arguments, kernels, dict(zip(moving, results, strict=True)))
     plan = make_plan(
         clockwork.advance.name,
         tuple(packing.arrays),
@@ -66,14 +68,39 @@ def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> T
         tuple(map(packing.kernel, kernels)),
         views,
     )
-    plan = split_complex(plan)
-    tick = Tick(schedule(plan, _passes) if scheduled else plan, tuple(packing.places), tuple(packing.turns))
-    return _several(tick) if scheduled else tick
+    tick = Tick(split_complex(plan), tuple(packing.places), tuple(packing.turns))
+    if not scheduled:
+        return tick
+    tick = replace(tick, plan=schedule(tick.plan, _passes))
+    return _by_rows(tick, packing.groups) if packing.groups else _several(tick)
 
 
 def _passes(kernel: Kernel) -> tuple[str, ...]:
     """All but that which writes past the caches: the next tick reads what this one writes."""
     return tuple(name for name in PASSES if name != "stream")
+
+
+def _by_rows(tick: Tick, groups: Mapping[Tensor, tuple[Group, ...]]) -> Tick:
+    """The tick with its numbers in rows, two at a time where it is nothing else."""
+    plan, constants = tick.plan, dict(tick.plan.constants)
+    once: list[Kernel] = []
+    twice: list[Kernel | None] = []
+    for kernel in plan.kernels:
+        found = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
+        constants.update(found.constants if found else {})
+        once.append(found.kernel if found else kernel)
+        twice.append(found.twice if found else None)
+    one, two = (
+        make_plan(plan.name, plan.arguments, plan.results, constants, tuple(k for k in kernels if k), _views(plan))
+        for kernels in (once, twice)
+    )
+    if twice == [None] * len(twice) or len(twice) > 1 or tick.turns:
+        return replace(tick, plan=one)
+    return replace(tick, plan=one, several=two, ticks=2)
+
+
+def _views(plan: Plan) -> dict[Tensor, Tensor]:
+    return {t: home for t, home in plan.home.items() if t is not home}
 
 
 def _several(tick: Tick) -> Tick:
@@ -85,15 +112,15 @@ def _several(tick: Tick) -> Tick:
     found = skew(plan.kernels[0], states)
     if found is None:
         return tick
-    views = {t: home for t, home in plan.home.items() if t is not home}
-    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (found.kernel,), views)
+    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (found.kernel,), _views(plan))
     return replace(tick, several=several, ticks=found.ticks)
 
 
 class _Packing:
     """Arrays for all states: one for each, and one for all 0-dimensional ones of an element type that move alike."""
 
-    def __init__(self, arguments: tuple[Tensor, ...], states: tuple[State, ...], nexts: dict[int, Tensor]) -> None:
+    def __init__(self, arguments: tuple[Tensor, ...], kernels: list[Kernel], nexts: dict[int, Tensor]) -> None:
+        self.kernels = kernels
         self.arrays: list[Tensor] = []
         self.seconds: list[Tensor] = []
         self.turns: list[int] = []
@@ -104,16 +131,17 @@ class _Packing:
             turning = nexts.get(n, argument) is not argument
             if argument.rank == 0:
                 shared.setdefault((argument.element, turning), []).append(n)
-        rows = {n: (key, k) for key, members in shared.items() for k, n in enumerate(members)}
+        self.groups: dict[Tensor, tuple[Group, ...]] = {}
+        rows = {n: key for key, members in shared.items() for n in members}
         made: dict[tuple[ElementType, bool], int] = {}
         for n, argument in enumerate(arguments):
             if n not in rows:
                 self.places.append(Place(self.add(argument, nexts.get(n, argument))))
                 continue
-            key, k = rows[n]
+            key = rows[n]
             if key not in made:
                 made[key] = self.add_shared(key, [(arguments[m], nexts.get(m)) for m in shared[key]])
-            self.places.append(Place(made[key], k))
+            self.places.append(Place(made[key], self.moved[argument][1]))
 
     def add(self, array: Tensor, second: Tensor) -> int:
         self.arrays.append(array)
@@ -124,12 +152,16 @@ class _Packing:
 
     def add_shared(self, key: tuple[ElementType, bool], members: list[tuple[Tensor, Tensor | None]]) -> int:
         element, turning = key
-        array = Tensor(f"scalars.{element}.turning" if turning else f"scalars.{element}", (len(members),), element)
+        found = arrange(() if turning else self.kernels, [argument for argument, _ in members])
+        name = f"scalars.{element}.turning" if turning else f"scalars.{element}"
+        array = Tensor(name, (found.size,), element)
         second = replace(array, name=f"{array.name}.next") if turning else array
-        for k, (argument, following) in enumerate(members):
-            self.moved[argument] = array, k
+        for argument, following in members:
+            self.moved[argument] = array, found.places[argument]
             if turning and following is not None:
-                self.moved[following] = second, k
+                self.moved[following] = second, found.places[argument]
+        if found.groups:
+            self.groups[array] = found.groups
         return self.add(array, second)
 
     def kernel(self, kernel: Kernel) -> Kernel:
