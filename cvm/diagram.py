@@ -160,9 +160,9 @@ def _operation(operation: Operation, names: Names, constants: dict[Value, str], 
     attributes = [f"{name} = {attribute_text(v)}" for name, v in written_attributes(operator).items() if name != "type"]
     lines = [operator.name, *attributes]
     lines += [
-        constants[v] if v in constants else str(v.value)
+        str(v.value) if isinstance(v, Literal) else constants[v]
         for v in _distinct(operation)
-        if v in constants or isinstance(v, Literal)
+        if isinstance(v, Literal) or v in constants
     ]
     lines += [f"{names.of(r)}: {r.known_type}" for r in operation.results]
     where = f"line {operation.span.line}: " if operation.span.source.text else ""

@@ -154,7 +154,7 @@ class _Graph:
         self.hold(isinstance(name, str), f"node {n} has a name")
         if kind == "null":
             return 1
-        attrs = node.get("attrs")
+        attrs: Any = node.get("attrs")
         self.hold(isinstance(attrs, dict) and isinstance(attrs.get("func_name"), str), f"node {n} needs a func_name")
         count = str(attrs.get("num_outputs", "1"))
         self.hold(count in ("1", "2"), f"node {n} has 1 or 2 outputs, got {_short(count)}")
