@@ -61,8 +61,8 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 
-def recognise(kernel: Kernel) -> Contraction | None:
-    """The contraction that a kernel is, all of whose sizes are known; None if it is none."""
+def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
+    """The contraction that a kernel is, all of whose sizes are known, or at least those of the fold; None if it is none."""
     loops, block = _chain(kernel.body)
     match block:
         case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
@@ -73,7 +73,9 @@ def recognise(kernel: Kernel) -> Contraction | None:
     factors = _factors(inner, acc)
     if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
         return None
-    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds)):
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds) if known or not _is_size(i)):
+        return None
+    if any(_is_size(i) for i in folds):
         return None
     column = loops[-1]
     a, b = factors if depends(factors[1], {column}) else factors[::-1]
@@ -87,6 +89,10 @@ def recognise(kernel: Kernel) -> Contraction | None:
     row, window = only_a[-1], only_b[-1] if only_b else None
     outer = tuple(i for i in loops if i not in (row, window, column))
     return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, tuple(epilogue))
+
+
+def _is_size(i: Index) -> bool:
+    return not isinstance(i.extent, int)
 
 
 def _chain(block: Block) -> tuple[list[Index], Block]:

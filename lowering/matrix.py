@@ -42,13 +42,12 @@ from ..dialect.index import (
     inside,
 )
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
-from ..dialect.types import I8, I32
+from ..dialect.types import I8, I32, product
 from .accesses import depends
-from .contract import Contracted
 from .contraction import Contraction, recognise
 from .grid import THREADS, accesses
 from .ranges import Ranges, interval
-from .tiles import Tiles, allocated, digits, extent_of, within
+from .tiles import Tiles, allocated, at_least, digits, extent_of, within
 
 PACK = 16  # bytes of an access, and terms that a channel axis is filled up to
 WORDS = 16  # of a step: two instructions' worth of 32 terms
@@ -59,17 +58,29 @@ SMALLEST = 16  # rows, columns and terms
 LEAST = 1 << 15  # products
 
 
+@dataclass(frozen=True, eq=False)
+class OnWords:
+    """Kernels in place of one, which arrays are others' storage seen as words, and constants packed beforehand."""
+
+    kernels: tuple[Kernel, ...]
+    views: dict[Tensor, Tensor]
+    constants: dict[Tensor, np.ndarray]
+
+
 def matrix(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
-) -> Contracted | None:
+) -> OnWords | None:
     """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
-    c = recognise(kernel)
+    c = recognise(kernel, known=False)
     if c is None or c.accumulator.element is not I32 or not all(interval(e, ranges).within(I8) for e in (c.a, c.b)):
         return None
     channel = next((i for i in sorted(c.folds, key=extent_of, reverse=True) if _is_axis_of_both(i, c)), None)
-    rows, columns = extent_of(c.row), extent_of(c.window) * extent_of(c.column)
-    terms = prod(map(extent_of, c.folds))
-    if channel is None or min(rows, columns, terms) < SMALLEST or rows * columns * terms < LEAST:
+    sizes = (
+        c.row.extent,
+        product(tuple(i.extent for i in (c.window, c.column) if i is not None)),
+        prod(map(extent_of, c.folds)),
+    )
+    if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, constants).contracted()
 
@@ -112,14 +123,14 @@ class _Words(Tiles):
         self.packed: dict[Tensor, np.ndarray] = {}
         self.factors = tuple(self.words(name, e) for name, e in (("rows", c.a), ("columns", c.b)))
 
-    def contracted(self) -> Contracted:
+    def contracted(self) -> OnWords:
         old = self.kernel.parameters
         results = old[len(old) - self.kernel.results :]
         block = self.block()
         used = accesses((block,))[0]
         given = [t for t in (*old, *self.factors) if t in used and t not in results]
         made = Kernel(f"{self.kernel.name}.tiles", (*given, *results), (block,), len(results), self.kernel.span)
-        return Contracted((*self.packing, made), self.views, self.packed)
+        return OnWords((*self.packing, made), self.views, self.packed)
 
     # packing
 

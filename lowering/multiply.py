@@ -30,7 +30,7 @@ from ..dialect.types import F32, F64
 from .accesses import stride
 from .contraction import Contraction, recognise
 from .grid import THREADS
-from .tiles import Tiles, allocated, digits, extent_of, within
+from .tiles import Tiles, allocated, at_least, digits, extent_of, within
 
 DEPTH = 16  # terms of a step
 ROW = 16  # threads side by side along a tile's columns
@@ -40,11 +40,11 @@ SMALLEST = 16  # along an axis, to be worth tiles
 
 def multiply(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of some size."""
-    c = recognise(kernel)
+    c = recognise(kernel, known=False)
     if c is None or not (c.accumulator.element.is_integer or (c.accumulator.element in (F32, F64) and not c.guard)):
         return None
     made = _Scalars(c)
-    if min(made.rows, made.columns, made.depth) < SMALLEST:
+    if not all(at_least(n, SMALLEST) for n in (made.rows, made.columns, made.depth)):
         return None
     return kernel.with_body((made.block(),))
 

@@ -13,6 +13,7 @@ from math import prod
 
 from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, inside, rewrite, substitute, unflatten
 from ..dialect.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
+from ..dialect.types import Dim, product
 from .contraction import Contraction
 from .grid import THREADS
 
@@ -20,11 +21,14 @@ PROCESSORS = 132  # tiles are smaller where there would be fewer of them
 LARGE, SMALL = 128, 64  # sides of a tile; large ones of 8 bytes an element do not fit in registers
 
 
-def extent_of(i: Index | None) -> int:
-    if i is None:
-        return 1
-    assert isinstance(i.extent, int)
+def extent_of(i: Index) -> int:
+    assert isinstance(i.extent, int), "the sizes of a fold are known"
     return i.extent
+
+
+def at_least(size: Dim, least: int) -> bool:
+    """Whether a size is so much; one that is not known is."""
+    return not isinstance(size, int) or size >= least
 
 
 def digits(position: Expr, extents: Sequence[int]) -> list[Expr]:
@@ -50,23 +54,23 @@ class Tiles:
     def __init__(self, c: Contraction, steps: int) -> None:
         self.c = c
         self.across = tuple(i for i in (c.window, c.column) if i is not None)
-        self.rows, self.columns = extent_of(c.row), prod(map(extent_of, self.across))
+        self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in self.across))
         self.steps = steps
-        outer = tuple(map(extent_of, c.outer))
-        large = prod(self.tiles(*self.sides(LARGE))) * prod(outer) >= PROCESSORS
+        outer = tuple(i.extent for i in c.outer)
+        large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), PROCESSORS)
         self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
         shape = (*outer, *self.tiles(self.high, self.wide))
         self.thread = Index("t", THREADS)
-        self.index = Index("b", prod(shape))
+        self.index = Index("b", product(shape))
         *at, self.row_tile, self.column_tile = unflatten(self.index, shape)
         self.outer: dict[Expr, Expr] = dict(zip(c.outer, at, strict=True))
 
     def sides(self, most: int) -> tuple[int, int]:
         """The rows and columns of a tile."""
-        return most if self.rows > SMALL else SMALL, most if self.columns > SMALL else SMALL
+        return tuple(most if at_least(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
 
-    def tiles(self, high: int, wide: int) -> tuple[int, int]:
-        return -(-self.rows // high), -(-self.columns // wide)
+    def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:
+        return (self.rows + (high - 1)) // high, (self.columns + (wide - 1)) // wide
 
     @abstractmethod
     def buffers(self) -> Block:
@@ -114,7 +118,7 @@ class Tiles:
         return {self.c.row: self.row_tile * self.high + row}
 
     def column_at(self, column: Expr) -> dict[Expr, Expr]:
-        shape = tuple(map(extent_of, self.across))
+        shape = tuple(i.extent for i in self.across)
         return dict(zip(self.across, unflatten(self.column_tile * self.wide + column, shape), strict=True))
 
     def finish(self) -> Block:

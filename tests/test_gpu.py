@@ -298,3 +298,17 @@ def test_a_broken_product_is_found(declared: str, old: str, new: str, fault: str
     wrong = text.replace(old, new, 1 if new == "" else -1)
     with pytest.raises(Fault, match=fault):
         run(f.gpu_plan, Source(before + last + wrong, f.gpu_source.launches, ()), small(60, 33), small(64, 33))
+
+
+@pytest.mark.parametrize("declared", [SMALL, ""])
+@pytest.mark.parametrize("count", [0, 1, 70])
+def test_products_of_unknown_sizes(declared: str, count: int) -> None:
+    given = f"%x: tensor<?Mx40xi32> {declared}, %w: tensor<?Nx40xi32> {declared}"
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(count, 40), small(33, 40))
+    assert on_tensor_cores(f) == bool(declared) and "__shared__" in f.lower("cuda")
+
+
+def test_convolutions_of_unknown_sizes() -> None:
+    given = f"%x: tensor<?Nx16x?Hx?Wxi32> {SMALL}, %w: tensor<16x16x3x3xi32> {SMALL}"
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(3, 16, 9, 8), small(16, 16, 3, 3))
+    assert on_tensor_cores(f)
