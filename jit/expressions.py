@@ -1,51 +1,32 @@
-"""Expressions of the loop language as LLVM IR: values (a lane each inside a vector loop), index arithmetic and memory accesses.
+"""Expressions of the loop language as LLVM IR: values, a lane each inside a vector loop, and accesses to memory.
 
-Index arithmetic is kept apart from values: the address of an access is computed once, at lane 0, as scalar i64 that do not
-overflow; how far apart neighbouring lanes are decides between one load of a vector, one of a scalar, and a load per lane.
+How far apart neighbouring lanes are decides between one load of a vector, one of a scalar, and a load per lane.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval
-from ..dialect.types import F16, F32, F64, I1, I32, I64, Dim, ElementType
-from .lines import Lines, is_number, memory_text, number_text, suffix, type_text
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ..dialect.types import F16, F32, F64, I1, I32, I64, ElementType
+from .addresses import Addresses, Val
+from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 
 STREAMED = 16  # bytes of a store past the caches, which must be aligned
 NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
 
 
-@dataclass(frozen=True, slots=True)
-class Val:
-    """An emitted value: its text, and how many lanes it has (1 is a scalar)."""
-
-    text: str
-    lanes: int = 1
-
-
-class Expressions(Lines):
+class Expressions(Addresses):
     """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
-        super().__init__()
-        self.sizes = sizes
+        super().__init__(sizes, written)
         self.declarations = declarations
-        self.written = set(written)
-        self.pointers: dict[Tensor, str] = {}
-        self.widths: dict[Tensor, int] = {}  # lanes of the buffers that have one element for each lane
-        self.known: dict[int, Val] = {}  # expressions already emitted where the current block can use them, by id
-        self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0, and for sizes
-        self.kept: list[object] = []  # keeps what the tables know by id alive
         self.stale: list[int] = []
-        self.changing: dict[int, bool] = {}
         self.entry: list[str] = []  # what stands before the first statement
         self.aligned: dict[Tensor, str] = {}
-        self.lane: Index | None = None
-        self.lanes = 1
 
     # values
 
@@ -69,15 +50,6 @@ class Expressions(Lines):
         for key in self.stale:
             self.known.pop(key, None)
         self.stale.clear()
-
-    def changes(self, e: Expr) -> bool:
-        """Whether an expression reads an array that the kernel writes."""
-        found = self.changing.get(id(e))
-        if found is None:
-            found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
-            self.changing[id(e)] = found
-            self.kept.append(e)
-        return found
 
     def compute(self, e: Expr) -> Val:
         match e:
@@ -339,110 +311,6 @@ class Expressions(Lines):
             return a if operation == "mul" else b
         a, b = self.splat(a, I64, lanes), self.splat(b, I64, lanes)
         return Val(self.add(f"{operation} nsw {type_text(I64, lanes)} {a.text}, {b.text}"), lanes)
-
-    def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> str:
-        """The address of an element, at lane 0, of a buffer with so many lanes an element."""
-        offset = "0"
-        for e, step in zip(at, self.steps(tensor), strict=True):
-            offset = self.linear("add", offset, self.linear("mul", self.address(e), step))
-        if offset == "0":
-            return self.pointers[tensor]
-        return self.add(
-            f"getelementptr inbounds {memory_text(tensor.element, lanes)}, ptr {self.pointers[tensor]}, i64 {offset}"
-        )
-
-    def steps(self, tensor: Tensor) -> list[str]:
-        """How many elements apart neighbours along each axis are."""
-        step: Dim = 1
-        found: list[str] = []
-        for d in reversed(tensor.shape):
-            found.append(self.size(step))
-            step = d * step
-        return found[::-1]
-
-    def size(self, dim: Dim) -> str:
-        if isinstance(dim, int):
-            return str(dim)
-        if dim.key not in self.addresses:
-            self.addresses[dim.key] = self.dim(dim, self.sizes)
-        return self.addresses[dim.key]
-
-    # what differs between lanes
-
-    def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
-        """How far apart, in elements, neighbouring lanes access a tensor; None where that is not one number."""
-        total = 0
-        step: Dim = 1
-        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-            factor = self.factor(e)
-            if factor is None or (factor and not isinstance(step, int)):
-                return None
-            if factor:
-                assert isinstance(step, int)
-                total += factor * step
-            step = d * step
-        return total
-
-    def factor(self, e: Expr) -> int | None:
-        """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
-        if e is self.lane:
-            return 1
-        if isinstance(e, Apply) and e.function in ("add", "sub", "mul"):
-            a, b = e.operands
-            fa, fb = self.factor(a), self.factor(b)
-            if fa is None or fb is None:
-                return None
-            if e.function != "mul":
-                return fa + fb if e.function == "add" else fa - fb
-            if fa == fb == 0:
-                return 0
-            other = b if fa else a
-            return (fa or fb) * other.value if isinstance(other, Const) else None
-        return None if self.varies(e) else 0
-
-    def varies(self, e: Expr) -> bool:
-        """Whether an expression may differ between lanes."""
-        if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
-            return True
-        if isinstance(e, Var):
-            return self.known[id(e)].lanes > 1
-        return any(map(self.varies, children(e)))
-
-    # index arithmetic
-
-    def address(self, e: Expr) -> str:
-        """An index expression as an i64, at lane 0. Indices do not overflow."""
-        match e:
-            case Const(value, _):
-                return str(value)
-            case Extent(size):
-                return self.size(size)
-        found = self.addresses.get(id(e))
-        if found is None:
-            found = self.compute_address(e)
-            if not self.changes(e):
-                self.addresses[id(e)] = found
-                self.kept.append(e)
-        return found
-
-    def compute_address(self, e: Expr) -> str:
-        match e:
-            case Apply("add" | "sub" | "mul", (a, b), _):
-                return self.linear(e.function, self.address(a), self.address(b))
-            case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
-                return self.add(f"{'udiv' if e.function == 'floordiv' else 'urem'} i64 {self.address(a)}, {b.value}")
-            case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
-                texts = [self.address(o) for o in operands]
-                return self.spell(INSTRUCTIONS[function, "int"], texts, self.words(I64, 1))
-        value = self.value(e)
-        if value.lanes > 1:
-            return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
-        return value.text
-
-
-def at_least_zero(e: Expr) -> bool:
-    low, _ = interval(e)
-    return low is not None and low >= 0
 
 
 def _split(arguments: str) -> list[str]:

@@ -21,7 +21,13 @@ from ..dialect.types import Dim, Size, product
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .expressions import Expressions, Val
+from .invariants import Invariants
 from .lines import Lines, memory_text
+
+LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
+METADATA = """!0 = !{i32 1}
+!1 = distinct !{!1, !2}
+!2 = !{!"llvm.loop.unroll.disable"}"""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ def emit(*plans: Plan) -> Text:
     module = _Module(plans)
     entries = [module.entry(plan, f"entry{k or ''}") for k, plan in enumerate(plans)]
     functions = [text.replace("@kernel", f"@kernel_{n}", 1) for text, n in module.functions.items()]
-    parts = [*sorted(module.declarations), *functions, *module.pieces.values(), *entries, "!0 = !{i32 1}"]
+    parts = [*sorted(module.declarations), *functions, *module.pieces.values(), *entries, METADATA]
     return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
 
 
@@ -135,6 +141,7 @@ class _Function(Expressions):
         self.kernel = kernel
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.parallel = parallel_loop(kernel)
+        self.invariants = Invariants()
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
@@ -143,7 +150,7 @@ class _Function(Expressions):
         if self.aligned:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
-        body = "\n".join(["entry:", *self.entry, *self.lines, "}", ""])
+        body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])
         order = list(dict.fromkeys([*re.findall(r"%p\d+\b", body), *arrays]))
         names = {p: f"%p{n}" for n, p in enumerate(order)}
         if list(names) != list(names.values()):
@@ -180,6 +187,7 @@ class _Function(Expressions):
         self.drop_stale()
 
     def loop(self, s: For) -> None:
+        self.compute_before(s)
         if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value == s.width:
             with self.inside(s, str(s.start.value)):  # one iteration
                 self.emit_block(s.body)
@@ -187,18 +195,32 @@ class _Function(Expressions):
         start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
         before, head, body, after = self.block, self.label(), self.label(), self.label()
         variable, step = self.fresh(), self.fresh()
+        self.open_frame()
         self.raw(f"br label %{head}")
         self.start(head)
         phi = len(self.lines)
         test = self.add(f"icmp slt i64 {variable}, {stop}")
         self.raw(f"br i1 {test}, label %{body}, label %{after}")
         self.start(body)
+        self.open_frame(variable)
         with self.inside(s, variable):
             self.emit_block(s.body)
+        del self.frames[-2:]
         self.raw(f"{step} = add nuw nsw i64 {variable}, {s.width if s.kind == 'vector' else 1}")
         self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {step}, %{self.block} ]")
-        self.raw(f"br label %{head}")
+        large = len(self.lines) - phi > LARGEST_UNROLLED
+        self.raw(f"br label %{head}{', !llvm.loop !1' if large else ''}")
         self.start(after)
+
+    def compute_before(self, s: For) -> None:
+        """What the loop's iterations share."""
+        for e, is_index in self.invariants.of(s):
+            if self.changes(e):
+                continue
+            if is_index:
+                self.address(e)
+            else:
+                self.value(e)
 
     @contextmanager
     def inside(self, s: For, variable: str) -> Iterator[None]:
@@ -218,6 +240,7 @@ class _Function(Expressions):
         self.known, self.addresses, self.lane, self.lanes = outer
 
     def unrolled(self, s: For) -> None:
+        self.compute_before(s)
         start, end = s.start, s.end
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
         for n in range(start.value, end.value):

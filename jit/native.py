@@ -38,19 +38,28 @@ def _linker() -> Any:
 
 
 def optimise(text: str, slp: bool = False) -> Any:
-    """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, so a light pipeline will
-    do; with `slp`, which costs time, equal scalars side by side become vectors.
+    """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, and what they share comes
+    before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side become vectors.
     """
     machine = target_machine()
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
     module = llvm.parse_assembly(instructions.complete(text, features))
-    options = llvm.create_pipeline_tuning_options(3 if slp else 1)
-    options.loop_vectorization = False
-    options.loop_interleaving = False
-    options.loop_unrolling = slp
-    options.slp_vectorization = slp
+    options = llvm.create_pipeline_tuning_options(3)
+    options.loop_vectorization = options.loop_interleaving = False
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    if slp:
+        passes = builder.getModulePassManager()
+    else:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_loop_rotate_pass()
+        passes.add_new_gvn_pass()
+        passes.add_loop_unroll_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
     return module
 
 

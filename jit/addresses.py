@@ -1,0 +1,292 @@
+"""Index arithmetic of the loop language as LLVM IR: where an access goes, and how far apart its lanes are.
+
+It is kept apart from values: an address is computed once, at lane 0, from i64 that do not overflow. What an access adds to an
+array's pointer is a sum. Each part of it is added at the beginning of the outermost loop that knows it, so that inner loops
+find it done, and the constant comes last, so that neighbouring accesses share all but that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple, cast
+
+from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var, children, interval
+from ..dialect.types import I64, Dim, ElementType
+from .lines import Lines, is_number, memory_text, type_text
+from .spelling import INSTRUCTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An emitted value: its text, and how many lanes it has (1 is a scalar)."""
+
+    text: str
+    lanes: int = 1
+
+
+class Sum(NamedTuple):
+    """A constant and integer multiples of emitted values."""
+
+    terms: dict[str, int]
+    constant: int = 0
+
+
+@dataclass
+class Frame:
+    """A place before a loop, or at the beginning of its body: instructions put there later, and what they computed."""
+
+    lines: list[str] = field(default_factory=list)
+    found: dict[object, str] = field(default_factory=dict)
+
+
+class Addresses(Lines):
+    """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
+
+    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.written = set(written)
+        self.pointers: dict[Tensor, str] = {}
+        self.widths: dict[Tensor, int] = {}  # lanes of the buffers that have one element for each lane
+        self.known: dict[int, Val] = {}  # expressions already emitted where the current block can use them, by id
+        self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0: expressions, sizes and sums
+        self.kept: list[object] = []  # keeps what the tables know by id alive
+        self.changing: dict[int, bool] = {}
+        self.frames: list[Frame] = []  # of the function, then two of each loop around the current point
+        self.levels: dict[str, int] = {}  # the first frame that knows a value; parameters are known to all
+        self.lane: Index | None = None
+        self.lanes = 1
+        self.open_frame()
+
+    def value(self, e: Expr) -> Val:
+        raise NotImplementedError
+
+    def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
+        raise NotImplementedError
+
+    def words(self, element: ElementType, lanes: int) -> dict[str, str]:
+        raise NotImplementedError
+
+    def changes(self, e: Expr) -> bool:
+        """Whether an expression reads an array that the kernel writes."""
+        found = self.changing.get(id(e))
+        if found is None:
+            found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
+            self.changing[id(e)] = found
+            self.kept.append(e)
+        return found
+
+    # pointers
+
+    def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> str:
+        """The address of an element, at lane 0, of a buffer with so many lanes an element."""
+        terms: dict[str, int] = {}
+        constant = 0
+        step: Dim = 1
+        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+            more = self.times(self.sum(e), step)
+            constant += more.constant
+            for text, factor in more.terms.items():
+                terms[text] = terms.get(text, 0) + factor
+            step = d * step
+        element, found = memory_text(tensor.element, lanes), self.pointers[tensor]
+        ordered = sorted((self.level(t), _age(t), t, f) for t, f in terms.items() if f)
+        for _, group in groupby(ordered, lambda term: term[0]):
+            found = self.place(element, found, self.total(tuple((t, f) for *_, t, f in group)))
+        return self.place(element, found, str(constant)) if constant else found
+
+    def place(self, element: str, base: str, offset: str) -> str:
+        """A pointer so many elements further on. What lies between need not be inside of the array."""
+        with self.earliest((element, base, offset), base, offset) as found:
+            if not found:
+                found.append(self.add(f"getelementptr {element}, ptr {base}, i64 {offset}"))
+        return found[0]
+
+    def total(self, terms: tuple[tuple[str, int], ...]) -> str:
+        """A sum of terms, the first ones added first."""
+        text, factor = terms[-1]
+        if len(terms) == 1 and factor == 1:
+            return text
+        with self.earliest(terms, *(t for t, _ in terms)) as found:
+            if not found:
+                last = self.linear("mul", text, str(factor))
+                found.append(self.linear("add", self.total(terms[:-1]), last) if len(terms) > 1 else last)
+        return found[0]
+
+    # frames
+
+    def open_frame(self, variable: str = "") -> None:
+        """A loop begins here, or the body of the loop over a variable."""
+        self.levels[variable] = len(self.frames)
+        self.frames.append(Frame())
+        self.lines.append(cast(str, self.frames[-1].lines))
+
+    def all_lines(self) -> list[str]:
+        """The instructions with those of the frames in their places."""
+        flat: list[str] = []
+        for line in self.lines:
+            flat += [line] if isinstance(line, str) else line
+        return flat
+
+    def level(self, text: str) -> int:
+        return self.levels.get(text, 0)
+
+    def add(self, instruction: str) -> str:
+        name = super().add(instruction)
+        self.levels[name] = len(self.frames)
+        return name
+
+    @contextmanager
+    def earliest(self, key: object, *operands: str) -> Iterator[list[str]]:
+        """What was computed of these operands under a key, or, filled in, a list to put it into; instructions go where all
+        operands are first known."""
+        level = max(map(self.level, operands))
+        here = level == len(self.frames)
+        known = self.addresses if here else self.frames[level].found
+        if key in known:
+            yield [known[key]]
+            return
+        made: list[str] = []
+        if here:
+            yield made
+        else:
+            outer: tuple[Any, Any] = self.lines, self.frames
+            self.lines, self.frames = self.frames[level].lines, self.frames[:level]
+            yield made
+            self.lines, self.frames = outer
+        known[key] = made[0]
+
+    # index arithmetic
+
+    def sum(self, e: Expr) -> Sum:
+        """An index expression at lane 0, taken apart."""
+        match e:
+            case Const(value, _):
+                return Sum({}, value)
+            case Apply("add" | "sub", (a, b), _):
+                x, y = self.sum(a), self.sum(b)
+                sign = 1 if e.function == "add" else -1
+                if not y.terms:
+                    return Sum(x.terms, x.constant + sign * y.constant)
+                terms = dict(x.terms)
+                for text, factor in y.terms.items():
+                    terms[text] = terms.get(text, 0) + sign * factor
+                return Sum(terms, x.constant + sign * y.constant)
+            case Apply("mul", (a, Const(value)), _) | Apply("mul", (Const(value), a), _):
+                return self.times(self.sum(a), value)
+        text = self.address(e)
+        return Sum({}, int(text)) if is_number(text) else Sum({text: 1})
+
+    def times(self, sum: Sum, factor: Dim) -> Sum:
+        if isinstance(factor, int):
+            return sum if factor == 1 else Sum({t: f * factor for t, f in sum.terms.items()}, sum.constant * factor)
+        size = self.size(factor)
+        terms = {self.product(text, size): f for text, f in sum.terms.items()}
+        if sum.constant:
+            terms[size] = terms.get(size, 0) + sum.constant
+        return Sum(terms)
+
+    def product(self, a: str, b: str) -> str:
+        with self.earliest((a, b), a, b) as found:
+            if not found:
+                found.append(self.linear("mul", a, b))
+        return found[0]
+
+    def steps(self, tensor: Tensor) -> list[str]:
+        """How many elements apart neighbours along each axis are."""
+        step: Dim = 1
+        found: list[str] = []
+        for d in reversed(tensor.shape):
+            found.append(self.size(step))
+            step = d * step
+        return found[::-1]
+
+    def size(self, dim: Dim) -> str:
+        if isinstance(dim, int):
+            return str(dim)
+        if dim.key not in self.addresses:
+            self.addresses[dim.key] = self.dim(dim, self.sizes)
+        return self.addresses[dim.key]
+
+    # what differs between lanes
+
+    def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
+        """How far apart, in elements, neighbouring lanes access a tensor; None where that is not one number."""
+        total = 0
+        step: Dim = 1
+        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+            factor = self.factor(e)
+            if factor is None or (factor and not isinstance(step, int)):
+                return None
+            if factor:
+                assert isinstance(step, int)
+                total += factor * step
+            step = d * step
+        return total
+
+    def factor(self, e: Expr) -> int | None:
+        """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
+        if e is self.lane:
+            return 1
+        if isinstance(e, Apply) and e.function in ("add", "sub", "mul"):
+            a, b = e.operands
+            fa, fb = self.factor(a), self.factor(b)
+            if fa is None or fb is None:
+                return None
+            if e.function != "mul":
+                return fa + fb if e.function == "add" else fa - fb
+            if fa == fb == 0:
+                return 0
+            other = b if fa else a
+            return (fa or fb) * other.value if isinstance(other, Const) else None
+        return None if self.varies(e) else 0
+
+    def varies(self, e: Expr) -> bool:
+        """Whether an expression may differ between lanes."""
+        if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
+            return True
+        if isinstance(e, Var):
+            return self.known[id(e)].lanes > 1
+        return any(map(self.varies, children(e)))
+
+    def address(self, e: Expr) -> str:
+        """An index expression as an i64, at lane 0. Indices do not overflow."""
+        match e:
+            case Const(value, _):
+                return str(value)
+            case Extent(size):
+                return self.size(size)
+        found = self.addresses.get(id(e))
+        if found is None:
+            found = self.compute_address(e)
+            if not self.changes(e):
+                self.addresses[id(e)] = found
+                self.kept.append(e)
+        return found
+
+    def compute_address(self, e: Expr) -> str:
+        match e:
+            case Apply("add" | "sub" | "mul", (a, b), _):
+                return self.linear(e.function, self.address(a), self.address(b))
+            case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
+                return self.add(f"{'udiv' if e.function == 'floordiv' else 'urem'} i64 {self.address(a)}, {b.value}")
+            case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
+                texts = [self.address(o) for o in operands]
+                return self.spell(INSTRUCTIONS[function, "int"], texts, self.words(I64, 1))
+        value = self.value(e)
+        if value.lanes > 1:
+            return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
+        return value.text
+
+
+def at_least_zero(e: Expr) -> bool:
+    low, _ = interval(e)
+    return low is not None and low >= 0
+
+
+def _age(text: str) -> int:
+    """Values that were computed first come first; parameters before them."""
+    return int(text[2:]) if text.startswith("%v") else 0
