@@ -105,7 +105,7 @@ class Panels:
         apart = stride(image.words, at, self.lane)
         if apart is not None and 0 <= apart <= NEAR:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
-            return (self.placed(loops_of(pairs.folds, (lanes,)), unrolled=True),)
+            return (self.placed(loops_of(pairs.folds, (lanes,))),)
         return (self.placed((For(self.lane, loops_of(pairs.folds, (store,))),)),)
 
     def of_factors(self, to: Tensor) -> Block:
@@ -122,14 +122,14 @@ class Panels:
             return (*self._cleared(to), alone) if tests else (alone,)
         wide = For(self.lane, (one,), kind="vector", width=LANES)
         if not tests:
-            return (self.placed(loops_of(c.folds, (wide,)), unrolled=True),)
+            return (self.placed(loops_of(c.folds, (wide,))),)
         ends = [
             substitute(g, self.column(as_index(end)))
             for g in c.guard
             for end in ((0, LANES - 1) if depends(g, {c.column}) else (0,))
         ]
         alone = For(self.lane, (If(_all(tests), (one,), (zero,)),))
-        return (self.placed(loops_of(c.folds, (If(_all(ends), (wide,), (alone,)),)), unrolled=True),)
+        return (self.placed(loops_of(c.folds, (If(_all(ends), (wide,), (alone,)),))),)
 
     def _cleared(self, to: Tensor) -> Block:
         step, column = Index("s", self.terms), Index("c", self.width)

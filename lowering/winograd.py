@@ -316,7 +316,7 @@ class Turned:
                 at = (as_index(4 * r + s), self.pairs.step, self.v * LANES + self.lane)
                 body.append(Store(turned, at, n + ((n & NEGATIVE) << 1)))
         lanes = For(self.lane, tuple(body), kind="vector", width=LANES)
-        return loops_of(self.pairs.folds, (For(self.v, (lanes,), kind="unrolled"),))
+        return loops_of((*self.pairs.folds, self.v), (lanes,))
 
     def products(
         self, turned: Tensor, weights: Tensor, tiled: bool, tile: Index, start: Expr, height: int, first: Expr
@@ -350,7 +350,7 @@ class Turned:
                 at = (*self.c.outer, start + r, as_index(2 * a + b), first + column)
                 back.append(Store(self.results, at, y >> 2))
         lanes = For(self.lane, tuple(back), kind="vector", width=LANES)
-        return Alloc(points), For(n, point), For(r, (For(self.v, (lanes,), kind="unrolled"),))
+        return Alloc(points), For(n, point), *loops_of((r, self.v), (lanes,))
 
     def finish(self, held: Expr | bool) -> Block:
         """What follows the fold, from the tiles of results to where they belong: two beside each other at once."""
