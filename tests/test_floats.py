@@ -70,8 +70,13 @@ def test_compiled_code_is_as_the_reference(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", FLOATING)
 def test_derivatives(name: str) -> None:
     random = np.random.default_rng(7)
+    checked = 0
     for _ in range(8):
-        check(floating(name, random, "f8"), random)
+        operator: Any = floating(name, random, "f8")
+        if np.isfinite(operator.reference()).all():  # a window of nothing but padding holds -inf
+            check(operator, random)
+            checked += 1
+    assert checked > 3
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -88,6 +88,11 @@ def greatest(element: ElementType) -> str:
     return "max" if element is I32 else "maximum"
 
 
+def lowest(element: ElementType) -> int | float:
+    """What is below every other element."""
+    return INT32_MIN if element is I32 else -np.inf
+
+
 # References
 
 

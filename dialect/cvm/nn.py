@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Element, Expr, Tensor, both, constant, indices, inside, largest, maximum, select, total, when
+from ..index import Element, Expr, Tensor, both, constant, indices, inside, maximum, reduce, select, total, when
 from ..op import C, T, operator
-from ..types import I32, Dim, TensorType
-from .form import INT32_MIN, MAX_ATTR, MIN_ATTR, CvmOperator, Elementwise, exactly, i32, numbers, rounded, within
+from ..types import BY_DTYPE, I32, Dim, TensorType
+from .form import (
+    MAX_ATTR,
+    MIN_ATTR,
+    CvmOperator,
+    Elementwise,
+    exactly,
+    greatest,
+    lowest,
+    numbers,
+    rounded,
+    within,
+)
 
 
 def dims(operand: str, names: str) -> dict[str, Any]:
@@ -226,7 +237,7 @@ class MaxPool2d(CvmOperator[T]):
     """The largest element of every window, in each batch and channel.   (NN Operators, max_pool2d)
 
     Y[n, i, p, q] = max{pad(n, i, p', q') | p' - (p * SH - PH) in [0, PSH), q' - (q * SW - PW) in [0, PSW)}
-    pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN
+    pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, W) else INT32_MIN, of floats -inf
 
     There are ⌊(H + 2 * PH - PSH) / SH⌋ + 1 rows, or ⌈...⌉ + 1 if ceil_mode, columns likewise.
     """
@@ -244,7 +255,7 @@ class MaxPool2d(CvmOperator[T]):
         **entries("strides", "SH SW"),
     }
     constraints = (
-        i32("x"),
+        numbers("x"),
         C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
         within(2, "PH, PW", MIN_ATTR, MAX_ATTR, at="padding"),
         within(3, "SH, SW", 1, MAX_ATTR, at="strides"),
@@ -278,11 +289,12 @@ class MaxPool2d(CvmOperator[T]):
 
     def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
         (ph, pw), (sh, sw), (psh, psw) = self.pads, self.strides, self.pool_size
-        padded = np.pad(self.x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=INT32_MIN)
-        y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), np.int32)
+        least = lowest(BY_DTYPE[self.x.dtype])
+        padded = np.pad(self.x, ((0, 0), (0, 0), (ph, ph), (pw, pw)), constant_values=least)
+        y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), self.x.dtype)
         for p, q in np.ndindex(y.shape[2:]):  # the last windows may reach beyond the padding: slices end there
             window = padded[:, :, p * sh : p * sh + psh, q * sw : q * sw + psw]
-            y[:, :, p, q] = np.max(window, axis=(2, 3), initial=INT32_MIN)
+            y[:, :, p, q] = np.max(window, axis=(2, 3), initial=least)
         return y
 
     def element(self: MaxPool2d[Tensor], y: Tensor) -> Element:
@@ -291,8 +303,24 @@ class MaxPool2d(CvmOperator[T]):
         (ph, pw), (sh, sw) = self.pads, self.strides
         row, rows = along(p, k, self.x.shape[2], sh, ph, beyond=self.ceil_mode)
         column, columns = along(q, m, self.x.shape[3], sw, pw, beyond=self.ceil_mode)
-        padded = when(both(rows, columns), self.x[n, i, row, column], constant(INT32_MIN, I32))
-        return Element((n, i, p, q), largest((k, m), padded))
+        padded = when(both(rows, columns), self.x[n, i, row, column], constant(lowest(y.element), y.element))
+        return Element((n, i, p, q), reduce(greatest(y.element), (k, m), padded))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """To every element that is the largest one of a window, as Theano's; a place of the window after the other."""
+        (y,), (g,), x, apply = results, cotangents, self.x, cotangents[0].builder.apply
+        steps, total = (1, 1, *self.strides), None
+        reach = [(n - 1) * s for n, s in zip(y.shape[2:], self.strides, strict=True)]
+        ends = [max(r + k, p + n) for r, k, p, n in zip(reach, self.pool_size, self.pads, x.shape[2:], strict=True)]
+        padded = apply("builtin.place", x, begin=(0, 0, *self.pads), strides=(1,) * 4, shape=(*x.shape[:2], *ends))
+        for at in np.ndindex(*self.pool_size):
+            stop = tuple(a + r + 1 for a, r in zip(at, reach, strict=True))
+            there = apply("cvm.slice", padded, begin=(0, 0, *at), end=(*x.shape[:2], *stop), strides=steps)
+            chosen = there.scalar("eq", y).scalar("switch", g, 0.0)
+            begin = (0, 0, *(a - p for a, p in zip(at, self.pads, strict=True)))
+            placed = apply("builtin.place", chosen, begin=begin, strides=steps, shape=x.shape)
+            total = placed if total is None else total + placed
+        return [total]
 
 
 @operator
