@@ -103,11 +103,19 @@ def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], functi
                     raise ValueError(
                         f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}"
                     )
+    if said := beyond_range(array, argument):
+        raise ValueError(said)
+
+
+def beyond_range(array: np.ndarray, argument: Value) -> str:
+    """What of an array is not in the argument's declared range, the first of it; empty where all is."""
     bounds = argument.attributes.get("range")
-    if bounds is not None and array.size and (array.min() < bounds[0] or array.max() > bounds[1]):
-        raise ValueError(
-            f"expected values from {bounds[0]} to {bounds[1]}, got values from {array.min()} to {array.max()}"
-        )
+    if bounds is None or not array.size or (array.min() >= bounds[0] and array.max() <= bounds[1]):
+        return ""
+    low, high = bounds
+    place = np.unravel_index(np.argmin((array >= low) & (array <= high)), array.shape)
+    where = f" at [{', '.join(map(str, place))}]" if place else ""
+    return f"expected values from {low} to {high}, got {array[place]}{where}"
 
 
 def take_outputs(

@@ -14,6 +14,7 @@ import numpy as np
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import Type, evaluate
+from .arguments import beyond_range
 from .cuda import Launch
 from .device import Call, device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
@@ -64,6 +65,13 @@ class CudaFunction(GpuFunction):
                 array = DeviceArray(int(kept[-1]), host.shape, host.dtype, True, host)
                 if said := disagreement(array, argument.known_type):
                     raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+            elif "range" in argument.attributes:
+                host = np.empty(array.shape, array.dtype)
+                self.device.download(array.address, host)
+            else:
+                host = np.empty(0)
+            if said := beyond_range(host, argument):
+                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
             own.append(array)
         results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
         wanted = [device_array(r) for r in results]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from ..dialect.types import Type
 from .lines import Lines
 from .native import Library
+from .within import within_text
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
 BYTES = 32  # where the bytes of a bytes object begin
@@ -94,8 +96,16 @@ class _Text(Lines):
         return self.word(array, DATA)
 
 
-def entry_text(arguments: list[Type], results: list[Type], constants: int, workspace: bool, release: bool) -> str:
-    """The IR of `@call`, for types of known sizes. `release` lets other threads run meanwhile."""
+def entry_text(
+    arguments: list[Type],
+    results: list[Type],
+    constants: int,
+    workspace: bool,
+    release: bool,
+    ranges: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+) -> str:
+    """The IR of `@call`, for types of known sizes. `release` lets other threads run meanwhile; `ranges` are what some
+    arguments have to lie in."""
     f = _Text()
     n, m = len(arguments), len(results)
     f.want("i64", f.add("and i64 %count, 9223372036854775807"), str(n))
@@ -104,6 +114,9 @@ def entry_text(arguments: list[Type], results: list[Type], constants: int, works
         f.check_array(a, t, f.table("", k), CONTIGUOUS | ALIGNED)
         for k, (a, t) in enumerate(zip(given, arguments, strict=True))
     ]
+    looked = {k: bounds for k, bounds in ranges.items() if arguments[k].size != 0}
+    for k in looked:
+        f.unless(f.add(f"call i1 @within_{k}(ptr {pointers[k]})"), f.slow)
     if workspace:
         held = f.add(f"atomicrmw xchg ptr {f.table('busy')}, i32 1 acquire")
         f.want("i32", held, "0")
@@ -182,6 +195,7 @@ def entry_text(arguments: list[Type], results: list[Type], constants: int, works
     _set_free(f, workspace)
     f.raw("ret ptr null")
     shapes = [_constant(f"shape_{k}", t) for k, t in enumerate(results)]
+    shapes += [within_text(f"within_{k}", arguments[k], bounds) for k, bounds in looked.items()]
     head = "define ptr @call(ptr %self, ptr %given, i64 %count, ptr %names) nounwind {\nentry:\n"
     return "\n".join([*shapes, f"{head}  %pointers = alloca [{n + m + constants} x ptr]", f.text(), "}", ""])
 

@@ -242,7 +242,7 @@ class NativeFunction(CompiledFunction):
     def _direct_text(self) -> str:
         """The IR of an entry for Python to call, where sizes are known and arguments only read; else nothing."""
         function, workspace = self.function, self.plan.workspace
-        plain = not any(a.attributes for a in function.arguments) and function.results
+        plain = not any(a.attributes.keys() - {"range"} for a in function.arguments) and function.results
         if not (
             plain and self._static and isinstance(workspace, int) and workspace < LARGEST_KEPT and fastcall.usable()
         ):
@@ -250,7 +250,8 @@ class NativeFunction(CompiledFunction):
         work = self.cost()
         release = work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING
         types = list(function.argument_types), list(function.result_types)
-        return fastcall.entry_text(*types, len(self._constants), workspace > 0, release)
+        ranges = {k: a.attributes["range"] for k, a in enumerate(function.arguments) if "range" in a.attributes}
+        return fastcall.entry_text(*types, len(self._constants), workspace > 0, release, ranges)
 
     def _call_directly(self) -> None:
         """Calls of this object go to the emitted entry, which leaves to `__call__` of the class what it does not take."""
