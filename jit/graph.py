@@ -68,8 +68,10 @@ class CompiledGraph:
             machine = self._machine or self._ready()
             if ticks:
                 self._observed = None
-                for done in machine.run(ticks):
-                    self._time += done
+            while ticks:
+                done = machine.move(ticks)
+                self._time += done
+                ticks -= done
             return self._time
 
     def time(self) -> int:

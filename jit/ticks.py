@@ -30,13 +30,12 @@ class CallingMachine:
         self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
         self.spare = {name: np.empty_like(self.current[name]) for name in self.moving}
 
-    def run(self, ticks: int) -> Iterator[int]:
-        """Moves the state; gives the ticks done, part by part, so that an interrupt finds state and time in step."""
-        for _ in range(ticks):
-            self.advance(*self.current.values(), out=tuple(self.spare[m] for m in self.moving))
-            for m in self.moving:
-                self.current[m], self.spare[m] = self.spare[m], self.current[m]
-            yield 1
+    def move(self, ticks: int) -> int:
+        """Moves the state by some of the ticks, so that an interrupt finds state and time in step; how many they were."""
+        self.advance(*self.current.values(), out=tuple(self.spare[m] for m in self.moving))
+        for m in self.moving:
+            self.current[m], self.spare[m] = self.spare[m], self.current[m]
+        return 1
 
 
 class DeviceMachine:
@@ -47,14 +46,12 @@ class DeviceMachine:
         moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
         self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
 
-    def run(self, ticks: int) -> Iterator[int]:
+    def move(self, ticks: int) -> int:
         """The same as that of CallingMachine."""
         self.current.leave()
-        while ticks:
-            n = min(ticks, TICKS)
-            self.clock.run(n)
-            ticks -= n
-            yield n
+        n = min(ticks, TICKS)
+        self.clock.run(n)
+        return n
 
 
 class _Copies(Mapping[str, np.ndarray]):
@@ -130,18 +127,17 @@ class NativeMachine:
     def current(self) -> Mapping[str, np.ndarray]:
         return self.sides[self.side]
 
-    def run(self, ticks: int) -> Iterator[int]:
+    def move(self, ticks: int) -> int:
         """The same as that of CallingMachine."""
-        while ticks:
-            left = n = min(ticks, self.batch)
-            for each, function in self.ways:
-                if count := left // each:
-                    status = function(self.starts[self.side], count)
-                    assert not status, "no operation of a graph fails"
-                    self.side ^= count & 1
-                    left -= count * each
-            ticks -= n
-            yield n
+        n = left = ticks if ticks < self.batch else self.batch
+        for each, function in self.ways:
+            if left >= each:
+                count = left // each
+                status = function(self.starts[self.side], count)
+                assert not status, "no operation of a graph fails"
+                self.side ^= count & 1
+                left -= count * each
+        return n
 
 
 def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
