@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from .scalars import SCALARS
@@ -400,21 +401,20 @@ def unflatten(position: Expr, shape: Shape) -> tuple[Expr, ...]:
     return (*((position,) if shape else ()), *reversed(found))
 
 
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Apply: attrgetter("operands"),
+    Read: attrgetter("indices"),
+    Cast: lambda e: (e.operand,),
+    Bitcast: lambda e: (e.operand,),
+    When: lambda e: (e.condition, e.then, e.otherwise),
+    Reduce: lambda e: (e.body,),
+    Check: lambda e: (e.condition, e.value),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
-    match expr:
-        case Apply(_, operands, _):
-            return operands
-        case Read(_, at):
-            return at
-        case Cast(operand, _) | Bitcast(operand, _):
-            return (operand,)
-        case When(condition, then, otherwise):
-            return condition, then, otherwise
-        case Reduce(_, _, body):
-            return (body,)
-        case Check(condition, value, _, _):
-            return condition, value
-    return ()
+    found = _CHILDREN.get(expr.__class__)
+    return () if found is None else found(expr)
 
 
 def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:

@@ -118,12 +118,13 @@ def reads(value: Expr) -> set[Tensor]:
     return {e.tensor for e in walk(value) if isinstance(e, Read)}
 
 
-def cost(value: Expr) -> int:
-    """How many operations a formula does at an element, index arithmetic left out: 0 for a mere rearrangement."""
+def cost(value: Expr, most: int | None = None) -> int:
+    """How many operations a formula does at an element, index arithmetic left out: 0 for a mere rearrangement. Beyond `most`
+    it is not counted how many."""
     count = 0
     seen: set[int] = set()
     stack = [value]
-    while stack:
+    while stack and (most is None or count <= most):
         e = stack.pop()
         if id(e) in seen:
             continue

@@ -40,6 +40,7 @@ def fuse(program: Formulas) -> Formulas:
     uses = _uses(program)
     kept: list[Step] = []
     inlined: dict[Tensor, Formula] = {}
+    measures = _Measures()
     results = set(program.results)
     for step in program.steps:
         if isinstance(step, View) and cost(step.formula.value) == 0 and step.tensor not in results:
@@ -49,8 +50,10 @@ def fuse(program: Formulas) -> Formulas:
         if isinstance(step, Nest):
             kept += [inlined.pop(t) for t in step.operands if t in inlined]
         if isinstance(step, Formula):
-            step = replace(step, value=_put(step.value, inlined))
-            if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, [])):
+            step = _at_same_indices(step, inlined)
+            measures.add(step, inlined)
+            step = replace(step, value=_put(step.value, inlined, measures))
+            if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, []), measures):
                 other = _rival(step, uses[step.tensor], inlined)
                 if other is None or _terms(other) < _terms(step):
                     if other is not None:
@@ -105,17 +108,51 @@ def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[
         stack.extend((c, around) for c in children(e))
 
 
-def _worth_inlining(formula: Formula, uses: list[Use]) -> bool:
+class _Measures:
+    """How large the formulas are, found from those that they were put together from."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Tensor, int] = {}  # at most so many
+        self.whole: set[Tensor] = set()  # those with a fold, or with a check, which is made of every element
+        self.depths: dict[int, int] = {}
+        self.kept: list[Expr] = []  # what the depths know by id
+
+    def add(self, formula: Formula, inlined: dict[Tensor, Formula]) -> None:
+        """A formula before others are put into it."""
+        own = list(walk(formula.value))
+        parts = [e.tensor for e in own if isinstance(e, Read) and e.tensor in inlined]
+        self.nodes[formula.tensor] = len(own) + sum(self.nodes[t] for t in parts)
+        if any(isinstance(e, (Reduce, Check)) for e in own) or not self.whole.isdisjoint(parts):
+            self.whole.add(formula.tensor)
+
+    def too_large(self, formula: Formula) -> bool:
+        if self.nodes[formula.tensor] > LARGEST and sum(1 for _ in walk(formula.value)) > LARGEST:
+            return True
+        self.kept.append(formula.value)
+        return depth(formula.value, self.depths) > DEEPEST
+
+
+def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formula:
+    """The formula over the indices of one that it reads at its own, which then is put in place as it is."""
+    for e in walk(formula.value):
+        if isinstance(e, Read) and e.tensor in inlined and _same_indices(e, formula.indices):
+            new = inlined[e.tensor].indices
+            if all(same_size(a.extent, b.extent) for a, b in zip(formula.indices, new, strict=True)):
+                value = substitute(formula.value, dict(zip(formula.indices, new, strict=True)))
+                return replace(formula, indices=new, value=value)
+    return formula
+
+
+def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> bool:
     sites = [(read, scope, step) for step, read, scope in uses if read is not None]
     if not sites or len(sites) < len(uses):
         return False
-    if sum(1 for _ in walk(formula.value)) > LARGEST or depth(formula.value) > DEEPEST:
+    if measures.too_large(formula):
         return False
-    whole = any(isinstance(e, (Reduce, Check)) for e in walk(formula.value))  # a check is made of every element
-    if whole:
+    if formula.tensor in measures.whole:
         read, scope, step = sites[0]
         return len(sites) == 1 and isinstance(step, Formula) and scope == step.indices and _same_indices(read, scope)
-    work = cost(formula.value)
+    work = cost(formula.value, CHEAP)
     if work == 0:
         return True
     once = all(_injective(read, scope) for read, scope, _ in sites)
@@ -149,9 +186,9 @@ def _crossed(a: Expr, b: Expr, indices: tuple[Index, ...]) -> bool:
     return bool(along[0] - along[1]) and bool(along[1] - along[0])
 
 
-def depth(value: Expr) -> int:
-    """The length of the longest path from an expression to one without operands."""
-    found: dict[int, int] = {}
+def depth(value: Expr, known: dict[int, int] | None = None) -> int:
+    """The length of the longest path from an expression to one without operands; `known` has some, by id, and is added to."""
+    found = {} if known is None else known
     stack = [value]
     while stack:
         e = stack[-1]
@@ -210,7 +247,7 @@ def structure(e: Expr) -> object:
     return id(e)
 
 
-def _put(value: Expr, inlined: dict[Tensor, Formula]) -> Expr:
+def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Expr:
     """The value with reads of inlined tensors replaced; equal reads give one shared expression."""
     made: dict[object, Expr] = {}
 
@@ -221,8 +258,9 @@ def _put(value: Expr, inlined: dict[Tensor, Formula]) -> Expr:
         place = (e.tensor, *map(structure, at))
         if place not in made:
             formula = inlined[e.tensor]
-            fresh = _fresh_folds(substitute(formula.value, dict(zip(formula.indices, at, strict=True))))
-            made[place] = fresh
+            there = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
+            fresh = substitute(formula.value, there)
+            made[place] = _fresh_folds(fresh) if e.tensor in measures.whole else fresh
         return made[place]
 
     return rewrite(value, put)
