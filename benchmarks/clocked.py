@@ -1,38 +1,20 @@
-"""Clocked programs, per tick, against hand-written numba, JAX's lax.scan and NumPy, as far as they are installed.
-
-    python benchmarks/clocked.py [--sizes 512 2048] [--rounds 7]
-
-Rounds go through all contenders in turn; the figure is the median of a contender's rounds. All start from the same state, and
-what they compute is compared before anything is timed. For the large grids the time is also given as a multiple of what
-reading and writing the state once takes at this machine's own bandwidth, measured in the same run. cvm and numba run on one
-thread, and once more on all. JAX runs as it chooses, which for large arrays is on all.
-"""
+"""Clocked programs, per tick, beside hand-written numba, JAX's lax.scan and NumPy. All start from the same state."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from side_by_side import Case, installed
 
 import cvm
 
 F, K, DU, DV = 0.0367, 0.0649, 0.2097, 0.105
-Contender = Callable[[int], Any]  # runs so many ticks, and gives a state to compare when asked for none
+Ticking = Callable[[int], Any]  # runs so many ticks, and gives the state when asked for none
 
 
-def module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
-numba, jax = module("numba"), module("jax")
+numba, jax = installed("numba"), installed("jax")
 
 
 # The programs
@@ -98,7 +80,7 @@ def recurrence(n: int) -> str:
 # The contenders: functions of a number of ticks, which give the state
 
 
-def ours(text: str, start: dict[str, np.ndarray]) -> Contender:
+def ours(text: str, start: dict[str, np.ndarray]) -> Ticking:
     graph = cvm.compile(text)
     graph.reset()
     for name, value in start.items():
@@ -111,7 +93,7 @@ def ours(text: str, start: dict[str, np.ndarray]) -> Contender:
     return run
 
 
-def gray_scott_numpy(u: np.ndarray, v: np.ndarray) -> Contender:
+def gray_scott_numpy(u: np.ndarray, v: np.ndarray) -> Ticking:
     state = [u.copy(), v.copy()]
 
     def around(x: np.ndarray) -> np.ndarray:
@@ -128,7 +110,7 @@ def gray_scott_numpy(u: np.ndarray, v: np.ndarray) -> Contender:
     return run
 
 
-def gray_scott_numba(u: np.ndarray, v: np.ndarray, parallel: bool) -> Contender:
+def gray_scott_numba(u: np.ndarray, v: np.ndarray) -> Ticking:
     f, fk, du, dv, one, four = map(np.float32, (F, F + K, DU, DV, 1, 4))
 
     @numba.njit(inline="always")
@@ -139,12 +121,10 @@ def gray_scott_numba(u: np.ndarray, v: np.ndarray, parallel: bool) -> Contender:
         s[i, j] = u[i, j] + ((lu * du - uvv) + (one - u[i, j]) * f)
         t[i, j] = v[i, j] + ((lv * dv + uvv) - v[i, j] * fk)
 
-    rows = numba.prange if parallel else range
-
-    @numba.njit(parallel=parallel)
+    @numba.njit
     def tick(u, v, s, t):  # type: ignore[no-untyped-def]
         h, m = u.shape
-        for i in rows(h):
+        for i in range(h):
             p, n = (i - 1 if i else h - 1), (i + 1 if i < h - 1 else 0)
             point(u, v, s, t, i, n, p, 0, m - 1, 1)
             for j in range(1, m - 1):
@@ -162,7 +142,7 @@ def gray_scott_numba(u: np.ndarray, v: np.ndarray, parallel: bool) -> Contender:
     return run
 
 
-def scanned(step: Callable[..., Any], *start: np.ndarray) -> Contender:
+def scanned(step: Callable[..., Any], *start: np.ndarray) -> Ticking:
     """JAX's scan of a step over the state."""
     from functools import partial
 
@@ -180,7 +160,7 @@ def scanned(step: Callable[..., Any], *start: np.ndarray) -> Contender:
     return run
 
 
-def gray_scott_jax(u: np.ndarray, v: np.ndarray) -> Contender:
+def gray_scott_jax(u: np.ndarray, v: np.ndarray) -> Ticking:
     roll = jax.numpy.roll
 
     def around(x: Any) -> Any:
@@ -196,7 +176,7 @@ def gray_scott_jax(u: np.ndarray, v: np.ndarray) -> Contender:
     return scanned(step, u, v)
 
 
-def counter_numba(n: np.ndarray) -> Contender:
+def counter_numba(n: np.ndarray) -> Ticking:
     @numba.njit
     def many(n, ticks):  # type: ignore[no-untyped-def]
         x = n[()]
@@ -208,7 +188,7 @@ def counter_numba(n: np.ndarray) -> Contender:
     return lambda ticks: many(n, ticks) or [n]
 
 
-def recurrence_numba(s: np.ndarray) -> Contender:
+def recurrence_numba(s: np.ndarray) -> Ticking:
     a, b, c = map(np.float32, (0.25, 0.7, 0.01))
 
     @numba.njit
@@ -231,7 +211,7 @@ def recurrence_numba(s: np.ndarray) -> Contender:
     return run
 
 
-def looped(step: Callable[..., Any], *start: np.ndarray) -> Contender:
+def looped(step: Callable[..., Any], *start: np.ndarray) -> Ticking:
     """NumPy, in Python's loop."""
     state = [start]
 
@@ -248,63 +228,51 @@ def recurrence_step(s: Any) -> Any:
     return (roll(s, 1) * np.float32(0.25) + s * np.float32(0.7) + np.float32(0.01),)
 
 
-# Measuring
+# The cases
 
 
-def bandwidth(state: int) -> float:
-    """Bytes a second of reading and writing arrays as large as the state, on all threads: the best that is seen."""
-    source = np.ones(state // 4, np.float32)
-    add = cvm.compile(f"func @main(%x: tensor<{source.size}xf32>) {{ %y = dali.add %x, 1.0\n return %y }}")
-    target = np.empty_like(source)
-    best = 9.0
-    for _ in range(10):
-        began = time.perf_counter()
-        add(source, out=target)
-        best = min(best, time.perf_counter() - began)
-    return 2 * state / best
+def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int) -> Case:
+    """So many ticks a call, fewer of NumPy; after three ticks all states are compared."""
+
+    def state(run: Ticking) -> Callable[[], Any]:
+        def shown() -> Any:
+            run(3)
+            return np.concatenate([np.ravel(a) for a in run(0)])
+
+        return shown
+
+    each = {name: of_numpy if name == "numpy" else ticks for name in contenders}
+    return Case(
+        {name: lambda name=name, run=run: run(each[name]) for name, run in contenders.items()},
+        results={name: state(run) for name, run in contenders.items()},
+        units=each,
+    )
 
 
-def compare(contenders: dict[str, Contender], tolerance: float) -> None:
-    """Three ticks give the same state everywhere, but for rounding where a contender fuses operations."""
-    states = {}
-    for name, run in contenders.items():
-        run(3)
-        states[name] = [np.array(s) for s in run(0)]
-    first = np.concatenate([np.ravel(s) for s in states["cvm"]])
-    for name, state in states.items():
-        np.testing.assert_allclose(
-            np.concatenate([np.ravel(s) for s in state]), first, tolerance, tolerance, err_msg=name
-        )
+def counter() -> Case:
+    zero = np.zeros((), np.float32)
+    found: dict[str, Ticking] = {
+        "cvm": ours(COUNTER, {"n": zero}),
+        "numpy": looped(lambda n: (n + np.float32(1),), zero),
+    }
+    if numba:
+        found["numba"] = counter_numba(zero)
+    if jax:
+        found["jax scan"] = scanned(lambda n: (n + np.float32(1),), zero)
+    return case(found, 100_000, 1000)
 
 
-def measure(title: str, contenders: dict[str, Contender], ticks: dict[str, int], rounds: int, limit: float = 0) -> None:
-    compare(contenders, 1e-5)
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for name, run in contenders.items():
-        run(ticks.get(name, ticks[""]))
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            n = ticks.get(name, ticks[""])
-            began = time.perf_counter()
-            run(n)
-            times[name].append((time.perf_counter() - began) / n)
-    median = {name: statistics.median(t) for name, t in times.items()}
-    print(f"\n{title}")
-    for name, seconds in sorted(median.items(), key=lambda item: item[1]):
-        more = f"   {seconds / limit:5.2f} of the bandwidth limit" if limit else ""
-        print(f"  {name:22} {seconds * 1e6:12.4f} µs a tick   {seconds / median['cvm']:8.2f} x cvm{more}", flush=True)
-
-
-def one_thread(run: Contender) -> Contender:
-    def alone(ticks: int) -> Any:
-        before = cvm.get_num_threads()
-        cvm.set_num_threads(1)
-        try:
-            return run(ticks)
-        finally:
-            cvm.set_num_threads(before)
-
-    return alone
+def states(n: int) -> Case:
+    start = np.zeros(n, np.float32)
+    found: dict[str, Ticking] = {
+        "cvm": ours(recurrence(n), {f"s{k}": np.zeros((), np.float32) for k in range(n)}),
+        "numpy": looped(recurrence_step, start),
+    }
+    if numba:
+        found["numba"] = recurrence_numba(start)
+    if jax:
+        found["jax scan"] = scanned(recurrence_step, start)
+    return case(found, 10_000, 100)
 
 
 def start_of(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -315,45 +283,19 @@ def start_of(n: int) -> tuple[np.ndarray, np.ndarray]:
     return u + random.random((n, n), np.float32) / 50, v + random.random((n, n), np.float32) / 50
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--sizes", type=int, nargs="*", default=[512, 2048])
-    options.add_argument("--rounds", type=int, default=7)
-    chosen = options.parse_args()
-    zero = np.zeros((), np.float32)
-    found: dict[str, Contender] = {
-        "cvm": ours(COUNTER, {"n": zero}),
-        "numpy": looped(lambda n: (n + np.float32(1),), zero),
-    }
+def reaction(n: int) -> Case:
+    u, v = start_of(n)
+    found = {"cvm": ours(gray_scott(n), {"u": u, "v": v}), "numpy": gray_scott_numpy(u, v)}
     if numba:
-        found["numba"] = counter_numba(zero)
+        found["numba"] = gray_scott_numba(u, v)
     if jax:
-        found["jax scan"] = scanned(lambda n: (n + np.float32(1),), zero)
-    measure("a counter: 1 state, 100,000 ticks a call", found, {"": 100_000, "numpy": 1000}, chosen.rounds)
-    states = np.zeros(100, np.float32)
-    found = {
-        "cvm": ours(recurrence(100), {f"s{k}": zero for k in range(100)}),
-        "numpy": looped(recurrence_step, states),
-    }
-    if numba:
-        found["numba"] = recurrence_numba(states)
-    if jax:
-        found["jax scan"] = scanned(recurrence_step, states)
-    measure("a recurrence: 100 states, 10,000 ticks a call", found, {"": 10_000, "numpy": 100}, chosen.rounds)
-    for n in chosen.sizes:
-        u, v = start_of(n)
-        given = {"u": u, "v": v}
-        found = {"cvm": ours(gray_scott(n), given), "cvm, 1 thread": one_thread(ours(gray_scott(n), given))}
-        found["numpy"] = gray_scott_numpy(u, v)
-        if numba:
-            found["numba, 1 thread"] = gray_scott_numba(u, v, False)
-            found["numba"] = gray_scott_numba(u, v, True)
-        if jax:
-            found["jax scan"] = gray_scott_jax(u, v)
-        ticks = max(4, 2_000_000 // (n * n))
-        limit = 2 * 2 * u.nbytes / bandwidth(2 * u.nbytes) if n > 1024 else 0
-        measure(f"Gray-Scott {n} x {n}, {ticks} ticks a call", found, {"": ticks, "numpy": 2}, chosen.rounds, limit)
+        found["jax scan"] = gray_scott_jax(u, v)
+    return case(found, max(4, 1_000_000 // (n * n)), 2)
 
 
-if __name__ == "__main__":
-    main()
+WORK = {
+    "a counter": counter,
+    "a recurrence of 100 states": lambda: states(100),
+    "Gray-Scott, 512 x 512": lambda: reaction(512),
+    "Gray-Scott, 2048 x 2048": lambda: reaction(2048),
+}

@@ -1,180 +1,147 @@
-"""Elementwise programs beside NumPy, numexpr, numba, JAX, torch and glibc's vector functions, where those are installed.
-
-    python benchmarks/elementwise.py [--threads 1] [--seconds 2] [NAME ...]
-
-The image of the dali specification, a ten-operation chain, and every transcendental function. `copy` is a plain copy of as
-many bytes as the program reads and writes, with NumPy. Outputs are given, so that nobody pays for fresh memory.
-"""
+"""Chains of elementwise operations over 16M elements of f32, and a broadcast: one pass over memory, outputs given."""
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from side_by_side import HEAD, Contender, installed, medians, row
+from contenders import numba_loop, on_halide, on_jax, on_numexpr, on_torch
+from side_by_side import Case
 
 import cvm
 
-FUNCTIONS = {  # ours: NumPy's name, and C's where it is another
-    "exp": "exp", "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "cbrt": "cbrt",
-}  # fmt: skip
-UNIT = ("asin", "acos", "atanh")  # of numbers in (-1, 1)
-N = 1 << 20
+N = 1 << 24
+F32 = np.float32
 
 
-def copy_of(read: int, written: int) -> Contender:
-    """A copy of half as many bytes as are read and written in all."""
-    source = np.ones((read + written) // 2, np.uint8)
-    target = np.empty_like(source)
-    return lambda: np.copyto(target, source)
-
-
-def image() -> tuple[dict[str, Contender], Contender]:
-    """u8 images times a gain for each channel, clamped: the example of the dali specification."""
+def operands(n: int, count: int) -> list[np.ndarray]:
     random = np.random.default_rng(0)
-    x = random.integers(0, 256, (32, 480, 640, 3)).astype(np.uint8)
-    gain = np.array([1.25, 0.75, 0.75], np.float32)
-    out = np.empty(x.shape, np.float32)
-    f = cvm.compile(lambda x, gain: cvm.clamp(x * gain, 128, 255))
-    found: dict[str, Contender] = {"cvm": lambda: f(x, gain, out=out)}
+    return [random.random(n, F32) for _ in range(count)]
+
+
+def triad(n: int = N) -> Case:
+    a, b, c = operands(n, 3)
+    out = np.empty_like(a)
+    f = cvm.compile(lambda a, b, c: a * b + c)
+    case = Case({"cvm": lambda: f(a, b, c, out=out)}, 4 * a.nbytes, out)
+    found = case.contenders
 
     def plain() -> None:
-        np.multiply(x, gain, out=out)
-        np.clip(out, 128, 255, out=out)
+        np.multiply(a, b, out=out)
+        np.add(out, c, out=out)
+
+    def loop(a: Any, b: Any, c: Any, out: Any) -> None:
+        for i in range(a.size):
+            out[i] = a[i] * b[i] + c[i]
 
     found["numpy"] = plain
-    if numba := installed("numba"):
-
-        @numba.njit(error_model="numpy")
-        def loops(x: Any, gain: Any, out: Any) -> None:
-            g0, g1, g2 = gain
-            low, high = np.float32(128), np.float32(255)
-            for i in range(x.shape[0]):
-                out[i, 0] = min(max(x[i, 0] * g0, low), high)
-                out[i, 1] = min(max(x[i, 1] * g1, low), high)
-                out[i, 2] = min(max(x[i, 2] * g2, low), high)
-
-        flat, flat_out = x.reshape(-1, 3), out.reshape(-1, 3)
-        found["numba"] = lambda: loops(flat, gain, flat_out)
-    if jax := installed("jax"):
-        g = jax.jit(lambda x, gain: jax.numpy.clip(x * gain, 128.0, 255.0))
-        on_device = jax.device_put(x), jax.device_put(gain)
-        found["jax"] = lambda: g(*on_device).block_until_ready()
-    if torch := installed("torch"):
-        tx, tg, to = torch.from_numpy(x), torch.from_numpy(gain), torch.from_numpy(out)
-        found["torch"] = lambda: torch.clamp(torch.mul(tx, tg, out=to), 128, 255, out=to)
-    return found, copy_of(x.nbytes, out.nbytes)
+    on_numexpr(found, "a * b + c", {"a": a, "b": b, "c": c}, out)
+    numba_loop(found, loop, a, b, c, out)
+    on_torch(found, lambda torch, a, b, c, out: torch.add(torch.mul(a, b, out=out), c, out=out), a, b, c, out)
+    on_jax(found, lambda jax, a, b, c: a * b + c, a, b, c)
+    on_halide(found, lambda hl, i, a, b, c: a[i] * b[i] + c[i], [a, b, c], out)
+    return case
 
 
-CHAIN = "((a * 1.5 + b) * a - b * 0.25) * (a + 3.0) / (b * b + 2.0)"  # ten operations
-
-
-def chain() -> tuple[dict[str, Contender], Contender]:
-    random = np.random.default_rng(0)
-    a, b = (random.random(1 << 24, np.float32) for _ in range(2))
+def arithmetic(n: int = N) -> Case:
+    """Ten operations, one of them a division."""
+    a, b = operands(n, 2)
     out = np.empty_like(a)
     f = cvm.compile(lambda a, b: ((a * 1.5 + b) * a - b * 0.25) * (a + 3.0) / (b * b + 2.0))
-    one, quarter, three, two = (np.float32(v) for v in (1.5, 0.25, 3, 2))
-    found: dict[str, Contender] = {
-        "cvm": lambda: f(a, b, out=out),
-        "numpy": lambda: np.divide(((a * one + b) * a - b * quarter) * (a + three), b * b + two, out=out),
-    }
-    if numexpr := installed("numexpr"):
-        names = {"a": a, "b": b, "c1": one, "c2": quarter, "c3": three, "c4": two}
-        text = "((a * c1 + b) * a - b * c2) * (a + c3) / (b * b + c4)"
-        found["numexpr"] = lambda: numexpr.evaluate(text, names, out=out)
-    if numba := installed("numba"):
+    c1, c2, c3, c4 = map(F32, (1.5, 0.25, 3, 2))
+    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out)
+    found = case.contenders
 
-        @numba.njit(error_model="numpy")
-        def loop(a: Any, b: Any, out: Any) -> None:
-            c1, c2, c3, c4 = np.float32(1.5), np.float32(0.25), np.float32(3), np.float32(2)
-            for i in range(a.size):
-                out[i] = ((a[i] * c1 + b[i]) * a[i] - b[i] * c2) * (a[i] + c3) / (b[i] * b[i] + c4)
+    def loop(a: Any, b: Any, out: Any) -> None:
+        k1, k2, k3, k4 = F32(1.5), F32(0.25), F32(3), F32(2)
+        for i in range(a.size):
+            out[i] = ((a[i] * k1 + b[i]) * a[i] - b[i] * k2) * (a[i] + k3) / (b[i] * b[i] + k4)
 
-        found["numba"] = lambda: loop(a, b, out)
-    if jax := installed("jax"):
-        g = jax.jit(lambda a, b: ((a * 1.5 + b) * a - b * 0.25) * (a + 3.0) / (b * b + 2.0))
-        on_device = jax.device_put(a), jax.device_put(b)
-        found["jax"] = lambda: g(*on_device).block_until_ready()
-    if torch := installed("torch"):
-        ta, tb, to = torch.from_numpy(a), torch.from_numpy(b), torch.from_numpy(out)
-        found["torch"] = lambda: torch.div(((ta * 1.5 + tb) * ta - tb * 0.25) * (ta + 3.0), tb * tb + 2.0, out=to)
-    return found, copy_of(2 * a.nbytes, out.nbytes)
+    def written(a: Any, b: Any, divide: Any = lambda x, y: x / y) -> Any:
+        return divide(((a * c1 + b) * a - b * c2) * (a + c3), b * b + c4)
 
+    found["numpy"] = lambda: written(a, b, lambda x, y: np.divide(x, y, out=out))
+    names = {"a": a, "b": b, "c1": c1, "c2": c2, "c3": c3, "c4": c4}
+    on_numexpr(found, "((a * c1 + b) * a - b * c2) * (a + c3) / (b * b + c4)", names, out)
+    numba_loop(found, loop, a, b, out)
 
-def function(name: str, dtype: type, folder: Path) -> tuple[dict[str, Contender], Contender]:
-    """One transcendental function over a million elements."""
-    random = np.random.default_rng(0)
-    low, high = (
-        (-0.99, 0.99) if name in UNIT else (1.01, 20.0) if name == "acosh" or name.startswith("log") else (-10.0, 10.0)
-    )
-    x = random.uniform(low, high, N).astype(dtype)
-    out = np.empty_like(x)
-    f = cvm.compile(lambda x: getattr(cvm, name)(x))
-    theirs = getattr(np, FUNCTIONS[name])
-    found: dict[str, Contender] = {"cvm": lambda: f(x, out=out), "numpy": lambda: theirs(x, out=out)}
-    if numba := installed("numba"):
+    def by_torch(torch: Any, a: Any, b: Any, out: Any) -> None:
+        torch.div(((a * 1.5 + b) * a - b * 0.25) * (a + 3.0), b * b + 2.0, out=out)
 
-        @numba.njit(error_model="numpy")
-        def loop(x: Any, out: Any) -> None:
-            for i in range(x.size):
-                out[i] = theirs(x[i])
+    on_torch(found, by_torch, a, b, out)
+    on_jax(found, lambda jax, a, b: written(a, b), a, b)
 
-        found["numba"] = lambda: loop(x, out)
-    if shutil.which("gcc") is not None:
-        library = vector_library(name, dtype, folder)
-        pointers = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_long(N)
-        found["libmvec"] = lambda: library(*pointers)
-    return found, copy_of(x.nbytes, out.nbytes)
+    def by_halide(hl: Any, i: Any, a: Any, b: Any) -> Any:
+        x, y = a[i], b[i]
+        k1, k2, k3, k4 = (hl.f32(float(c)) for c in (c1, c2, c3, c4))
+        return ((x * k1 + y) * x - y * k2) * (x + k3) / (y * y + k4)
+
+    on_halide(found, by_halide, [a, b], out)
+    return case
 
 
-def vector_library(name: str, dtype: type, folder: Path) -> Any:
-    """A loop that gcc compiles to calls of glibc's vector functions, where it has one for this function."""
-    kind, suffix = ("float", "f") if dtype is np.float32 else ("double", "")
-    text = f"#include <math.h>\nvoid f(const {kind} *x, {kind} *y, long n) {{ for (long i = 0; i < n; i++) y[i] = {name}{suffix}(x[i]); }}\n"
-    source, library = folder / f"{name}{suffix}.c", folder / f"{name}{suffix}_.so"
-    source.write_text(text)
-    options = ["-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *options, "-o", library, source, "-lm"], check=True)
-    return ctypes.CDLL(str(library)).f
+def exponential(n: int = N) -> Case:
+    """Ten operations, one of them an exponential."""
+    a, b = operands(n, 2)
+    out = np.empty_like(a)
+    f = cvm.compile(lambda a, b: cvm.clamp(cvm.exp((a * 0.5 + b) * a - b) * (a + 3.0) - b * 0.25, 0.0, 5.0))
+    c1, c2, c3, low, high = map(F32, (0.5, 3, 0.25, 0, 5))
+    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out)
+    found = case.contenders
+
+    def written(np: Any, a: Any, b: Any) -> Any:
+        return np.exp((a * c1 + b) * a - b) * (a + c2) - b * c3
+
+    def loop(a: Any, b: Any, out: Any) -> None:
+        k1, k2, k3, low, high = F32(0.5), F32(3), F32(0.25), F32(0), F32(5)
+        for i in range(a.size):
+            out[i] = min(max(np.exp((a[i] * k1 + b[i]) * a[i] - b[i]) * (a[i] + k2) - b[i] * k3, low), high)
+
+    found["numpy"] = lambda: np.clip(written(np, a, b), low, high, out=out)
+    names = {"a": a, "b": b, "c1": c1, "c2": c2, "c3": c3, "o": low, "h": high}
+    text = "exp((a * c1 + b) * a - b) * (a + c2) - b * c3"
+    on_numexpr(found, f"where(({text}) > h, h, where(({text}) < o, o, {text}))", names, out)
+    numba_loop(found, loop, a, b, out)
+
+    def by_torch(torch: Any, a: Any, b: Any, out: Any) -> None:
+        torch.clamp(torch.exp((a * 0.5 + b) * a - b) * (a + 3.0) - b * 0.25, 0.0, 5.0, out=out)
+
+    on_torch(found, by_torch, a, b, out)
+    on_jax(found, lambda jax, a, b: jax.numpy.clip(written(jax.numpy, a, b), low, high), a, b)
+
+    def by_halide(hl: Any, i: Any, a: Any, b: Any) -> Any:
+        x, y = a[i], b[i]
+        k1, k2, k3 = (hl.f32(float(c)) for c in (c1, c2, c3))
+        return hl.clamp(hl.exp((x * k1 + y) * x - y) * (x + k2) - y * k3, hl.f32(0.0), hl.f32(5.0))
+
+    on_halide(found, by_halide, [a, b], out)
+    return case
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="parts of the names of what to measure; all of it without")
-    parser.add_argument("--threads", type=int, default=1, help="threads of every contender that can be told")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each")
-    options = parser.parse_args()
-    cvm.set_num_threads(options.threads)
-    os.environ.setdefault("NUMEXPR_NUM_THREADS", str(options.threads))
-    if (torch := installed("torch")) is not None:
-        torch.set_num_threads(options.threads)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        work: dict[str, Callable[[], tuple[dict[str, Contender], Contender]]] = {
-            "image 32x480x640x3, u8 * f32[3], clamp": image,
-            "ten-operation chain, 16M f32": chain,
-        }
-        for f in FUNCTIONS:
-            for dtype in (np.float32, np.float64):
-                work[f"{f} {np.dtype(dtype).name}, 1M"] = lambda f=f, dtype=dtype: function(f, dtype, folder)
-        print(f"{options.threads} thread{'s' if options.threads > 1 else ''}\n\n{HEAD}", flush=True)
-        for title, make in work.items():
-            if not options.names or any(part in title for part in options.names):
-                contenders, copy = make()
-                found = medians({**contenders, "copy": copy}, options.seconds)
-                print(row(title, found, found["copy"]), flush=True)
+def broadcast(n: int = 4096) -> Case:
+    column, row = (a.reshape(s) for a, s in zip(operands(n, 2), ((n, 1), (1, n)), strict=True))
+    out = np.empty((n, n), F32)
+    f = cvm.compile(lambda a, b: a + b)
+    case = Case({"cvm": lambda: f(column, row, out=out)}, out.nbytes, out, writes=True)
+    found = case.contenders
+    found["numpy"] = lambda: np.add(column, row, out=out)
+
+    def loop(column: Any, row: Any, out: Any) -> None:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]):
+                out[i, j] = column[i, 0] + row[0, j]
+
+    on_numexpr(found, "a + b", {"a": column, "b": row}, out)
+    numba_loop(found, loop, column, row, out)
+    on_torch(found, lambda torch, a, b, out: torch.add(a, b, out=out), column, row, out)
+    on_jax(found, lambda jax, a, b: a + b, column, row)
+    return case
 
 
-if __name__ == "__main__":
-    main()
+WORK = {
+    "a * b + c, 16M": triad,
+    "ten operations, 16M": arithmetic,
+    "ten operations with exp, 16M": exponential,
+    "(4096, 1) + (1, 4096)": broadcast,
+    "a * b + c, 100K": lambda: triad(100_000),
+}

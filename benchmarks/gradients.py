@@ -1,25 +1,12 @@
-"""A training step of a two-layer network - loss, gradient and update - against JAX and torch, as far as they are installed.
-
-    python benchmarks/gradients.py [--batch 256] [--sizes 64 128 10] [--rounds 9]
-
-The first call is timed from tracing to the first result, in this process for the first time; nothing is read from caches on
-disk. Then rounds go through all contenders in turn, and the figure is the median of a contender's rounds. What they compute
-from the same weights is compared before. All run on one thread; JAX runs as it chooses.
-"""
+"""A training step of a two-layer network - loss, gradient and update - beside JAX and torch, from the same weights."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
-os.environ["CVM_CACHE_DIR"] = ""
-
 import numpy as np
+from side_by_side import Case, installed
 
 import cvm
 
@@ -27,15 +14,7 @@ Step = Callable[[Any], tuple[Any, Any]]  # from weights to the loss and new weig
 RATE = 0.1
 
 
-def module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
-
-
 def with_cvm(x: np.ndarray, targets: np.ndarray) -> Step:
-    cvm.set_num_threads(1)
     T = cvm.theano
 
     def loss(w: Any, x: Any, targets: Any) -> Any:
@@ -54,7 +33,7 @@ def with_cvm(x: np.ndarray, targets: np.ndarray) -> Step:
 
 
 def with_jax(x: np.ndarray, targets: np.ndarray) -> Step:
-    jax, jnp = module("jax"), module("jax.numpy")
+    jax, jnp = installed("jax"), installed("jax.numpy")
 
     def loss(w: Any, x: Any, targets: Any) -> Any:
         scores = jnp.tanh(x @ w[0] + w[1]) @ w[2] + w[3]
@@ -69,8 +48,7 @@ def with_jax(x: np.ndarray, targets: np.ndarray) -> Step:
 
 
 def with_torch(x: np.ndarray, targets: np.ndarray) -> Step:
-    torch = module("torch")
-    torch.set_num_threads(1)
+    torch = installed("torch")
     given, wanted = torch.from_numpy(x), torch.from_numpy(targets)
 
     def step(weights: Any) -> Any:
@@ -86,39 +64,27 @@ def with_torch(x: np.ndarray, targets: np.ndarray) -> Step:
 CONTENDERS = {"cvm": with_cvm, "jax": with_jax, "torch": with_torch}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--sizes", type=int, nargs=3, default=[64, 128, 10])
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
-    random, (n, m, k) = np.random.default_rng(0), options.sizes
-    x = random.normal(size=(options.batch, n)).astype(np.float32)
-    targets = np.eye(k, dtype=np.float32)[random.integers(0, k, options.batch)]
+def training(batch: int, sizes: tuple[int, int, int]) -> Case:
+    random, (n, m, k) = np.random.default_rng(0), sizes
+    x = random.normal(size=(batch, n)).astype(np.float32)
+    targets = np.eye(k, dtype=np.float32)[random.integers(0, k, batch)]
     shapes = [(n, m), (m,), (m, k), (k,)]
     weights = tuple((random.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in shapes)
-    steps, results = {}, {}
+    case = Case({}, tolerance=1e-4)
     for name, make in CONTENDERS.items():
-        if module(name) is None:
-            print(f"{name:6} is not installed")
-            continue
-        began = time.perf_counter()
-        steps[name] = make(x, targets)
-        results[name] = steps[name](weights)
-        print(f"{name:6} first call {1e3 * (time.perf_counter() - began):8.1f} ms")
-    for name, (loss, new) in results.items():
-        for got, wanted in zip((loss, *new), (results["cvm"][0], *results["cvm"][1]), strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6, err_msg=name)
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(options.rounds):
-        for name, step in steps.items():
-            began = time.perf_counter()
-            for _ in range(20):
-                step(weights)
-            times[name].append((time.perf_counter() - began) / 20)
-    for name, found in times.items():
-        print(f"{name:6} step {1e6 * statistics.median(found):8.0f} us")
+        if name == "cvm" or installed(name):
+            step = make(x, targets)
+            case.contenders[name] = lambda step=step: step(weights)
+            case.results[name] = lambda step=step: flat(step(weights))
+    return case
 
 
-if __name__ == "__main__":
-    main()
+def flat(result: Any) -> list[np.ndarray]:
+    loss, weights = result
+    return [np.asarray(loss), *map(np.asarray, weights)]
+
+
+WORK = {
+    "a batch of 256, layers of 64, 128 and 10": lambda: training(256, (64, 128, 10)),
+    "a batch of 256, layers of 784, 512 and 10": lambda: training(256, (784, 512, 10)),
+}

@@ -1,10 +1,4 @@
-"""Data movement beside NumPy, numba, torch, JAX and OpenCV, where those are installed, and beside a copy of the same bytes.
-
-    python benchmarks/movement.py [--threads 1] [--seconds 2] [NAME ...]
-
-Transposes, changes of layout, concatenation, slices, gathers, repetition, and integer pooling and pointwise chains, which move
-more than they compute. Outputs are given wherever a peer takes one.
-"""
+"""Data movement: transposes, changes of layout, concatenation, slices, gathers, repetition and pooling. Outputs are given."""
 
 from __future__ import annotations
 
@@ -12,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from peers import Contender, installed, main, numba_loop, on_jax, on_torch, program
+from contenders import Found, numba_loop, on_jax, on_torch, program
+from side_by_side import Case, installed
 
 import cvm
 
-Case = tuple[dict[str, Contender], int]
 random = np.random.default_rng(0)
 
 
@@ -28,7 +22,7 @@ def transposed(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Ca
     x = numbers(shape, dtype)
     out = np.empty(tuple(shape[a] for a in order), x.dtype)
     f = program(f"%y = theano.dimshuffle %x0 {{new_order = {list(order)}}}", x)
-    found: dict[str, Contender] = {
+    found: Found = {
         "cvm": lambda: f(x, out=out),
         "numpy": lambda: np.copyto(out, x.transpose(order)),
     }
@@ -40,7 +34,7 @@ def transposed(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Ca
         numba_loop(found, _to_channels_last, x, out)
     on_torch(found, lambda torch, x, out: out.copy_(x.permute(order)), x, out)
     on_jax(found, lambda jax, x: jax.numpy.transpose(x, order), x)
-    return found, x.nbytes + out.nbytes
+    return Case(found, x.nbytes + out.nbytes, out)
 
 
 def _transpose_2d(x: Any, out: Any) -> None:
@@ -70,7 +64,7 @@ def moved(
     x = numbers(shape, np.int32)
     f = program(body, x, *more)
     out = np.empty_like(f(x, *more))
-    found: dict[str, Contender] = {"cvm": lambda: f(x, *more, out=out), "numpy": lambda: plain(x, out)}
+    found: Found = {"cvm": lambda: f(x, *more, out=out), "numpy": lambda: plain(x, out)}
     if loop is not None:
         numba_loop(found, loop, x, *more, out)
     if torch_way is not None:
@@ -78,7 +72,7 @@ def moved(
     if jax_way is not None:
         on_jax(found, jax_way, x)
     read = min(x.nbytes, out.nbytes) if "slice" in body or "take" in body else x.nbytes
-    return found, read + sum(a.nbytes for a in more) + out.nbytes
+    return Case(found, read + sum(a.nbytes for a in more) + out.nbytes, out)
 
 
 def concatenated() -> Case:
@@ -182,7 +176,7 @@ def upsampled() -> Case:
     return moved(
         (8, 64, 56, 56), "%y = cvm.upsampling %x0 {scale = 2}",
         lambda x, out: np.copyto(out, x.repeat(2, 2).repeat(2, 3)),
-        lambda torch, x, out: torch.nn.functional.interpolate(x.view(torch.float32), scale_factor=2), loop,
+        lambda torch, x, out: torch.nn.functional.interpolate(x.view(torch.float32), scale_factor=2).view(torch.int32), loop,
         lambda jax, x: jax.numpy.repeat(jax.numpy.repeat(x, 2, 2), 2, 3),
     )  # fmt: skip
 
@@ -193,7 +187,7 @@ def padded() -> Case:
     f = cvm.compile(
         "func @main(%x: !cog.field<[4094, 4094], f32>) {\n%y = cog.expand %x {shape = [4096, 4096]}\nreturn %y\n}"
     )
-    found: dict[str, Contender] = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, np.pad(x, (0, 2)))}
+    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, np.pad(x, (0, 2)))}
 
     def loop(x: Any, out: Any) -> None:
         for i in range(out.shape[0]):
@@ -203,7 +197,7 @@ def padded() -> Case:
     numba_loop(found, loop, x, out)
     on_torch(found, lambda torch, x, out: out.copy_(torch.nn.functional.pad(x, (0, 2, 0, 2))), x, out)
     on_jax(found, lambda jax, x: jax.numpy.pad(x, (0, 2)), x)
-    return found, x.nbytes + out.nbytes
+    return Case(found, x.nbytes + out.nbytes, out)
 
 
 def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case:
@@ -223,10 +217,12 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
                                 best = max(best, x[n, c, p, q])
                         out[n, c, h, w] = best
 
-    floats = np.ones(shape, np.float32)  # of integers torch pools far slower
+    floats: list[Any] = []  # of integers torch pools far slower
 
-    def by_torch(torch: Any, x: Any, out: Any) -> None:
-        torch.nn.functional.max_pool2d(torch.from_numpy(floats), size, stride, padding)
+    def by_torch(torch: Any, x: Any, out: Any) -> Any:
+        if not floats:
+            floats.append(x.float())
+        return torch.nn.functional.max_pool2d(floats[0], size, stride, padding)
 
     at = f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = [{padding}, {padding}]}}"
     return moved(shape, f"%y = cvm.max_pool2d %x0 {at}", plain, by_torch, loop)
@@ -238,57 +234,6 @@ def global_sum() -> Case:
         lambda torch, x, out: torch.sum(x, (2, 3), dtype=torch.int32, out=out), None,
         lambda jax, x: jax.numpy.sum(x, (2, 3)),
     )  # fmt: skip
-
-
-def shifted(n: int) -> Case:
-    """A sum, a rounding shift and a clip."""
-
-    def loop(x: Any, out: Any) -> None:
-        for i in range(x.size):
-            out[i] = min(max(((x[i] + x[i]) // 8 + 1) >> 1, -127), 127)
-
-    def plain(x: Any, out: Any) -> None:
-        np.add(x, x, out=out)
-        np.right_shift(out, 3, out=out)
-        np.add(out, 1, out=out)
-        np.right_shift(out, 1, out=out)
-        np.clip(out, -127, 127, out=out)
-
-    body = (
-        "%s = cvm.elemwise_add %x0, %x0\n%t = cvm.cvm_right_shift %s {precision = 8, shift_bit = 4}\n"
-        "%y = cvm.clip %t {a_min = -127, a_max = 127}"
-    )
-    return moved(
-        (n,), body, plain,
-        lambda torch, x, out: torch.add(x, x, out=out).bitwise_right_shift_(3).add_(1).bitwise_right_shift_(1).clamp_(-127, 127),
-        loop, lambda jax, x: jax.numpy.clip((((x + x) >> 3) + 1) >> 1, -127, 127),
-    )  # fmt: skip
-
-
-def bytes_chain(dtype: Any, n: int) -> Case:
-    """max(min(x + y, 100), x ^ y) of small integers, which wrap."""
-    x, y = numbers((n,), dtype), numbers((n,), dtype)
-    out = np.empty_like(x)
-    top = x.dtype.type(100)
-    element = {np.uint8: "ui8", np.int8: "i8", np.int16: "i16"}[dtype]
-    f = program(
-        f"%s = dali.add %x0, %x1\n%m = dali.min %s, 100 : {element}\n%z = dali.xor %x0, %x1\n%y = dali.max %m, %z", x, y
-    )
-
-    def loop(x: Any, y: Any, out: Any) -> None:
-        for i in range(x.size):
-            out[i] = max(min(x[i] + y[i], top), x[i] ^ y[i])
-
-    def plain() -> None:
-        np.add(x, y, out=out)
-        np.minimum(out, top, out=out)
-        np.maximum(out, x ^ y, out=out)
-
-    found: dict[str, Contender] = {"cvm": lambda: f(x, y, out=out), "numpy": plain}
-    numba_loop(found, loop, x, y, out)
-    on_torch(found, lambda torch, x, y, out: torch.maximum((x + y).clamp_(max=100), x ^ y, out=out), x, y, out)
-    on_jax(found, lambda jax, x, y: jax.numpy.maximum(jax.numpy.minimum(x + y, 100), x ^ y), x, y)
-    return found, 2 * x.nbytes + out.nbytes
 
 
 WORK: dict[str, Callable[[], Case]] = {
@@ -316,12 +261,4 @@ WORK: dict[str, Callable[[], Case]] = {
     "max_pool 2x2 s2 8x64x112x112 i32": lambda: pooled((8, 64, 112, 112), 2, 2, 0),
     "max_pool 3x3 s1 p1 8x64x56x56 i32": lambda: pooled((8, 64, 56, 56), 3, 1, 1),
     "global sum 32x256x56x56 i32": global_sum,
-    "add, shift, clip 16M i32": lambda: shifted(1 << 24),
-    "add, shift, clip 800K i32": lambda: shifted(800_000),
-    "chain of bytes 16M ui8": lambda: bytes_chain(np.uint8, 1 << 24),
-    "chain of bytes 800K i8": lambda: bytes_chain(np.int8, 800_000),
-    "chain of halves 800K i16": lambda: bytes_chain(np.int16, 800_000),
 }
-
-if __name__ == "__main__":
-    main(__doc__, WORK)

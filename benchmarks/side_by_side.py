@@ -1,33 +1,125 @@
-"""Contenders timed in turn, A B C A B C ..., so that a machine that is slow for a while is slow for all of them."""
+"""Contenders for the same work: that their results agree, and their times, taken in turn, A B C A B C ..., so that a machine
+that is slow for a while is slow for all of them."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 Contender = Callable[[], Any]
 
 
+@dataclass
+class Case:
+    """One piece of work. Contenders give their result, or leave it in `out`; those whose names begin with `cvm` are ours, and
+    the first of them is what the others are compared with.
+
+    `moved` bytes have to be read and written (only one of both if `reads` or `writes`), or `operations` done of a kind of limit; what bounds
+    the work is measured by the side. `tolerance` is relative to the largest element, for floats, which are rounded in
+    different places; integers have to be equal but for contenders in `inexact`, of which is said how far off they are.
+    """
+
+    contenders: dict[str, Contender]
+    moved: int = 0
+    out: np.ndarray | None = None
+    reads: bool = False
+    writes: bool = False
+    operations: float = 0
+    kind: str = ""
+    tolerance: float = 1e-5
+    inexact: Mapping[str, str] = field(default_factory=dict)
+    results: dict[str, Contender] = field(default_factory=dict)  # where comparing takes other calls than timing
+    units: Mapping[str, float] = field(default_factory=dict)  # pieces of work in a call, where contenders differ
+    before: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # what goes before a call and is not timed
+
+
 def installed(name: str) -> Any:
     """The module, or None where it is not installed."""
-    return importlib.import_module(name) if importlib.util.find_spec(name) is not None else None
+    try:
+        return importlib.import_module(name) if importlib.util.find_spec(name.partition(".")[0]) is not None else None
+    except ImportError:
+        return None
+
+
+def agreement(case: Case) -> dict[str, str]:
+    """How each contender's result compares with ours: `exact`, or the largest difference. AssertionError where it may not."""
+    found: dict[str, str] = {}
+    wanted: list[np.ndarray] | None = None
+    for name, run in (case.results or case.contenders).items():
+        got = _result(case, name, run)
+        if wanted is None:
+            wanted = got
+            continue
+        found[name] = _compared(case, name, got, wanted)
+    return found
+
+
+def _result(case: Case, name: str, run: Contender) -> list[np.ndarray]:
+    if case.out is not None:
+        case.out.fill(0)
+    case.before.get(name, lambda: None)()
+    got = run()
+    if got is None:
+        assert case.out is not None, f"{name} gives nothing"
+        got = case.out
+    return [np.array(a) for a in (got if isinstance(got, (tuple, list)) else (got,))]
+
+
+def _compared(case: Case, name: str, got: list[np.ndarray], wanted: list[np.ndarray]) -> str:
+    assert len(got) == len(wanted), f"{name} gives {len(got)} results"
+    worst, exact = 0.0, True
+    for a, b in zip(got, wanted, strict=True):
+        assert a.size == b.size, f"{name} gives {a.shape}, not {b.shape}"
+        a, b = a.reshape(b.shape), b
+        if np.array_equal(a, b, equal_nan=b.dtype.kind == "f"):
+            continue
+        exact = False
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        largest = np.abs(b.astype(np.float64)).max(initial=1e-300)
+        if b.dtype.kind == "f" or a.dtype.kind == "f":
+            assert difference.max() <= case.tolerance * largest, f"{name} is off by {difference.max() / largest:.3g}"
+            worst = max(worst, difference.max() / largest)
+        else:
+            assert name in case.inexact, f"{name} is off by {difference.max():.3g} of {largest:.3g}"
+            share = float((difference > 0).mean())
+            return f"{case.inexact[name]}: {share:.1%} differ, by up to {difference.max():.0f} of {largest:.0f}"
+    return "exact" if exact else f"within {worst:.1g}"
 
 
 def medians(contenders: dict[str, Contender], seconds: float = 2.0, least: int = 5) -> dict[str, float]:
     """The median milliseconds of each, after a call that is not counted. Progress is shown on a terminal."""
-    for run in contenders.values():
+    return timed(Case(contenders), seconds, least)
+
+
+def timed(case: Case, seconds: float = 2.0, least: int = 5, most: int = 10_000) -> dict[str, float]:
+    """The median milliseconds of each contender. Calls too short for the clock are made several at once."""
+    calls: dict[str, int] = {}
+    for name, run in case.contenders.items():
+        case.before.get(name, lambda: None)()
         run()
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    began = time.perf_counter()
-    while (spent := time.perf_counter() - began) < seconds or len(next(iter(times.values()))) < least:
-        for name, run in contenders.items():
+        began = time.perf_counter()
+        run()
+        spent = time.perf_counter() - began
+        calls[name] = 1 if spent > 1e-4 else min(2000, int(2e-4 / max(spent, 1e-7)) + 1)
+    times: dict[str, list[float]] = {name: [] for name in case.contenders}
+    began, rounds = time.perf_counter(), 0
+    while ((spent := time.perf_counter() - began) < seconds or rounds < least) and rounds < most:
+        for name, run in case.contenders.items():
+            case.before.get(name, lambda: None)()
+            n = calls[name]
             start = time.perf_counter()
-            run()
-            times[name].append((time.perf_counter() - start) * 1e3)
+            for _ in range(n):
+                run()
+            times[name].append((time.perf_counter() - start) * 1e3 / n / case.units.get(name, 1))
+        rounds += 1
         if sys.stderr.isatty():
             print(f"\r{min(1.0, spent / seconds):4.0%}", end="\r", file=sys.stderr)
     return {name: statistics.median(found) for name, found in times.items()}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-SPREAD = 30  # the standard deviation that a convolution's 8-bit result has
+SPREAD = 24  # the standard deviation that a convolution's 8-bit result has
 WEIGHT = math.sqrt((127 * 128) / 3)  # that of weights drawn evenly from [-127, 127]
 
 

@@ -1,0 +1,179 @@
+"""What this machine can do at most, by loops in LLVM IR: bytes copied and read a second, multiply-adds of f32 and of pairs of i16."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+
+import numpy as np
+from cvm.jit.native import Library
+
+SUMS = 4  # for each of two vectors that are loaded: eight sums, and all factors, in registers
+TURNS = 4  # of both vectors, in one of the loop
+MIB = 1 << 20
+PEAKS = {"f32 multiply-add, GFLOP/s": "f32", "i16 multiply-add of pairs, GOP/s": "i16"}
+
+
+def copying(name: str, streaming: bool, filling: bool = False) -> str:
+    """i32 @name(ptr to, ptr from, i64 bytes): 128 bytes a turn; those of `from` are the same each turn if it is filling."""
+    hint = ", !nontemporal !0" if streaming else ""
+    lines = []
+    for n in range(4):
+        lines += [
+            f"%f{n} = getelementptr i8, ptr %from, i64 {32 * n if filling else f'%at{n}'}",
+            f"%v{n} = load <8 x i32>, ptr %f{n}, align 32",
+            f"%t{n} = getelementptr i8, ptr %to, i64 %at{n}",
+            f"store <8 x i32> %v{n}, ptr %t{n}, align 32{hint}",
+        ]
+    offsets = [f"%at{n} = add i64 %i, {32 * n}" for n in range(4)]
+    return looped(name, "ptr %to, ptr %from, i64 %n", 128, [*offsets, *lines], {}, "fence seq_cst")
+
+
+def reading() -> str:
+    """i32 @reading(ptr sink, ptr from, i64 bytes): eight streams of 32 bytes a turn, `bytes` of each."""
+    lines = []
+    for n in range(8):
+        lines += [
+            f"%o{n} = mul i64 %n, {n}",
+            f"%at{n} = add i64 %o{n}, %i",
+            f"%f{n} = getelementptr i8, ptr %from, i64 %at{n}",
+            f"%v{n} = load <8 x i32>, ptr %f{n}, align 32",
+            f"%new{n} = or <8 x i32> %sum{n}, %v{n}",
+        ]
+    sums = {f"%sum{n}": (f"%new{n}", "<8 x i32>") for n in range(8)}
+    return looped("reading", "ptr %to, ptr %from, i64 %n", 32, lines, sums, kept(list(sums), "<8 x i32>"))
+
+
+def adding(name: str, factor: str, sum: str, step: Callable[[str, str, str, str], list[str]]) -> str:
+    """i32 @name(ptr sink, ptr factors, i64 turns): two vectors loaded, each multiplied by others into sums."""
+    before: list[str] = []
+    for n in range(SUMS):
+        before += [
+            f"%p{n} = getelementptr i8, ptr %from, i64 {32 * n}",
+            f"%c{n} = load {factor}, ptr %p{n}, align 32",
+        ]
+    lines = ["%low = and i64 %i, 7", f"%near = getelementptr {factor}, ptr %from, i64 %low"]
+    held = {(m, n): f"%sum{m}{n}" for m in range(2) for n in range(SUMS)}
+    names = dict(held)
+    for turn in range(2 * TURNS):
+        m = turn % 2
+        lines += [
+            f"%f{turn} = getelementptr {factor}, ptr %near, i64 {turn}",
+            f"%x{turn} = load {factor}, ptr %f{turn}, align 32",
+        ]
+        for n in range(SUMS):
+            made = f"%new{turn}_{n}"
+            lines += step(made, held[m, n], f"%x{turn}", f"%c{n}")
+            held[m, n] = made
+    sums = {names[place]: (made, sum) for place, made in held.items()}
+    return looped(name, "ptr %to, ptr %from, i64 %n", 1, lines, sums, kept(list(sums), sum), before)
+
+
+def kept(sums: list[str], type: str) -> str:
+    """Stores of the sums, so that they are needed."""
+    return "\n".join(
+        f"%s{n} = getelementptr {type}, ptr %to, i64 {n}\nstore {type} {sum}, ptr %s{n}, align 32"
+        for n, sum in enumerate(sums)
+    )
+
+
+def looped(
+    name: str,
+    parameters: str,
+    step: int,
+    lines: list[str],
+    sums: dict[str, tuple[str, str]],
+    after: str,
+    before: list[str] | None = None,
+) -> str:
+    """A function of one loop: i from 0 below n by a step; each of `sums` is zero, then its new value."""
+    phis = [f"{s} = phi {t} [ zeroinitializer, %entry ], [ {new}, %body ]" for s, (new, t) in sums.items()]
+    return "\n".join([
+        f"define i32 @{name}({parameters}) nounwind {{", "entry:", *(before or []), "br label %head", "head:",
+        "%i = phi i64 [ 0, %entry ], [ %next, %body ]", *phis, "%more = icmp slt i64 %i, %n",
+        "br i1 %more, label %body, label %done", "body:", *lines, f"%next = add i64 %i, {step}", "br label %head",
+        "done:", after, "ret i32 0", "}", "",
+    ])  # fmt: skip
+
+
+def _fused(new: str, sum: str, x: str, y: str) -> list[str]:
+    return [f"{new} = call <8 x float> @llvm.fma.v8f32(<8 x float> {x}, <8 x float> {y}, <8 x float> {sum})"]
+
+
+def _pairs(new: str, sum: str, x: str, y: str) -> list[str]:
+    product = new.replace("new", "product")
+    return [
+        f"{product} = call <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16> {x}, <16 x i16> {y})",
+        f"{new} = add <8 x i32> {sum}, {product}",
+    ]
+
+
+TEXT = "\n".join([
+    "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)",
+    "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
+    copying("copy", False), copying("copy_past", True), copying("fill", False, True), copying("fill_past", True, True), reading(),
+    adding("f32", "<8 x float>", "<8 x float>", _fused), adding("i16", "<16 x i16>", "<8 x i32>", _pairs), "!0 = !{i32 1}",
+])  # fmt: skip
+
+
+class Limits:
+    """The loops, ready to run."""
+
+    def __init__(self) -> None:
+        names = ("copy", "copy_past", "fill", "fill_past", "reading", "f32", "i16")
+        self.library = Library(TEXT, {name: (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64) for name in names})
+
+    def run(self, name: str, to: np.ndarray, given: np.ndarray, n: int) -> Callable[[], int]:
+        function, target, source = self.library.functions[name], to.ctypes.data, given.ctypes.data
+        return lambda _kept=(to, given): function(target, source, n)
+
+    def moving(self, amount: int, reads: bool = False, writes: bool = False) -> dict[str, Callable[[], int]]:
+        """Loops that move so many bytes in all: copies, or only reads or writes. `past` are non-temporal stores."""
+        if reads:
+            each = max(32, amount // 256 * 32)
+            return {"read": self.run("reading", aligned(512), aligned(8 * each), each)}
+        size = max(128, (amount if writes else amount // 2) // 128 * 128)
+        source, target = aligned(128 if writes else size), aligned(size)
+        return {
+            kind: self.run(kind, target, source, size)
+            for kind in (("fill", "fill_past") if writes else ("copy", "copy_past"))
+        }
+
+    def measured(self) -> dict[str, float]:
+        """GB/s and G operations/s: the best of several turns."""
+        loops = {**self.moving(128 * MIB), **self.moving(64 * MIB, writes=True), **self.moving(64 * MIB, reads=True)}
+        found = {
+            f"{title}, GB/s": (128 if "copy" in kind else 64) * MIB / fastest(loops[kind]) / 1e9
+            for title, kind in (
+                ("copy, ordinary stores", "copy"), ("copy, non-temporal stores", "copy_past"),
+                ("read", "read"), ("write, non-temporal stores", "fill_past"),
+            )
+        }  # fmt: skip
+        turns, factors, sink = 50_000, aligned(1024), aligned(1024)
+        for title, kind in PEAKS.items():
+            each = 16 if kind == "f32" else 32
+            found[title] = turns * 2 * TURNS * SUMS * each / fastest(self.run(kind, sink, factors, turns)) / 1e9
+        return found
+
+
+def aligned(size: int) -> np.ndarray:
+    """Bytes that begin at a multiple of 64, each of their pages touched."""
+    found = np.zeros(size + 64, np.uint8)
+    start = -found.ctypes.data % 64
+    found[::512] = 0
+    return found[start : start + size]
+
+
+def fastest(run: Callable[[], object], turns: int = 9) -> float:
+    times = []
+    for _ in range(turns):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+if __name__ == "__main__":
+    for name, value in Limits().measured().items():
+        print(f"{name:36} {value:8.1f}")

@@ -1,0 +1,139 @@
+"""The results of all groups that were measured, as the tables of docs/performance.md and a plot beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "performance.md"
+BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tables -->\n"
+BOUNDS = {
+    "copy": "a copy of as many bytes, by the better kind of stores", "read": "reading as many bytes",
+    "write": "writing as many bytes", "i16": "the multiply-add peak of i16 pairs", "f32": "the multiply-add peak of f32",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    title: str
+    unit: str = "ms"  # of the table
+    threads: int = 1
+
+
+GROUPS = {
+    "elementwise": Group("Elementwise chains and broadcasts, f32, output given"),
+    "images": Group("u8 images times f32[3], clamped, as f32"),
+    "shifts": Group("i32: a sum, a rounding shift, a clip"),
+    "functions": Group("Transcendental functions, 1M elements"),
+    "reductions": Group("Reductions of 4096 x 4096"),
+    "movement": Group("Data movement"),
+    "contractions": Group("Contractions of int8 values"),
+    "matmul": Group("Products of f32 matrices"),
+    "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
+    "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
+    "compiling": Group("From a program to its first result"),
+    "threads": Group("One thread and two", threads=2),
+    "clocked": Group("Clocked programs, a tick", "µs"),
+    "gradients": Group("A training step: loss, gradient and update"),
+}
+PER_MS = {"ms": 1.0, "µs": 1e3}
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """The kept results, in the order of the groups."""
+    paths = {g: HERE / "results" / f"{g}.json" for g in GROUPS}
+    return {g: json.loads(p.read_text("utf-8")) for g, p in paths.items() if p.exists()}
+
+
+def is_ours(name: str) -> bool:
+    return name.partition(",")[0] == "cvm"
+
+
+def number(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def section(group: str, result: dict[str, Any]) -> str:
+    about, rows = GROUPS[group], result["rows"]
+    peers = list(dict.fromkeys(n for r in rows for n in r["ms"] if not is_ours(n)))
+    more = list(dict.fromkeys(n for r in rows for n in r["ms"] if is_ours(n) and n != "cvm"))
+    bounded, rated = any("limit" in r for r in rows), any("rate" in r for r in rows)
+    head = [about.title, f"cvm, {about.unit}", *(n.removeprefix("cvm, ") for n in more), *peers]
+    head += (["best peer / cvm"] if peers else []) + (["limit", "limit / cvm"] if bounded else [])
+    head += ["G op/s"] if rated else []
+    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
+    for r in rows:
+        ms, scale = r["ms"], PER_MS[about.unit]
+        cells = [r["title"], *(number(ms[n] * scale) if n in ms else "" for n in ("cvm", *more, *peers))]
+        theirs = [v for n, v in ms.items() if not is_ours(n)]
+        if peers:
+            cells.append(f"**{min(theirs) / ms['cvm']:.2f}**" if theirs else "")
+        if bounded:
+            cells += [number(r["limit"] * scale), f"{r['limit'] / ms['cvm']:.2f}"] if "limit" in r else ["", ""]
+        if rated:
+            cells.append(f"{r['rate']:.0f}" if "rate" in r else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    bounds = dict.fromkeys(r["bound"] for r in rows if "bound" in r)
+    notes = [f"Limit: {', '.join(BOUNDS[b] for b in bounds)}."] if bounds else []
+    notes += [f"Results: {text}." for text in agreements(rows)]
+    notes.append(f"{measured_on(result)}.")
+    return "\n".join([f"### {about.title}", "", *lines, "", " ".join(notes), ""])
+
+
+def agreements(rows: list[dict[str, Any]]) -> list[str]:
+    """How the peers' results compare with ours, alike rows together."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for r in rows:
+        for name, text in r["agrees"].items():
+            if is_ours(name) and text == "exact":
+                continue
+            kind = "within rounding" if text.startswith("within") else text
+            found.setdefault(name, {}).setdefault(kind, []).append(r["title"])
+    told = []
+    for name, kinds in found.items():
+        if len(kinds) == 1 and len(rows) == len(next(iter(kinds.values()))):
+            told.append(f"{name} {next(iter(kinds))}")
+        elif set(kinds) <= {"exact", "within rounding"}:
+            told.append(f"{name} exact or within rounding")
+        else:
+            told.append(f"{name} " + "; ".join(f"{kind} ({', '.join(titles)})" for kind, titles in kinds.items()))
+    return told
+
+
+def measured_on(result: dict[str, Any]) -> str:
+    threads = "one thread" if result["threads"] == 1 else f"up to {result['threads']} threads"
+    return f"Measured {result['date'].replace('T', ' ')} on {threads}, load average before {result['load']}"
+
+
+def machine(results: dict[str, dict[str, Any]]) -> str:
+    """The machine and its limits: medians over the groups' runs."""
+    last = max(results.values(), key=lambda r: r["date"])
+    lines = [
+        f"Machine: {last['machine']['processor']}, {last['machine']['cores']} cores, {last['machine']['system']}. "
+        f"Versions: {', '.join(f'{n} {v}' for n, v in last['versions'].items())}.",
+        "", "| limit of one thread | least | most, of all runs |", "|---|---:|---:|",
+    ]  # fmt: skip
+    for title in last["limits"]:
+        values = [r["limits"][title] for r in results.values() if title in r["limits"]]
+        lines.append(f"| {title} | {min(values):.0f} | {max(values):.0f} |")
+    return "\n".join([*lines, ""])
+
+
+def write() -> None:
+    """Brings the page's tables and the plot up to date."""
+    results = load()
+    if not results:
+        return
+    parts = [machine(results), *(section(g, r) for g, r in results.items())]
+    before, rest = PAGE.read_text("utf-8").split(BEGIN)
+    PAGE.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1], "utf-8")
+    try:
+        from plot import draw
+    except ImportError:
+        print("matplotlib is not installed: the plot stays as it was")
+    else:
+        draw(results, PAGE.with_suffix(".png"))
