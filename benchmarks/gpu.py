@@ -3,7 +3,8 @@
     python benchmarks/gpu.py [--megabytes 256] [--rounds 20] [NAME ...]
 
 Arrays lie on the device before and after. Every result is compared with the same program's on a CPU, bit for bit, for a
-smaller size first. Prints a table in Markdown, headed by the device's name and the date.
+smaller size first. Prints tables in Markdown, headed by the device's name and the date; what fails is said in its row. Where
+cvm is not installed, PYTHONPATH names its folder. NVRTC is that of NVIDIA's wheel, else of the toolkit.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cvm
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+Peers = Callable[..., dict[str, Callable[[], Any]]]  # of torch and the arguments: what to time, by name
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,18 @@ class Work:
     """A program for arrays of about n elements, and the same in torch."""
 
     program: Callable[[int], str]
-    torch: Callable[..., Any] | None = None
+    peers: Peers | None = None
     operations: Callable[[int], int] | None = None  # where what counts is arithmetic
+
+
+def eager(function: Callable[..., Any]) -> Peers:
+    """Torch's own operations, one after the other, and compiled."""
+
+    def peers(torch: Any, *given: Any) -> dict[str, Callable[[], Any]]:
+        compiled = torch.compile(function)
+        return {"torch": lambda: function(*given), "torch.compile": lambda: compiled(*given)}
+
+    return peers
 
 
 def function(signature: str, *lines: str, result: str) -> str:
@@ -66,18 +81,55 @@ def conv(n: int) -> str:
     return function(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}", result="%y")
 
 
+def words(n: int) -> str:
+    """The dense layer of arrays of bytes."""
+    m = min(side(n), 4096)
+    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", ORDER, strict=True)]
+    lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
+    lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
+    lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
+    return function(f"%x: tensor<{m}x{m}xi8>, %w: tensor<{m}x{m}xi8>", *lines, result="%y")
+
+
+def floats(n: int) -> str:
+    m = min(side(n), 4096)
+    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", ORDER, strict=True)]
+    lines += ['%c = theano.elemwise %a, %b {scalar_op = "mul"}']
+    lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
+    return function(f"%x: tensor<{m}x{m}xf32>, %w: tensor<{m}x{m}xf32>", *lines, result="%y")
+
+
+ORDER = '[0, "x", 1]', '["x", 0, 1]'
+
+
+def products(torch: Any, x: Any, w: Any) -> dict[str, Callable[[], Any]]:
+    x8, w8, x16, w16 = (a.to(t) for t in (torch.int8, torch.bfloat16) for a in (x, w))
+    return {"torch int8": lambda: torch._int_mm(x8, w8.T), "torch bf16": lambda: x16 @ w16.T}
+
+
+def convolutions(torch: Any, x: Any, w: Any) -> dict[str, Callable[[], Any]]:
+    x16, w16 = (a.to(torch.bfloat16).to(memory_format=torch.channels_last) for a in (x, w))
+    return {"torch bf16": lambda: torch.nn.functional.conv2d(x16, w16, padding=1)}
+
+
+def multiplied(n: int) -> int:
+    return 2 * min(side(n), 4096) ** 3
+
+
 WORK = {
-    "a*b+a, exp, clamp f32": Work(chain, lambda x, y: (x * y + x).exp().clamp(0, 1000)),
-    "image u8 * f32[3], clamp": Work(image, lambda x, g: (x * g).clamp(128, 255)),
+    "a*b+a, exp, clamp f32": Work(chain, eager(lambda x, y: (x * y + x).exp().clamp(0, 1000))),
+    "image u8 * f32[3], clamp": Work(image, eager(lambda x, g: (x * g).clamp(128, 255))),
     "transpose f32": Work(
-        lambda n: square(n, "f32", "%y = theano.dimshuffle %x {new_order = [1, 0]}"), lambda x: x.T.contiguous()
+        lambda n: square(n, "f32", "%y = theano.dimshuffle %x {new_order = [1, 0]}"), eager(lambda x: x.T.contiguous())
     ),
-    "sum f32 axis 1": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [1]}"), lambda x: x.sum(1)),
-    "sum f32 axis 0": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [0]}"), lambda x: x.sum(0)),
-    "sum f32": Work(lambda n: square(n, "f32", "%y = theano.sum %x"), lambda x: x.sum()),
-    "max i32 axis 1": Work(lambda n: square(n, "i32", "%y = theano.max %x {axis = [1]}"), lambda x: x.amax(1)),
-    "dense i32 in [-127, 127]": Work(dense, None, lambda n: 2 * min(side(n), 4096) ** 3),
-    "conv2d 16x64@56 3x3": Work(conv, None, lambda n: 2 * 16 * 64 * 64 * 9 * 56 * 56),
+    "sum f32 axis 1": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [1]}"), eager(lambda x: x.sum(1))),
+    "sum f32 axis 0": Work(lambda n: square(n, "f32", "%y = theano.sum %x {axis = [0]}"), eager(lambda x: x.sum(0))),
+    "sum f32": Work(lambda n: square(n, "f32", "%y = theano.sum %x"), eager(lambda x: x.sum())),
+    "max i32 axis 1": Work(lambda n: square(n, "i32", "%y = theano.max %x {axis = [1]}"), eager(lambda x: x.amax(1))),
+    "dense i32 in [-127, 127]": Work(dense, products, multiplied),
+    "dense i8": Work(words, products, multiplied),
+    "dense f32": Work(floats, lambda torch, x, w: {"torch f32": lambda: x @ w.T}, multiplied),
+    "conv2d 16x64@56 3x3": Work(conv, convolutions, lambda n: 2 * 16 * 64 * 64 * 9 * 56 * 56),
 }
 
 
@@ -122,23 +174,140 @@ def measure(name: str, work: Work, n: int, rounds: int, torch: Any) -> str:
         given = [to_gpu(a) for a in host]
         out = f(*given)
         mine = timed(device, lambda: f(*given, out=out), rounds)
-        began = time.perf_counter()
-        for _ in range(100):
-            f(*given, out=out)
-        calls = (time.perf_counter() - began) * 10  # milliseconds each, the device keeping up or not
+        call = called(lambda: f(*given, out=out), out.get)
         moved = sum(a.nbytes for a in host) + out.nbytes
         a, b = device.allocate(moved // 2), device.allocate(moved // 2)
         copy = timed(device, lambda: device.copy(int(a), int(b), moved // 2), rounds)
     rate = f"{moved / mine / 1e6:.0f} GB/s"
     if work.operations is not None:
         rate = f"{work.operations(n) / mine / 1e9:.1f} T/s"
-    peer = ""
-    if torch is not None and work.torch is not None:
+    peers = []
+    if torch is not None and work.peers is not None:
         tensors = [torch.from_numpy(a).cuda() for a in host]
-        with device.active():
-            theirs = timed(device, lambda: work.torch(*tensors), rounds)  # type: ignore[misc]
-        peer = f"{theirs:.3f}"
-    return f"| {name} | {check(work)} | {mine:.3f} | {rate} | {copy / mine:.2f} | {peer} | {calls * 1e3:.0f} µs |"
+        for peer, run in work.peers(torch, *tensors).items():
+            peers.append(f"{peer} {of_torch(torch, run, rounds):.3f}")
+    return f"| {name} | {check(work)} | {mine:.3f} | {rate} | {copy / mine:.2f} | {', '.join(peers)} | {call:.0f} µs |"
+
+
+def of_torch(torch: Any, run: Callable[[], Any], rounds: int) -> float:
+    """The median milliseconds on the device, by torch's own events."""
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return statistics.median(times)
+
+
+def called(run: Callable[[], Any], wait: Callable[[], Any], count: int = 200) -> float:
+    """Microseconds of a call, the device keeping up or not."""
+    for _ in range(5):
+        run()
+    wait()
+    began = time.perf_counter()
+    for _ in range(count):
+        run()
+    wait()
+    return (time.perf_counter() - began) / count * 1e6
+
+
+# whole programs
+
+
+def gray_scott(rounds: int, torch: Any) -> str:
+    """Ticks of two fields of 4096 x 4096, which are read and written once a tick."""
+    from cvm.jit.device import device
+
+    text = (EXAMPLES / "gray_scott" / "gray_scott.cvm").read_text("utf-8").replace("512", "4096")
+    g, on, ticks = cvm.compile(text, entry="gray_scott", target="cuda"), device(), 64
+    g.step(2 * ticks)
+    with on.active():
+        each = timed(on, lambda: g.step(ticks), rounds) / ticks
+        moved = 4 * 4096 * 4096 * 4
+        a, b = on.allocate(moved // 2), on.allocate(moved // 2)
+        copy = timed(on, lambda: on.copy(int(a), int(b), moved // 2), rounds)
+    return f"| Gray-Scott 4096 x 4096, a tick | {each:.3f} ms | {moved / each / 1e6:.0f} GB/s, {copy / each:.2f} of a copy |"
+
+
+def centred() -> str:
+    """What alternates between sums of columns and what is left without them."""
+    lines, last = [], "x"
+    for n in range(4):
+        lines += [f"%s{n} = theano.sum %{last} {{axis = [0]}}", f"%y{n} = dali.sub %{last}, %s{n}"]
+        last = f"y{n}"
+    return function("%x: tensor<64x64xf32>", *lines, result=f"%{last}")
+
+
+def small_kernels(rounds: int, torch: Any) -> str:
+    """What starting the kernels of a small program costs."""
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(centred(), target="cuda")
+    x = np.random.default_rng(0).normal(size=(64, 64)).astype("f4")
+    with f.device.active():  # type: ignore[union-attr]
+        given = to_gpu(x)
+        out = f(given)
+        mine = called(lambda: f(given, out=out), out.get)
+    launches = len(f.source.launches)  # type: ignore[union-attr]
+    peers = []
+    if torch is not None:
+
+        def theirs(x: Any) -> Any:
+            for _ in range(4):
+                x = x - x.sum(0)
+            return x
+
+        tensor = torch.from_numpy(x).cuda()
+        for mode in ("default", "reduce-overhead"):
+            compiled = torch.compile(theirs, mode=mode)
+            peers.append(f"torch.compile {mode} {called(lambda c=compiled: c(tensor), torch.cuda.synchronize):.1f} µs")  # type: ignore[misc]
+    return f"| {launches} kernels on 64 x 64 | {mine:.1f} µs | {', '.join(peers)} |"
+
+
+def digits(rounds: int, torch: Any) -> str:
+    """The network of examples/digits on 10,000 images."""
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(EXAMPLES / "digits" / "digits.cvm", target="cuda")
+    images = np.random.default_rng(0).integers(0, 17, (10_000, 1, 8, 8), np.int32)
+    device = f.device  # type: ignore[union-attr]
+    with device.active():
+        given = to_gpu(images)
+        out = f(given)
+        mine = timed(device, lambda: f(given, out=out), rounds)
+    peers = []
+    if torch is not None:
+        nn = torch.nn
+        layers = nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()
+        network = nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)).cuda().eval()
+        for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+            with torch.no_grad():
+                tensor, model = torch.from_numpy(images).cuda().to(dtype), network.to(dtype)
+                compiled = torch.compile(model)
+                for peer, run in ((name, model), (f"compiled {name}", compiled)):
+                    peers.append(f"torch {peer} {of_torch(torch, lambda r=run, x=tensor: r(x), rounds):.3f} ms")  # type: ignore[misc]
+    return f"| digits, 10,000 images | {mine:.3f} ms | {', '.join(peers)} |"
+
+
+PROGRAMS: dict[str, Callable[[int, Any], str]] = {
+    "gray-scott": gray_scott,
+    "small kernels": small_kernels,
+    "digits": digits,
+}
+
+
+def said(row: Callable[[], str], name: str) -> str:
+    """A row, or why there is none: one that fails does not stop the others."""
+    try:
+        return row()
+    except Exception as e:
+        text = str(e).splitlines()[0] if str(e) else ""
+        return f"| {name} | fails: {type(e).__name__}: {text} |"
 
 
 def main() -> int:
@@ -153,11 +322,21 @@ def main() -> int:
         print(f"nothing to measure: {lacking}", file=sys.stderr)
         return 1
     torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
-    chosen = {n: w for n, w in WORK.items() if not options.names or any(o in n for o in options.names)}
+
+    def chosen(name: str) -> bool:
+        return not options.names or any(o in name for o in options.names)
+
     print(f"{device().name}, {datetime.date.today()}, {options.megabytes} MB\n", flush=True)
-    print("| work | against the CPU | ms | rate | copy / cvm | torch, ms | a call |\n|---|---|---|---|---|---|---|")
-    for name, work in chosen.items():
-        print(measure(name, work, options.megabytes << 18, options.rounds, torch), flush=True)
+    print("| work | against the CPU | ms | rate | copy / cvm | peers, ms | a call |\n|---|---|---|---|---|---|---|")
+    size = options.megabytes << 18
+    for name, work in WORK.items():
+        if chosen(name):
+            row = said(lambda n=name, w=work: measure(n, w, size, options.rounds, torch), name)  # type: ignore[misc]
+            print(row, flush=True)
+    print("\n| program | cvm | peers |\n|---|---|---|")
+    for name, program in PROGRAMS.items():
+        if chosen(name):
+            print(said(lambda p=program: p(options.rounds, torch), name), flush=True)  # type: ignore[misc]
     return 0
 
 

@@ -19,6 +19,7 @@ from .recorded import Recorded, record
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
 Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
+LEAST = 64  # bytes of an array, which is then never the one that the pool is left with
 CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
 
 
@@ -76,6 +77,7 @@ class Device:
         with self.active():
             self.handle = driver.Context.get_device()
             self.pool = DeviceMemoryPool()
+            self.pool.allocate(1).free()  # while it holds something, memory may come back where no context is current
         self._modules: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -137,7 +139,7 @@ class Device:
 
     def allocate(self, size: int) -> Any:
         """Memory that is given back with the object; `int` of it is its address."""
-        return self.pool.allocate(max(size, 1))
+        return self.pool.allocate(max(size, LEAST))
 
     def upload(self, array: np.ndarray) -> Any:
         memory = self.allocate(array.nbytes)
@@ -163,7 +165,7 @@ class Device:
         """A new array on the device: a pycuda.gpuarray.GPUArray."""
         from pycuda.gpuarray import GPUArray
 
-        return GPUArray(shape, dtype, allocator=self.pool.allocate)
+        return GPUArray(shape, dtype, allocator=self.allocate)
 
     def timer(self) -> Timer:
         return Timer(self.driver)
