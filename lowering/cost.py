@@ -40,6 +40,9 @@ class _Sizes(dict[Any, int]):
         return 1
 
 
+UNKNOWN: Mapping[Any, int] = _Sizes()  # every size
+
+
 def block_operations(block: Block, known: Mapping[Any, int]) -> int:
     """The scalar operations that a block of statements does, at most."""
     count = 0

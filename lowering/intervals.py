@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dialect.types import ElementType
 
-Bound: TypeAlias = Any  # an int, or an array of int64
+Bound: TypeAlias = Any  # an int, or an array of integers
 Bounds: TypeAlias = tuple[Bound, Bound]
 
 UNBOUNDED = 1 << 200  # stands for a bound that grows with sizes which are not known
@@ -73,10 +73,7 @@ def hull(*bounds: Bounds) -> Bounds:
 def scalar(bounds: Bounds) -> tuple[int, int]:
     """One pair of bounds for all elements."""
     low, high = bounds
-    return (
-        low if isinstance(low, int) else int(low.min()),
-        high if isinstance(high, int) else int(high.max()),
-    )
+    return low if isinstance(low, int) else int(low.min()), high if isinstance(high, int) else int(high.max())
 
 
 def _mul(a: Bounds, b: Bounds) -> Bounds:
@@ -214,8 +211,12 @@ def _along(b: Bound, over: Over, fold: Callable[..., Any], repeat: Callable[[Bou
     return b
 
 
+def _times(b: Bound, count: int) -> Bound:
+    return b * count if isinstance(b, int) else b.astype(np.int64) * count
+
+
 def _sum(body: Bounds, over: Over) -> Bounds:
-    return _along(body[0], over, np.sum, lambda b, n: b * n), _along(body[1], over, np.sum, lambda b, n: b * n)
+    return _along(body[0], over, np.sum, _times), _along(body[1], over, np.sum, _times)
 
 
 def _extreme(fold: Callable[..., Any]) -> _Fold:

@@ -7,6 +7,7 @@ from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
 from .combine import combine
+from .compact import compact
 from .complexes import split_complex
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
@@ -63,9 +64,8 @@ def to_plan(program: Formulas, function: Function) -> Plan:
     kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
     known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
-    return split_complex(
-        make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views, known)
-    )
+    plan = make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views, known)
+    return split_complex(plan)
 
 
 def unscheduled(module: Module, function: Function) -> Plan:
@@ -75,7 +75,7 @@ def unscheduled(module: Module, function: Function) -> Plan:
 
 def lower(module: Module, function: Function) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
-    return schedule(unscheduled(module, function))
+    return schedule(compact(unscheduled(module, function)))
 
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:

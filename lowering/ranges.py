@@ -33,7 +33,7 @@ from ..dialect.index import (
 )
 from ..dialect.loops import identity
 from ..dialect.program import Value
-from ..dialect.types import I64, ElementType, Size
+from ..dialect.types import I16, I64, ElementType, Size
 from .formulas import Formulas, Nest, View
 from .intervals import (
     ELEMENTWISE,
@@ -52,7 +52,7 @@ from .points import holds_somewhere
 Ranges = Mapping[Tensor, Interval]
 Arrays = Mapping[Tensor, np.ndarray]
 
-EXACT = 1 << 31  # magnitudes whose products and sums an int64 holds
+EXACT = 1 << 62  # magnitudes that an int64 holds
 LARGEST = 1 << 25  # elements of an array of bounds
 DEEPEST = 6  # choices inside each other that narrow
 
@@ -127,8 +127,9 @@ class _Evaluation:
             return None
         if id(e) not in self.known:
             found = self.bounds(e)
-            if self.assumed and (held := self.assumed.get(self.looks(e))) is not None:
-                found = greatest(found[0], held[0]), least(found[1], held[1])
+            if self.assumed and (held := self.assumed.get(self.looks(e))):
+                one, other = _safe([found, held])
+                found = greatest(one[0], other[0]), least(one[1], other[1])
             self.known[id(e)] = found
         return self.known[id(e)]
 
@@ -194,14 +195,13 @@ class _Evaluation:
         shape = [1] * (max(places) + 1)
         for place, n in zip(places, array.shape, strict=True):
             shape[-1 - place] = n
-        values = array.transpose(order).astype(np.int64).reshape(shape)
-        return values, values
+        values = array.transpose(order).reshape(shape)
+        return _held((values, values), np.int16 if range_of(array).within(I16) else np.int64)
 
     def applied(self, e: Apply) -> Bounds:
-        given = [self.of(o) for o in e.operands]
-        known = [g for g in given if g is not None]
+        known = [g for o in e.operands if (g := self.of(o)) is not None]
         found: Bounds | None = None
-        if len(known) < len(given):
+        if len(known) < len(e.operands):
             return e.type.limits
         if e.function == "not":
             low, high = scalar(known[0])
@@ -209,10 +209,11 @@ class _Evaluation:
             found = top - high, top - low
         elif e.function == "clz":
             low, high = scalar(known[0])
-            found = e.type.bits - max(high, 0).bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
+            found = e.type.bits - high.bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
+            found = found if high >= 0 else (0, 0)
         elif e.function in ELEMENTWISE:
             found = ELEMENTWISE[e.function](*_safe(known))
-            if e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
+            if found and e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
                 found = greatest(found[0], 0), found[1]  # a square
         elif e.function in SCALAR:
             found = SCALAR[e.function](*map(scalar, known))
@@ -238,8 +239,9 @@ class _Evaluation:
     # choices
 
     def chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Bounds:
-        test = self.of(condition)
-        assert test is not None
+        held = self.of(condition)
+        assert held is not None
+        test = scalar(held)
         sides: list[Bounds] = []
         for truth, side in ((True, then), (False, otherwise)):
             narrowed = self.implied(condition, truth) if test[0] <= truth <= test[1] else None
@@ -306,24 +308,30 @@ class _Evaluation:
                 body = self.of(e.body)
         assert body is not None
         counts = [UNBOUNDED if isinstance(i.extent, Size) else i.extent for i in e.indices]
-        if prod(counts) > EXACT:
+        if prod(counts) * max(map(abs, scalar(body))) >= EXACT:
             body = scalar(body)
-        (body,) = _safe([body])
         over = [(-1 - self.axes[i] if i in self.axes else None, n) for i, n in zip(e.indices, counts, strict=True)]
         found = FOLDS[e.function](body, over) if e.function in FOLDS else e.type.limits
         if any(isinstance(i.extent, Size) for i in e.indices):  # which may be zero
-            found = hull(found, none)
+            found = hull(*_safe([found, none]))
         return self.fitted(e, found)
 
 
 def _safe(operands: list[Bounds]) -> list[Bounds]:
-    """The operands, as plain ints where arrays of int64 could overflow or grow too large."""
+    """The operands for one operation: arrays in a type that holds its result, or plain ints where none does."""
     arrays = [b for pair in operands for b in pair if isinstance(b, np.ndarray)]
-    if arrays:
-        far = any(max(-low, high) > EXACT for low, high in map(scalar, operands))
-        if far or prod(np.broadcast_shapes(*(a.shape for a in arrays))) > LARGEST:
-            return [scalar(o) for o in operands]
-    return operands
+    if not arrays:
+        return operands
+    most = 2 * prod(max(-low, high, 1) for low, high in map(scalar, operands))
+    types = [t for t in (np.int16, np.int32, np.int64) if most <= np.iinfo(t).max]
+    if not types or prod(np.broadcast_shapes(*(a.shape for a in arrays))) > LARGEST:
+        return [scalar(o) for o in operands]
+    return [_held(o, types[0]) for o in operands]
+
+
+def _held(bounds: Bounds, type: type[np.integer]) -> Bounds:
+    made = {id(b): b.astype(type, copy=False) for b in bounds if isinstance(b, np.ndarray)}
+    return made.get(id(bounds[0]), bounds[0]), made.get(id(bounds[1]), bounds[1])
 
 
 def _met(a: dict[int, Bounds], b: dict[int, Bounds]) -> dict[int, Bounds] | None:
