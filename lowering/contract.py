@@ -21,7 +21,7 @@ masked; guards become zeros of the panel. Constants are packed beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf, prod
 from types import MappingProxyType
@@ -34,9 +34,10 @@ from ..dialect.types import F32, F64, I16, I32
 from .accesses import depends, stride
 from .collapse import flatten
 from .contraction import Contracted, Contraction, made, recognise
+from .groups import grouped
 from .panels import LANES, NEAR, ROWS, Panels, Row
 from .ranges import Ranges
-from .sizes import sizes_of
+from .sizes import Sizes, sizes_of
 from .winograd import by_turning
 from .words import (
     extent_of,
@@ -66,17 +67,41 @@ def contract(
     `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
     found = recognise(kernel)
+    if found is None and (cut := grouped(kernel)) is not kernel and recognise(cut) is not None:
+        return _seen_as(kernel, cut, contract, constants, ranges)
     if found is None:
         return None
-    turned = by_turning(kernel, found, constants, ranges)
+    sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
+    turned = None if sizes is None else by_turning(kernel, found, sizes, constants)
     if turned is None:
-        return _by_panels(kernel, found, constants, ranges)
-    first, held = turned
-    if not isinstance(held, Expr):
-        return first
-    others = _by_panels(replace(kernel, name=f"{kernel.name}.other"), found, constants, ranges)
-    if others is None:
-        return None
+        made = _by_panels(kernel, sizes, constants, ranges)
+    elif not isinstance(held := turned[1], Expr):
+        made = turned[0]
+    else:
+        made = _by_panels(replace(kernel, name=f"{kernel.name}.other"), sizes, constants, ranges)
+        made = None if made is None else _beside(turned[0], made, held)
+    if made is not None and sizes is not None and any(sizes.found in k.parameters for k in made.kernels):
+        made = replace(made, kernels=(*sizes.kernels, *made.kernels))
+    return made
+
+
+def _seen_as(
+    kernel: Kernel,
+    other: Kernel,
+    contracted: Callable[[Kernel, Constants, Ranges], Contracted | None],
+    constants: Constants,
+    ranges: Ranges,
+) -> Contracted | None:
+    """What becomes of a kernel whose arrays are given other shapes."""
+    shapes = reshaped(kernel, other)
+    arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+    known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
+    made = contracted(other, arrays, known)
+    return None if made is None else replace(made, views={**made.views, **shapes})
+
+
+def _beside(first: Contracted, others: Contracted, held: Expr) -> Contracted:
+    """Kernels that compute where a condition holds, and others where it does not."""
     guarded = {k: _where(~held, k) for k in others.kernels}
     return Contracted(
         (*first.kernels, *guarded.values()),
@@ -86,29 +111,26 @@ def contract(
     )
 
 
-def _by_panels(kernel: Kernel, found: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
+def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges: Ranges) -> Contracted | None:
     """By panels of columns as they are, or of all that a window goes over as one."""
-    if found.window is not None and _waste(extent_of(found.column)) > FLAT:
-        flat = flatten(kernel)
-        again = recognise(flat)
-        if flat is not kernel and again is not None:
-            shapes = reshaped(kernel, flat)
-            known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
-            arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
-            joined = _panelled(flat, again, arrays, known)
-            return None if joined is None else replace(joined, views={**joined.views, **shapes})
-    return _panelled(kernel, found, constants, ranges)
 
-
-def _panelled(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
-    if not _worth_packing(c):
+    def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> Contracted | None:
+        c = recognise(kernel)
+        if c is None or not _worth_packing(c):
+            return None
+        element = c.accumulator.element
+        if sizes is not None and (words := _Contract(kernel, c, constants, ranges).in_words(sizes)) is not None:
+            return words
+        if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
+            return _Contract(kernel, c, constants, ranges).in_full()
         return None
-    element = c.accumulator.element
-    if element is I32 and (words := _Contract(kernel, c, constants, ranges).in_words()) is not None:
-        return words
-    if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
-        return _Contract(kernel, c, constants, ranges).in_full()
-    return None
+
+    found = recognise(kernel)
+    if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:
+        flat = flatten(kernel)
+        if flat is not kernel and recognise(flat) is not None:
+            return _seen_as(kernel, flat, contracted, constants, ranges)
+    return contracted(kernel, constants, ranges)
 
 
 def _where(condition: Expr, kernel: Kernel) -> Kernel:
@@ -144,15 +166,13 @@ class _Contract(Panels):
         self.step = Index("s", self.pairs.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
-        self.sizes = sizes_of(kernel, c, ranges, constants) if self.element is I32 else None
         self.kernels: list[Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
 
     def contracted(self, body: Block) -> Contracted:
         tiles = self.each_panel(body)
-        looks = self.sizes.kernels if self.sizes is not None and self.kernels else ()
-        return Contracted((*looks, *self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
     def in_full(self) -> Contracted:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
@@ -168,11 +188,9 @@ class _Contract(Panels):
         column = panel[self.k, self.v * LANES + self.lane]
         return (Alloc(panel), *self.of_factors(panel), *self.tiles(c.folds, self.height(most), row, column, multiply))
 
-    def in_words(self) -> Contracted | None:
-        """With factors in words of two, where they fit; None where what is read says nothing of that."""
-        if self.sizes is None:
-            return None
-        held = both(*(n <= I16.limits[1] for n in (self.sizes.rows, self.sizes.columns)))
+    def in_words(self, sizes: Sizes) -> Contracted | None:
+        """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
+        held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
         if held is False:
             return None
         height = self.height(ROWS)

@@ -26,6 +26,7 @@ class Sizes:
 
     rows: Expr | int
     columns: Expr | int
+    found: Tensor | None = None  # by these kernels
     kernels: tuple[Kernel, ...] = ()
 
 
@@ -53,7 +54,7 @@ def sizes_of(kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[
     looked.append(made(kernel, "sizes", body, (both,)))
     places = iter(range(len(ored)))
     rows, columns = (both[next(places)] if n is None else n for n in found)
-    return Sizes(rows, columns, tuple(looked))
+    return Sizes(rows, columns, both, tuple(looked))
 
 
 def magnitude(value: Expr) -> Expr:

@@ -51,8 +51,7 @@ from .accesses import depends
 from .affine import affine
 from .contraction import Contracted, Contraction, made
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
-from .ranges import Ranges
-from .sizes import sizes_of
+from .sizes import Sizes
 from .words import (
     Pairs,
     extent_of,
@@ -138,25 +137,24 @@ def turned_sums(m: Sequence[Any]) -> list[Any]:
 
 def known_points(array: np.ndarray) -> np.ndarray:
     """The points of weights, the last two axes of an array, along its first axis."""
-    rows = turned_weights([array[..., r, :].astype(np.int64) for r in range(3)])
+    rows = turned_weights([array[..., r, :].astype(np.int32) for r in range(3)])
     return np.stack([n for row in rows for n in turned_weights([row[..., s] for s in range(3)])])
 
 
 def by_turning(
-    kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
+    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
 ) -> tuple[Contracted, Expr | bool] | None:
     """The kernels that turn 3 x 3 windows, and where they compute what they should; None where that does not pay."""
     windows = windows_of(c) if c.accumulator.element is I32 else None
     if windows is None or not _pays(c, windows):
         return None
-    sizes = sizes_of(kernel, c, ranges, constants)
     turned = Turned(kernel, c, windows)
     array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
-    if sizes is None or (array is None and extent_of(c.window) * extent_of(c.column) < LEAST_RESULTS):
+    if array is None and extent_of(c.window) * extent_of(c.column) < LEAST_RESULTS:
         return None
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
-    kernels = list(sizes.kernels)
+    kernels: list[Kernel] = []
     if array is None:
         held = fits(sizes.columns, sizes.rows, windows.terms)
         shaped, body = turned.weights()
@@ -164,8 +162,10 @@ def by_turning(
         views[weights] = shaped
         kernels.append(made(kernel, "weights", body, (shaped,)))
     else:
+        if max(array.max(), -array.min()) > I16.limits[1]:
+            return None
         points = known_points(array)
-        if np.abs(points).max() > I16.limits[1]:
+        if max(points.max(), -points.min()) > I16.limits[1]:
             return None
         reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(turned.rows), array.ndim))).max()
         held = fits(sizes.columns, sizes.rows, windows.terms, int(reach))
@@ -251,6 +251,10 @@ class Turned:
         assert self.c.window is not None
         top, left = (affine(w.read.indices[axis]).constant for axis in w.axes)
         body: list[Statement] = []
+        above, below = max(0, -top), min(extent_of(h), height - top)
+        if (above, below) != (0, extent_of(h)) or left < 0 or 2 * self.wide + 2 + left > width:
+            plane = Index("s", 4)
+            body += loops_of((plane, h, t), (Store(words, (*lines, plane, h % 2, h // 2, t), constant(0, I32)),))
         for s in range(4):
             place = (*lines, as_index(s), h % 2, h // 2, t)
             moved: dict[Expr, Expr] = {
@@ -261,9 +265,6 @@ class Turned:
             }
             low, high = (self.moved(e, moved) for e in pairs.both(self.c.b))
             first, stop = max(0, -((left + s) // 2)), min(self.wide, (width - 1 - left - s) // 2 + 1)
-            above, below = max(0, -top), min(extent_of(h), height - top)
-            if (first, stop, above, below) != (0, self.wide, 0, extent_of(h)):
-                body += loops_of((h, t), (Store(words, place, constant(0, I32)),))
             inner = For(t, (Store(words, place, low + (high << 16)),), as_index(first), as_index(stop))
             body.append(For(h, (inner,), as_index(above), as_index(below)))
         return words, loops_of(lines, tuple(body))

@@ -30,6 +30,8 @@ PROGRAMS = {
     "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (1, 3, 3, 60), (4, 3, 2, 3)),
     "dilated": ("cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}", (1, 2, 4, 12), (4, 2, 3, 3)),
     "1x1": ("cvm.conv2d %a, %b", (1, 10, 3, 3), (8, 10, 1, 1)),
+    "groups": ("cvm.conv2d %a, %b {padding = [2, 2], groups = 3}", (2, 6, 5, 17), (15, 2, 5, 5)),
+    "groups, strided": ("cvm.conv2d %a, %b {stride = [2, 2], groups = 2}", (1, 10, 7, 33), (8, 5, 3, 3)),
     "7x7 pixels": ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 5, 7, 7), (8, 5, 3, 3)),
 }
 
