@@ -198,8 +198,8 @@ def _viz(commands: Any) -> None:
 
 
 def _import(commands: Any) -> None:
-    made = _command(commands, "import", "make a program of a model of CVM-Runtime", "importing")
-    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, or the symbol")
+    made = _command(commands, "import", "make a program of a model of CVM-Runtime or of ONNX", "importing")
+    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, or an .onnx file")
     made.add_argument(
         "-o",
         "--output",

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "parser": ("grammar dialect", "lark numpy"),
     "lowering": ("grammar dialect parser", "numpy"),
     "jit": ("lowering dialect", "numpy llvmlite"),
-    "cvm": ("grammar dialect parser lowering jit", "numpy tqdm"),
+    "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
     "jit/device.py": "pycuda",

@@ -16,7 +16,7 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.runtime_model import program_text, read_model, read_params
+from cvm.importers.runtime import program_text, read_model, read_params
 
 MODELS = sorted(Path(__file__).with_name("models").iterdir())
 CONVNET = next(m for m in MODELS if m.name == "convnet")
@@ -121,8 +121,6 @@ def test_what_is_no_graph_is_refused(symbol: str, tmp_path: Path, capsys: pytest
     assert "symbol:1:1: error[import]: " in capsys.readouterr().err
 
 
-def test_a_missing_model_and_an_onnx_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["import", str(tmp_path / "none")]) == 1
     assert "the model cannot be read: no such file or directory" in capsys.readouterr().err
-    assert cli.main(["import", "model.onnx"]) == 1
-    assert "models of CVM-Runtime are read, ONNX is not" in capsys.readouterr().err

@@ -14,29 +14,34 @@ from numpy.lib.format import write_array
 import cvm
 from cvm.cli import Usage
 from cvm.commands.files import write
-from cvm.runtime_model import program_text, read_model
+from cvm.dialect.printer import print_module
+from cvm.importers.runtime import program_text, read_model
 
 
 def importing(options: Namespace) -> int:
     path = Path(options.model)
-    if path.suffix.lower() == ".onnx":
-        raise cvm.Error("models of CVM-Runtime are read, ONNX is not")
-    model = read_model(path)
-    if options.output == "-":
-        text = program_text(model, None)
-        cvm.parse(text, options.model)
-        write("-", text.encode())
-        return 0
+    inline = options.output == "-"
     output = Path(options.output)
-    if output.suffix != ".cvm":
+    if not inline and output.suffix != ".cvm":
         raise Usage(f"-o is a program, .cvm; got {options.output}")
     archive = output.with_suffix(".npz")
-    if model.constants:
-        write(str(archive), _archive(model.constants))
-    text = program_text(model, archive.name)
-    write(str(output), text.encode())
-    cvm.load(output)
+    text, constants = _program(path, None if inline else archive.name)
+    if not inline and constants:
+        write(str(archive), _archive(constants))
+    write(options.output, text.encode())
+    cvm.parse(text, options.model) if inline else cvm.load(output)
     return 0
+
+
+def _program(path: Path, archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
+    """The text, and the constants that it reads from the archive."""
+    if path.suffix.lower() == ".onnx":
+        from cvm.importers.onnx_model import import_onnx
+
+        module, constants = import_onnx(path, archive)
+        return print_module(module), constants
+    model = read_model(path)
+    return program_text(model, archive), model.constants
 
 
 def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
@@ -44,7 +49,7 @@ def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         for name, array in constants.items():
-            narrow = array.astype(np.int8)
+            narrow = array.astype(np.int8) if array.dtype == np.int32 else array
             with archive.open(f"{name}.npy", "w") as member:
                 write_array(member, narrow if np.array_equal(narrow, array) else array, allow_pickle=False)
     return held.getvalue()

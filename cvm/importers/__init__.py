@@ -1,0 +1,1 @@
+"""Models of other systems to programs, a module for each system."""
