@@ -10,10 +10,13 @@ from collections.abc import Iterable
 
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ..dialect.types import F16, F32, F64, I1, I32, I64, ElementType
+from ..lowering.accesses import stride as stride_along
 from .addresses import Addresses, Val
 from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
+from .squares import turn
 
+ROW = 16  # bytes of a row of a square that is turned in registers
 STREAMED = 16  # bytes of a store past the caches, which must be aligned
 NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
 
@@ -27,6 +30,8 @@ class Expressions(Addresses):
         self.stale: list[int] = []
         self.entry: list[str] = []  # what stands before the first statement
         self.aligned: dict[Tensor, str] = {}
+        self.square: tuple[Index, int, dict[int, list[str]]] | None = None  # an unrolled loop around lanes, where it
+        # begins, and what its first iteration turned
 
     # values
 
@@ -180,6 +185,8 @@ class Expressions(Addresses):
         stride = self.stride(tensor, at)
         if stride in (0, 1):
             return self.get(tensor, self.pointer(tensor, at), self.lanes if stride else 1)
+        if (crossed := self.crossed(tensor, at)) is not None:
+            return crossed
         if stride is not None and 1 < stride <= NEAR:
             return self.near(tensor, self.pointer(tensor, at), stride)
         text, wide, one = "poison", type_text(tensor.element, self.lanes), type_text(tensor.element)
@@ -199,6 +206,29 @@ class Expressions(Addresses):
         wide = type_text(tensor.element, n)
         picks = ", ".join(f"i32 {(k + turn) % n}" for k in range(n))
         return Val(self.add(f"shufflevector {wide} {vector}, {wide} poison, <{n} x i32> <{picks}>"), n)
+
+    def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val | None:
+        """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
+        iteration, and turned in registers.
+        """
+        if self.square is None or tensor in self.written:
+            return None
+        index, start, vectors = self.square
+        rows = ROW // tensor.element.bytes
+        if index.extent != rows or self.lanes % rows or stride_along(tensor, at, index) != 1:
+            return None
+        n = int(self.address(index)) - start
+        if id(at) not in vectors:
+            if n:
+                return None
+            self.kept.append(at)
+            part, size = memory_text(tensor.element, rows), tensor.element.bytes
+            loaded = [self.add(f"load {part}, ptr {p}, align {size}") for p in self.lane_pointers(tensor, at)]
+            vectors[id(at)] = turn(self, memory_text(tensor.element), loaded, rows)
+        text = vectors[id(at)][n]
+        if tensor.element is I1:
+            text = self.add(f"trunc {memory_text(I1, self.lanes)} {text} to {type_text(I1, self.lanes)}")
+        return Val(text, self.lanes)
 
     def near(self, tensor: Tensor, pointer: str, stride: int) -> Val:
         """Elements a few apart: the vectors that hold them, the last one ending with the last element, shuffled."""
@@ -293,6 +323,14 @@ class Expressions(Addresses):
                 self.add(f"getelementptr inbounds {element}, ptr {base}, i64 {stride * n}") if n else base
                 for n in range(self.lanes)
             ]
+        factors = [self.factor(e) for e in at]
+        if None not in factors:
+            apart, pointers = "0", [self.pointer(tensor, at)]
+            for factor, step in zip(factors, self.steps(tensor), strict=True):
+                apart = self.linear("add", apart, self.linear("mul", step, str(factor)))
+            for _ in range(1, self.lanes):
+                pointers.append(self.add(f"getelementptr inbounds {element}, ptr {pointers[-1]}, i64 {apart}"))
+            return pointers
         offset = Val("0")
         for e, step in zip(at, self.steps(tensor), strict=True):
             offset = self.arithmetic("add", offset, self.arithmetic("mul", self.value(e), Val(step)))

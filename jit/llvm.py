@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..dialect.index import Const, Tensor
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
 from ..lowering.parallelise import grain
@@ -111,6 +111,14 @@ def parallel_loop(kernel: Kernel) -> For | None:
     """The loop whose iterations a kernel hands out: all of its body."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
+
+
+def is_square(s: For) -> bool:
+    """Whether an unrolled loop holds one vector each time, and no branches: its first iteration may load for all."""
+    match s.body:
+        case (For(_, body, Const(0), _, "vector", width) as lanes,):
+            return lanes.index.extent == width and not any(isinstance(b, (For, If)) for b in statements(body))
+    return False
 
 
 def piece_text(n: int, types: list[str]) -> str:
@@ -243,9 +251,11 @@ class _Function(Expressions):
         self.compute_before(s)
         start, end = s.start, s.end
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
+        outer, self.square = self.square, (s.index, start.value, {}) if is_square(s) else None
         for n in range(start.value, end.value):
             with self.inside(s, str(n)):
                 self.emit_block(s.body)
+        self.square = outer
 
     def branch(self, s: If) -> None:
         condition = self.value(s.condition)

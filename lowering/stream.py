@@ -21,11 +21,11 @@ ALIGNED = 16  # bytes: an access that streams is aligned
 def stream(kernel: Kernel) -> Kernel:
     read = {r.tensor for r in reads(kernel.body)}
     results = kernel.parameters[len(kernel.parameters) - kernel.results :]
-    large = {t for t in results if t not in read and _is_large(t)}
+    large = {t for t in results if t not in read and is_large(t)}
     return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
 
 
-def _is_large(t: Tensor) -> bool:
+def is_large(t: Tensor) -> bool:
     size = product(t.shape)
     return isinstance(size, int) and size * t.element.bytes >= LARGE
 

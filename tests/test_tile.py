@@ -1,26 +1,88 @@
-"""Rearrangements are done by tiles, whatever the sizes leave over."""
+"""Rearrangements are done by tiles and turned in registers, whatever the type and whatever the sizes leave over."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from cvm.lowering import tile
+from cvm.lowering import stream
 from cvm.lowering.check import check
 from cvm.lowering.pipeline import lower
 
 import cvm
 
+TYPES = {"i8": np.int8, "ui16": np.uint16, "f32": np.float32, "i64": np.int64, "i1": np.bool_}
 
-@pytest.mark.parametrize("shape", [(40, 64), (33, 35), (32, 100)])
-@pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1), (0, 2, 1)])
-def test_transposes(shape: tuple[int, int], axes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile, "LEAST", 32)
-    x = np.arange(np.prod(shape) * 2, dtype=np.int32).reshape(2, *shape)
-    given, found = (f"tensor<{'x'.join(map(str, s))}xi32>" for s in (x.shape, x.transpose(axes).shape))
-    text = f"func @main(%x: {given}) -> {found} {{\n  %y = cvm.transpose %x {{axes = {list(axes)}}}\n  return %y\n}}\n"
-    module = cvm.parse(text)
+
+def tiled(x: np.ndarray, element: str, order: tuple[int, ...], known: bool) -> Any:
+    """The compiled transposition, its kernels legal and tiled."""
+    given = " x ".join(str(n) if known else "?" for n in x.shape)
+    body = f"  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n"
+    module = cvm.parse(f"func @main(%x: tensor<{given} x {element}>) {{\n{body}}}\n")
     for kernel in lower(module, module.functions["main"]).kernels:
         check(kernel)
-    np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(axes))
-    if axes == (0, 2, 1):
-        assert ".tile" in cvm.compile(module).lower("schedule")
+    f = cvm.compile(module)
+    assert ".tile" in f.lower("schedule")
+    return f
+
+
+def numbers(shape: tuple[int, ...], element: str) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 120, shape).astype(TYPES[element])
+
+
+@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("shape", [(32, 16), (33, 35), (64, 100), (300, 129), (130, 1100)])
+@pytest.mark.parametrize("known", [True, False])
+def test_types_and_sizes(element: str, shape: tuple[int, int], known: bool) -> None:
+    x = numbers(shape, element)
+    np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
+
+
+@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("shape", [(128, 128), (96, 1200), (100, 1100), (35, 70)])
+def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    x = numbers(shape, element)
+    f = tiled(x, element, (1, 0), known=True)
+    assert "alloc stack %turned" in f.lower("schedule")
+    np.testing.assert_array_equal(f(x), x.T)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 0), (2, 0, 1), (0, 2, 1), (2, 1, 0)])
+@pytest.mark.parametrize("shape", [(40, 64, 33), (32, 32, 100)])
+@pytest.mark.parametrize("known", [True, False])
+def test_orders(order: tuple[int, int, int], shape: tuple[int, int, int], known: bool) -> None:
+    x = numbers(shape, "f32")
+    np.testing.assert_array_equal(tiled(x, "f32", order, known)(x), x.transpose(order))
+
+
+@pytest.mark.parametrize("shape", [(0, 40), (40, 0), (1, 200), (3, 5), (17, 16)])
+def test_small_and_empty(shape: tuple[int, int]) -> None:
+    x = numbers(shape, "f32")
+    np.testing.assert_array_equal(tiled(x, "f32", (1, 0), known=False)(x), x.T)
+
+
+def test_turned_values_are_computed_with() -> None:
+    """A sum of an array, its transpose and another transpose, as f64."""
+    text = """func @main(%x: tensor<72x72xf32>, %w: tensor<72x72xf32>) {
+  %a = theano.dimshuffle %x {new_order = [1, 0]}
+  %b = theano.dimshuffle %w {new_order = [1, 0]}
+  %s = dali.add %a, %b
+  %t = dali.mul %s, %x
+  %y = dali.add %t, 0.5 : f64
+  return %y
+}
+"""
+    f = cvm.compile(text)
+    assert ".tile" in f.lower("schedule") and "shufflevector" in f.lower("llvm")
+    x, w = (np.random.default_rng(n).standard_normal((72, 72)).astype(np.float32) for n in (0, 1))
+    np.testing.assert_array_equal(f(x, w), ((x.T + w.T) * x).astype(np.float64) + 0.5)
+
+
+def test_an_array_that_is_overwritten_is_not_turned() -> None:
+    text = "func @main(%x: tensor<64x64xi32>) {\n  %y = cvm.transpose %x\n  %z = cvm.elemwise_add %y, %x\n  return %z, %y\n}\n"
+    x = numbers((64, 64), "f32").astype(np.int32)
+    z, y = cvm.compile(text)(x)
+    np.testing.assert_array_equal(y, x.T)
+    np.testing.assert_array_equal(z, x.T + x)
