@@ -6,6 +6,7 @@ from ..dialect.destroy import arguments_overwritten
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
+from .blocks import block_folds
 from .combine import combine
 from .compact import compact
 from .complexes import split_complex
@@ -22,8 +23,8 @@ from .schedule import schedule
 
 
 def to_formulas(module: Module, function: Function) -> Formulas:
-    """The function's formulas, fused."""
-    return fuse(formulas(improve(inline_calls(module, function))))
+    """The function's formulas, fused; long folds by blocks."""
+    return block_folds(fuse(formulas(improve(inline_calls(module, function)))))
 
 
 def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:
