@@ -7,6 +7,7 @@ be rejected, when it is compiled or when it is called.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import cvm
 
 FOLDER = Path(__file__).parent / "conformance"
+OPERATORS = re.compile(r"(?<![!\w.])(?:cvm|dali|theano|cog)\.\w+")
 Case = dict[str, Any]
 
 
@@ -27,8 +29,14 @@ def cases() -> dict[str, list[Case]]:
     for path in sorted(FOLDER.glob("*.jsonl")):
         for line in path.read_text("utf-8").splitlines():
             case = json.loads(line)
-            found.setdefault(case["op"], []).append(case)
+            found.setdefault(operator(case), []).append(case)
     return found
+
+
+def operator(case: Case) -> str:
+    """What a case is about: the operator it names, or the last one of its program where it names a symbol or a topic."""
+    used = OPERATORS.findall(case["program"])
+    return case["op"] if case["op"] in used or not used else used[-1]
 
 
 @cache

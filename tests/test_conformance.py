@@ -6,9 +6,16 @@ import pytest
 from cases import cases, failures
 from targets import EVERY
 
+from cvm.commands.ops import by_dialect
+
 
 @pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("op", cases())
 def test(op: str, target: str) -> None:
     wrong = list(failures(op, target))
     assert not wrong, f"{len(wrong)} of {len(cases()[op])} cases do not hold\n\n" + "\n".join(wrong)
+
+
+def test_every_case_counts_for_an_operator() -> None:
+    names = {op.name for ops in by_dialect().values() for op in ops}
+    assert cases().keys() <= names
