@@ -29,6 +29,7 @@ from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 from .threads import parallel_address
+from .within import all_within_text
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
@@ -230,37 +231,52 @@ class NativeFunction(CompiledFunction):
         plan = self.plan
         self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
         self._constant_pointers = [c.ctypes.data for c in self._constants]
-        direct = self._direct_text()
-        exports = {"entry": ENTRY, **self.exports, **({"call": ()} if direct else {})}
+        within = self._ranges_text()
+        exports = {"entry": ENTRY, **self.exports}
         imports = {"parallel": parallel_address()} if "@parallel(" in self.native_text.module else {}
-        self.library = Library(self.native_text.module + self.more_text + direct, exports, imports=imports)
-        if direct:
+        text = self.native_text.module + self.more_text + within
+        self.library = Library(text, exports, ("within",) if within else (), imports)
+        if fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._call_directly()
         self._scratch = threading.local()
         self._size_places = [size_place(function, atom) for atom in self.native_text.sizes]
 
-    def _direct_text(self) -> str:
-        """The IR of an entry for Python to call, where sizes are known and arguments only read; else nothing."""
+    @cached_property
+    def _is_direct(self) -> bool:
+        """Whether calls need not pass through Python: sizes are known, and arguments only read."""
         function, workspace = self.function, self.plan.workspace
         plain = not any(a.attributes.keys() - {"range"} for a in function.arguments) and function.results
-        if not (
-            plain and self._static and isinstance(workspace, int) and workspace < LARGEST_KEPT and fastcall.usable()
-        ):
+        small = isinstance(workspace, int) and workspace < LARGEST_KEPT
+        return bool(plain and self._static and small)
+
+    def _ranges_text(self) -> str:
+        """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
+        if not self._is_direct:
             return ""
-        work = self.cost()
-        release = work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING
-        types = list(function.argument_types), list(function.result_types)
-        ranges = {k: a.attributes["range"] for k, a in enumerate(function.arguments) if "range" in a.attributes}
-        return fastcall.entry_text(*types, len(self._constants), workspace > 0, release, ranges)
+        given = enumerate(self.function.arguments)
+        found = {k: (a.known_type, a.attributes["range"]) for k, a in given if "range" in a.attributes}
+        looked = {k: asked for k, asked in found.items() if asked[0].size != 0}
+        return all_within_text(looked) if looked else ""
 
     def _call_directly(self) -> None:
-        """Calls of this object go to the emitted entry, which leaves to `__call__` of the class what it does not take."""
-        types = [*self.function.argument_types, *self.function.result_types]
-        workspace = self.plan.workspace
-        assert isinstance(workspace, int)
+        """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
-        builtin = fastcall.make_builtin(self.library, slow, types, self._constants, workspace)
-        self.__class__ = type("NativeFunction", (type(self),), {"__call__": builtin, "__module__": __name__})  # type: ignore[assignment]
+        if not self._is_direct:
+            self._kept = fastcall.leave(self, slow)
+            return
+        workspace, work = self.plan.workspace, self.cost()
+        assert isinstance(workspace, int)
+        self._kept = fastcall.connect(
+            self,
+            slow,
+            self.library.addresses["entry"],
+            self.library.addresses.get("within", 0),
+            self.function.argument_types,
+            self.function.result_types,
+            self._constants,
+            workspace,
+            work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+        )
 
     @cached_property
     def _computed_in_place(self) -> frozenset[int]:
@@ -305,6 +321,11 @@ def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
     raise TargetError(f"a size of @{function.name} is not that of an argument")
 
 
+def _native(module: Module, function: Function) -> CompiledFunction:
+    kind: type[NativeFunction] = fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction
+    return kind(module, function)
+
+
 def _simulated(module: Module, function: Function) -> CompiledFunction:
     from .gpu import SimulatedFunction  # the emulator, loaded when it is asked for
 
@@ -318,7 +339,7 @@ def _on_gpu(module: Module, function: Function) -> CompiledFunction:
 
 
 TARGETS: dict[str, Callable[[Module, Function], CompiledFunction]] = {
-    "cpu": NativeFunction,
+    "cpu": _native,
     "reference": ReferenceFunction,
     "cuda": _on_gpu,
     "cuda-sim": _simulated,

@@ -7,6 +7,8 @@ Differences are of unsigned integers; floats are compared with both ends, so tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..dialect.types import Type
 from .lines import Lines, number_text, type_text
 
@@ -52,6 +54,21 @@ def within_text(name: str, type: Type, bounds: tuple[float, float]) -> str:
     bits = f.add(f"bitcast <{lanes} x i1> {same} to i{lanes}")
     f.raw(f"ret i1 {f.add(f'icmp eq i{lanes} {bits}, -1')}")
     return f"define internal i1 @{name}(ptr %array) nounwind {{\nentry:\n{f.text()}\n}}\n"
+
+
+def all_within_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]]) -> str:
+    """The function, `i1 @within(ptr pointers)`, that looks at several arguments, given by their positions."""
+    f = Lines()
+    for k in ranges:
+        place = f.add(f"getelementptr ptr, ptr %pointers, i64 {k}")
+        good, next_one = f.add(f"call i1 @within_{k}(ptr {f.add(f'load ptr, ptr {place}')})"), f.label()
+        f.raw(f"br i1 {good}, label %{next_one}, label %beyond")
+        f.start(next_one)
+    f.raw("ret i1 true")
+    f.start("beyond")
+    f.raw("ret i1 false")
+    functions = [within_text(f"within_{k}", type, bounds) for k, (type, bounds) in ranges.items()]
+    return "".join([*functions, f"define i1 @within(ptr %pointers) nounwind {{\nentry:\n{f.text()}\n}}\n"])
 
 
 def _ones(lanes: int, bits: int) -> str:
