@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from ..dialect.index import Tensor
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import evaluate
+from . import nvrtc
 from .cuda import Launch
 from .emulator.machine import launch as emulate
 from .emulator.memory import Memory
-from .emulator.ptx import parse
+from .emulator.ptx import Entry, parse
 from .function import CompiledFunction, size_place
 
 MOST_BLOCKS = 1 << 22  # of a launch: a grid beyond strides
@@ -69,7 +71,11 @@ class SimulatedFunction(GpuFunction):
 
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module, function)
-        self._entries = parse(self.ptx) if self.source.launches else {}
+        nvrtc.cached_as(self.source.text)  # says what is missing, if it is
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        return parse(self.ptx) if self.source.launches else {}
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         self.simulate(arrays, outputs, Memory())

@@ -21,10 +21,7 @@ _lock = threading.Lock()  # NVRTC compiles one program at a time
 
 def compile_source(source: str, architecture: str = "compute_80") -> bytes:
     """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the cache where it is there."""
-    path = _library_path()
-    if path is None:
-        raise TargetError(f"NVRTC, which compiles CUDA C, is not installed: {HOW}")
-    name = cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
+    name = cached_as(source, architecture)
     code = cache.load(name)
     if code is None:
         with _lock:
@@ -36,6 +33,14 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
             )
         cache.store(name, code)
     return code
+
+
+def cached_as(source: str, architecture: str = "compute_80") -> str:
+    """The name in the cache of what the library makes of a source; TargetError where there is no library."""
+    path = _library_path()
+    if path is None:
+        raise TargetError(f"NVRTC, which compiles CUDA C, is not installed: {HOW}")
+    return cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
 
 
 def available() -> bool:

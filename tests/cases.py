@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from together import compile_together
 
 import cvm
 
@@ -47,17 +48,29 @@ def arrays(dialect: str) -> dict[str, np.ndarray]:
 
 def failures(op: str, target: str) -> Iterator[str]:
     """The operator's cases that do not hold on a target, each with what is wrong."""
-    for case in cases()[op]:
-        wrong = failure(case, arrays(op.partition(".")[0]), target)
+    made = [(case, compiled(case, target)) for case in cases()[op]]
+    if target == "cuda-sim":
+        compile_together(f.lower("cuda") for _, f in made if not isinstance(f, Exception))
+    for case, f in made:
+        wrong = failure(case, arrays(op.partition(".")[0]), f)
         if wrong is not None:
             yield f"{case['id']}: {wrong}\n{case['program']}"
 
 
-def failure(case: Case, known: dict[str, np.ndarray], target: str) -> str | None:
+def compiled(case: Case, target: str) -> Any:
+    """The case's program, or why there is none."""
+    try:
+        return cvm.compile(case["program"], target=target)
+    except Exception as e:
+        return e
+
+
+def failure(case: Case, known: dict[str, np.ndarray], function: Any) -> str | None:
     given = [known[name].copy() for name in case["inputs"]]
     try:
-        compiled = cvm.compile(case["program"], target=target)
-        returned = played(compiled, case) if "script" in case else compiled(*given)
+        if isinstance(function, Exception):
+            raise function
+        returned = played(function, case) if "script" in case else function(*given)
     except cvm.Error as e:
         return f"it is rejected: {e}" if case["valid"] else None
     except Exception as e:
