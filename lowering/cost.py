@@ -43,21 +43,21 @@ class _Sizes(dict[Any, int]):
 UNKNOWN: Mapping[Any, int] = _Sizes()  # every size
 
 
-def block_operations(block: Block, known: Mapping[Any, int]) -> int:
-    """The scalar operations that a block of statements does, at most."""
+def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> int:
+    """The scalar operations that a block of statements does, at most; an element written to memory counts as `moved`."""
     count = 0
     for s in block:
         match s:
             case For(index, body):
-                count += evaluate(index.extent, known) * block_operations(body, known)
+                count += evaluate(index.extent, known) * block_operations(body, known, moved)
             case If() if is_rare(s):
                 count += sum(map(_work, expressions(s)))
             case If(_, then, otherwise):
-                count += max(block_operations(then, known), block_operations(otherwise, known))
+                count += max(block_operations(then, known, moved), block_operations(otherwise, known, moved))
             case Alloc():
                 pass
-            case Store(_, _, value):
-                count += _work(value)
+            case Store(tensor, _, value):
+                count += _work(value) + (0 if tensor.space == "register" else moved)
             case _:
                 count += sum(map(_work, expressions(s)))
     return count

@@ -19,6 +19,7 @@ from .vectorise import can_be_vector
 WORTH = 30_000  # operations that cost more than to wake a thread
 FOLDED = 256  # iterations with folds that one thread takes at once, side by side
 BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
+MOVED = 2  # operations that reading and writing an element is worth
 UNKNOWN = 64  # what a size that is not known is taken for
 
 
@@ -78,7 +79,7 @@ def _is_one(extent: Dim) -> bool:
 
 def grain(loop: For) -> int:
     """How many iterations make a piece worth handing to another thread."""
-    return max(1, -(-WORTH // max(1, block_operations(loop.body, _Guess()))))
+    return max(1, -(-WORTH // max(1, block_operations(loop.body, _Guess(), MOVED))))
 
 
 class _Guess(dict[Any, int]):
