@@ -2,8 +2,9 @@
 
     t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
 
-Arguments, results and constants keep their types. What is computed stays as wide as it was; only memory is narrower. An
-element that a kernel reads many times keeps its type, too, unless the kernel is a contraction, which packs what it reads.
+Arguments, results and constants keep their types. What is computed stays as wide as it was; only memory is narrower. So
+what pays for it keeps its type: small arrays, which stay in the cache, and elements that a kernel reads many times, unless
+the kernel is a contraction, which packs what it reads.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from .plan import Plan, make_plan, scratch_buffers
 from .unname import unname
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
+SMALL = 1 << 18  # bytes of an array
 OFTEN = 4  # reads of an element: for more, widening it each time costs more than memory does
 
 
 def compact(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
-    often = {plan.home[t] for k in plan.kernels for t in read_often(k)}
+    kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
     types: dict[Tensor, ElementType] = {}  # of the arrays that have storage of their own
     for tensor, home in plan.home.items():
-        if home in plan.offsets and home not in scratch | often and tensor in plan.ranges and tensor.rank:
+        if home in plan.offsets and home not in kept and tensor in plan.ranges and tensor.rank and not _is_small(home):
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
                 types[home] = found
@@ -47,6 +49,11 @@ def compact(plan: Plan) -> Plan:
     kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
     return make_plan(plan.name, plan.arguments, plan.results, plan.constants, kernels, views, ranges)
+
+
+def _is_small(tensor: Tensor) -> bool:
+    size = product(tensor.shape)
+    return isinstance(size, int) and size * tensor.element.bytes <= SMALL
 
 
 def narrowest(values: Interval, element: ElementType) -> ElementType:

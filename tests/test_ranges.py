@@ -230,6 +230,7 @@ def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
     wanted = cvm.compile(module, target="reference")(x)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contract, "LEAST", 0)
+        patch.setattr(compact, "SMALL", 0)
         for often in (0, 4, 10**9):
             patch.setattr(compact, "OFTEN", often)
             np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
@@ -256,8 +257,12 @@ def layers(precision: int, declared: str = " {range = [-127, 127]}") -> str:
 
 
 @pytest.mark.parametrize(("precision", "held"), [(8, "i8"), (12, "i16"), (24, "i32")])
-def test_arrays_between_kernels_are_as_narrow_as_their_values(precision: int, held: str) -> None:
+def test_arrays_between_kernels_are_as_narrow_as_their_values(
+    precision: int, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = layers(precision)
+    assert all(t.element is I32 for t in cvm.compile(program).plan.offsets if t.name in ("short", "pool"))
+    monkeypatch.setattr(compact, "SMALL", 0)
     f = cvm.compile(program)
     stored = [t for t in f.plan.offsets if t.name in ("short", "pool")]
     assert len(stored) == 2 and {str(t.element) for t in stored} == {held}
