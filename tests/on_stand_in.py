@@ -56,6 +56,12 @@ func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   return %y
 }
 """
+RANGED = """
+func @main(%x: tensor<4xi32> {range = [0, 9]}) -> tensor<4xi32> {
+  %y = dali.add %x, 1
+  return %y
+}
+"""
 
 
 def arrays_of_the_host() -> None:
@@ -101,6 +107,17 @@ def in_place() -> None:
         y = to_gpu(np.arange(5.0))
         assert f(y) is y
         np.testing.assert_array_equal(y.get(), np.arange(5.0) ** 2)
+
+
+def declared_ranges() -> None:
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(RANGED, target="cuda")
+    x = np.array([0, 9, 5, 2], "i4")
+    with f.device.active():
+        np.testing.assert_array_equal(f(to_gpu(x)).get(), x + 1)
+        x[2] = 10
+        fails("argument %x: expected values from 0 to 9, got 10 at [2]", f, to_gpu(x))
 
 
 def graphs() -> None:
@@ -175,7 +192,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, LOOKUP, GRAPH, WORDS, *recorded):
+    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WORDS, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -188,6 +205,7 @@ if __name__ == "__main__":
             arrays_of_the_host,
             arrays_of_the_device,
             in_place,
+            declared_ranges,
             graphs,
             recorded_launches,
             lookups,
