@@ -74,6 +74,7 @@ class Operator(Generic[T]):
     fields: ClassVar[tuple[Field, ...]] = ()
     constraints: ClassVar[tuple[C, ...]] = ()
     placement: ClassVar[tuple[C, ...]] = ()  # constraints on where an operation stands: of it and its function
+    afterwards: ClassVar[tuple[C, ...]] = ()  # such constraints that are checked after those on types
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
@@ -219,7 +220,7 @@ def operator(cls: type[U]) -> type[U]:
         made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
     hints = typing.get_type_hints(cls)
     made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
-    numbers = [c.number for c in (*made.placement, *made.constraints)]
+    numbers = [c.number for c in (*made.placement, *made.constraints, *made.afterwards)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
     OPERATORS.declare(made)
     return made

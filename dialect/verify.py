@@ -12,7 +12,7 @@ from typing import Any
 
 from .builtin import Calling
 from .destroy import check_destroyed
-from .op import Operator, actual_values, violated
+from .op import C, Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .source import Diagnostic, Note, Span, VerifyError
 from .types import (
@@ -142,8 +142,9 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     typed = [a for a in function.arguments if a.type is not None]
     bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
     for operation in function.operations:
-        found = _check_operation(scope, operation, bound) if _well_placed(scope, operation, function) else None
-        if found is not None:
+        before, after = operation.operator.placement, operation.operator.afterwards
+        found = _check_operation(scope, operation, bound) if _placed(scope, operation, function, before) else None
+        if found is not None and _placed(scope, operation, function, after):
             scope.types.update(zip(operation.results, found, strict=True))
     results = [type_of(scope, v) for v in function.results]
     if any(r is None for r in results):
@@ -153,9 +154,9 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     return tuple(r for r in results if r is not None)
 
 
-def _well_placed(scope: Scope, operation: Operation, function: Function) -> bool:
+def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple[C, ...]) -> bool:
     """Whether the operation may stand where it does; the first rule that fails is reported."""
-    for rule in operation.operator.placement:
+    for rule in rules:
         if not rule.holds(operation, function):
             scope.report(f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at))
             return False

@@ -7,7 +7,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
+from types import NoneType
 from typing import Any, TypeAlias
+from zipfile import is_zipfile
 
 import numpy as np
 
@@ -89,9 +91,14 @@ class CompiledGraph:
         A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end, leaves it as it is.
         `on_tick(graph, time)` is called after every tick.
         """
-        feeds = {name: _feed(source) for name, source in (sensors or {}).items()}
+        ticks = _ticks(ticks)
+        if not isinstance(sensors, (Mapping, NoneType)):
+            raise CallError(f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}")
+        feeds = {name: _feed(name, source) for name, source in (sensors or {}).items()}
         with self._lock:
             self._ready()
+            for name in feeds:
+                self._writable(name)
             if self._time == 0:
                 self._take(feeds)
             for _ in range(ticks if feeds or on_tick else 0):
@@ -123,9 +130,9 @@ class CompiledGraph:
         """The current value of a field, sensor, actuator or probe: a copy, or a read-only view until the next step."""
         with self._lock:
             self._ready()
-            if name in self._states:
+            if isinstance(name, str) and name in self._states:
                 array = self._ready().current[name]
-            elif name in self._clockwork.probes:
+            elif isinstance(name, str) and name in self._clockwork.probes:
                 array = self._observe()[name]
             else:
                 known = ", ".join(self.names) or "none"
@@ -143,14 +150,17 @@ class CompiledGraph:
     def write(self, name: str, value: Any) -> None:
         """Replaces the current value of a field or sensor."""
         with self._lock:
-            self._ready()
-            state = self._states.get(name)
-            if state is None or not state.writable:
-                known = ", ".join(s.name for s in self.writable) or "none"
-                message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
-                raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
+            state = self._writable(name)
             self._ready().current[name][...] = self._value(state, value)
             self._observed = None
+
+    def _writable(self, name: str) -> State:
+        state = self._states.get(name) if isinstance(name, str) else None
+        if state is None or not state.writable:
+            known = ", ".join(s.name for s in self.writable) or "none"
+            message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
+            raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
+        return state
 
     def _value(self, state: State, value: Any) -> np.ndarray:
         wanted = state.value.known_type
@@ -167,28 +177,37 @@ class CompiledGraph:
         """Writes the time and all state to an .npz file."""
         with self._lock:
             self._ready()
-            with open(path, "wb") as file:
-                arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
-                np.savez(file, time=np.int64(self._time), **arrays)
+            arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
+            try:
+                with open(path, "wb") as file:
+                    np.savez(file, time=np.int64(self._time), **arrays)
+            except OSError as e:
+                raise CallError(f"the state cannot be written to {path}: {e}") from None
 
     def load(self, path: str | PathLike[str]) -> None:
         """Takes the time and all state from a file that `save` wrote for this graph."""
         try:
+            with open(path, "rb") as opened:
+                if not is_zipfile(opened):
+                    raise ValueError("it is no .npz file")
             with np.load(path, allow_pickle=False) as file:
                 held = {n: file[n] for n in file.files}
         except Exception as e:
             why = str(e).splitlines()[0] if str(e) else type(e).__name__
             raise CallError(f"the state cannot be read from {path}: {why}") from None
         wanted = {f"state.{n}" for n in self._states} | {"time"}
-        if held.keys() != wanted or held["time"].shape != () or held["time"].dtype != np.int64 or held["time"] < 0:
-            message = f"{path} does not hold the state of @{self.graph.name}"
+        message = f"{path} does not hold the state of @{self.graph.name}"
+        if held.keys() != wanted:
             raise CallError(f"{message}: expected {sorted(wanted)}, got {sorted(held)}")
+        time = held["time"]
+        if time.shape != () or time.dtype != np.int64 or time < 0:
+            raise CallError(f"{message}: expected a time of 0 or more ticks, got {time.tolist()!r}")
         values = {s.name: self._value(s, held[f"state.{s.name}"]) for s in self._clockwork.states}
         with self._lock:
             self.reset()
             for name, value in values.items():
                 self._ready().current[name][...] = value
-            self._time = int(held["time"])
+            self._time = int(time)
 
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
@@ -232,12 +251,15 @@ class CompiledGraph:
 
 def _ticks(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-        raise CallError(f"step takes a number of ticks, 0 or more, got {n!r}")
+        raise CallError(f"expected a number of ticks, 0 or more, got {n!r}")
     return int(n)
 
 
-def _feed(source: Sensor) -> Callable[[int], Any]:
+def _feed(name: str, source: Sensor) -> Callable[[int], Any]:
     if callable(source):
         return source
+    if not isinstance(source, Iterable):
+        message = f'the sensor "{name}" is fed by an iterable or a function of the time, got {type(source).__name__}'
+        raise CallError(message)
     items: Iterator[Any] = iter(source)
     return lambda time: next(items, None)

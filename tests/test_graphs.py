@@ -1,5 +1,6 @@
 """Graphs: ticks, feedback, reading and writing, state in files, sensors and actuators, on every target."""
 
+import contextlib
 import pickle
 import warnings
 
@@ -246,3 +247,69 @@ def test_a_deep_network_compiles_in_time(target):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert graph(text, target).read("out").tolist() == [0, 0, 0, 0]
+
+
+FED = """
+graph @main {
+  %x = cog.sensor "x" : !cog.field<[3], f32>
+  %s = cog.field "s" : !cog.field<[3], f32>
+  %n = cog.add %x, %s
+  cog.feedback %s, %n
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sensors", "message"),
+    [
+        ({"x": 5}, 'the sensor "x" is fed by an iterable or a function of the time, got int'),
+        ([1], "sensors are a dict of names and what feeds them, got list"),
+        ({"y": []}, 'no field or sensor "y"'),
+        ({"x": [np.zeros(4, np.float32)]}, r"an array of shape \[3\], got shape \[4\]"),
+        ({"x": [np.zeros(3)]}, "got tensor<3xf64>"),
+        ({"x": ["abc"]}, "expected !cog.field<\\[3\\], f32>, got tensor"),
+    ],
+)
+def test_what_sensors_may_be(sensors, message, target):
+    g = graph(FED, target)
+    with pytest.raises(cvm.CallError, match=message):
+        g.run(2, sensors=sensors)
+
+
+@pytest.mark.parametrize("ticks", [-1, 1.5, True, "3", None])
+def test_a_run_is_a_number_of_ticks(ticks, target):
+    with pytest.raises(cvm.CallError, match="expected a number of ticks, 0 or more"):
+        graph(FED, target).run(ticks, sensors={"x": []})
+
+
+def test_names_are_strings(target):
+    g = graph(FED, target)
+    with pytest.raises(cvm.CallError, match="nothing to read named"):
+        g.read(["x"])
+    with pytest.raises(cvm.CallError, match="no field or sensor"):
+        g.write(["x"], 1)
+
+
+def test_a_damaged_state_is_rejected_and_changes_nothing(tmp_path):
+    g = graph(FED, "cpu")
+    g.write("x", [1, 2, 3])
+    g.step(2)
+    path = tmp_path / "state.npz"
+    g.save(path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 61):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        with contextlib.suppress(cvm.CallError):
+            g.load(path)
+        assert g.time() == 2 and g.read("s").tolist() == [2, 4, 6]
+    for wrong in (b"", b"garbage", whole[: len(whole) // 2]):
+        path.write_bytes(wrong)
+        with pytest.raises(cvm.CallError, match=r"it is no \.npz file"):
+            g.load(path)
+    held = {"state.x": g.read("x"), "state.s": g.read("s")}
+    np.savez(path, time=np.int64(-1), **held)
+    with pytest.raises(cvm.CallError, match="expected a time of 0 or more ticks, got -1"):
+        g.load(path)
+    with pytest.raises(cvm.CallError, match="cannot be written"):
+        g.save(tmp_path)
+    assert g.time() == 2

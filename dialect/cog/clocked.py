@@ -152,6 +152,8 @@ class Feedback(Clocked[T]):
             lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field),
             at="target",
         ),
+    )
+    afterwards = (
         C(6, "a field has one feedback", lambda o, f: _register(f).feedbacks[o.operator.target] is o, at="target"),
     )
     results = ()
