@@ -110,7 +110,9 @@ class Rules:
         for value, cotangent in zip(operands, pulled, strict=True):
             if cotangent is not None and value in active:
                 if not isinstance(cotangent, Node):
-                    self._missing(operation, active, f"{operation.operator.name} by %{value.name}")
+                    scalar_op = getattr(operation.operator, "scalar_op", None)
+                    which = f"{operation.operator.name} of {scalar_op}" if scalar_op else operation.operator.name
+                    self._missing(operation, active, f"{which} by %{value.name}")
                 self._accumulate(found, value, cotangent)
 
     def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:

@@ -217,10 +217,41 @@ class Expand(CogOperator[T]):
         )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), shape = cotangents, self.types["x"].shape
-        if self.border != "zero":
-            raise NotImplementedError(f"{self.name} with border = {self.border}")
-        return [g.builder.apply("cog.subfield", self.field(g, self.shape), begin=(0,) * len(shape), end=shape)]
+        (g,), shape, whole = cotangents, self.types["x"].shape, [*self.shape]
+        for axis, n in enumerate(shape if self.border != "zero" else ()):
+            if self.border == "cyclic":
+                g = self.folded(g, whole, axis, n)
+            elif whole[axis] > n:
+                kept, outside = self.cut(g, whole, axis, 0, n), self.cut(g, whole, axis, n, whole[axis])
+                whole[axis] -= n
+                last = self.grown(self.folded(outside, whole, axis, 1), (*whole[:axis], 1, *whole[axis + 1 :]), axis, n)
+                whole[axis] = n
+                amount = tuple(n - 1 if k == axis else 0 for k in range(len(whole)))
+                g = kept + g.builder.apply("cog.shift", self.field(last, (*whole,)), amount=amount)
+            whole[axis] = n
+        return [g.builder.apply("cog.subfield", self.field(g, (*whole,)), begin=(0,) * len(shape), end=shape)]
+
+    def folded(self: Any, g: Any, shape: list[int], axis: int, piece: int) -> Any:
+        """The pieces of so many points along an axis added up, half of them to the other half; as a field of one piece."""
+        shape = [*shape]
+        while (n := shape[axis]) > piece:
+            half = (-(-n // piece) + 1) // 2 * piece
+            rest = self.cut(g, shape, axis, half, n)
+            shape[axis] = n - half
+            grown = self.grown(rest, (*shape,), axis, half)
+            shape[axis] = n
+            g = self.cut(g, shape, axis, 0, half) + grown
+            shape[axis] = half
+        return g
+
+    def cut(self: Any, g: Any, shape: list[int], axis: int, first: int, last: int) -> Any:
+        begin = tuple(first if k == axis else 0 for k in range(len(shape)))
+        end = tuple(last if k == axis else n for k, n in enumerate(shape))
+        return g.builder.apply("cog.subfield", self.field(g, (*shape,)), begin=begin, end=end)
+
+    def grown(self: Any, g: Any, shape: tuple[int, ...], axis: int, size: int) -> Any:
+        larger = tuple(size if k == axis else n for k, n in enumerate(shape))
+        return g.builder.apply("cog.expand", self.field(g, shape), shape=larger, border="zero")
 
 
 AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")
