@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..dialect.loops import Kernel
 from ..dialect.printer import print_module
 from ..dialect.program import Function, Graph, Module
+from .compact import compact
 from .differentiate import expand_derivatives
 from .formulas import Formulas, formulas
 from .fuse import fuse
@@ -110,11 +111,14 @@ STEPS: dict[str, Pass] = {
         lambda state: replace(state, formulas=tuple(map(fuse, state.formulas or ()))),
         _does(fuse),
     ),
+    "compact": Pass("loops", _on_plans(compact), _does(compact)),
     **{
         name: Pass("loops", _on_plans(lambda plan, name=name: schedule(plan, lambda _: (name,))), _does(change))
         for name, change in PASSES.items()
     },
-    "schedule": Pass("loops", _on_plans(schedule), "All of them, as a compiled program has them"),
+    "schedule": Pass(
+        "loops", _on_plans(lambda plan: schedule(compact(plan))), "All of them, as a compiled program has them"
+    ),
 }
 
 DOWN: dict[str, Callable[[State], State]] = {"formulas": _to_formulas, "loops": _to_loops}
