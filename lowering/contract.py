@@ -29,7 +29,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..dialect.index import Expr, Index, Read, Tensor, both, substitute, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, substitute_block
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, substitute_block
 from ..dialect.types import F32, F64, I16, I32
 from .accesses import depends, stride
 from .collapse import flatten
@@ -40,22 +40,23 @@ from .ranges import Ranges
 from .sizes import Sizes, sizes_of
 from .winograd import by_turning
 from .words import (
+    Pairs,
+    Terms,
     extent_of,
     image_of,
     is_plain,
     known_terms,
     loops_of,
     only_read,
-    packed_words,
     pair_up,
     row_words,
-    word,
 )
 
 Constants = Mapping[Tensor, np.ndarray]
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
+SQUARE = 4  # columns of 16 bytes that are turned in registers
 LARGEST = 1 << 14  # terms of a sum: panels are on the stack
 
 
@@ -179,14 +180,18 @@ class _Contract(Panels):
         return self.contracted(self.full())
 
     def full(self) -> Block:
-        c, panel = self.c, Tensor("full", (self.terms, self.width), self.element, "stack")
+        c, fill = self.c, []
         multiply, most = ("mul", ROWS // 2) if self.element is I32 else ("fma", ROWS * 4 // self.element.bytes)
-
-        def row(tile: Expr, at: Expr, r: Expr) -> Expr:
-            return substitute(c.a, {c.row: at})
-
-        column = panel[self.k, self.v * LANES + self.lane]
-        return (Alloc(panel), *self.of_factors(panel), *self.tiles(c.folds, self.height(most), row, column, multiply))
+        panels = None if self.element is I32 or len(c.folds) > 1 else self.panels_of(Terms(c.folds))
+        if panels is None:
+            panel = Tensor("full", (self.terms, self.width), self.element, "stack")
+            fill, column = (Alloc(panel), *self.of_factors(panel)), panel[self.k, self.place]
+        else:
+            column = panels[(*self.beside, self.panel, self.k, self.place)]
+        return (
+            *fill,
+            *self.tiles(c.folds, self.height(most), lambda _, at, r: substitute(c.a, {c.row: at}), column, multiply),
+        )
 
     def in_words(self, sizes: Sizes) -> Contracted | None:
         """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
@@ -212,8 +217,7 @@ class _Contract(Panels):
             flat = replace(words, shape=(*(i.extent for i in lines), self.pairs.steps))
             self.views[flat] = words
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
-        found = packed_words(known, len(lines) + self.c.folds.index(self.pairs.index))
-        found = found.reshape(*found.shape[: len(lines)], self.pairs.steps)
+        found = self.pairs.packed(known)
         count = -(-found.shape[-2] // height)
         starts = np.minimum(np.arange(count) * height, found.shape[-2] - height)
         tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
@@ -221,51 +225,63 @@ class _Contract(Panels):
         self.constants[packed] = np.ascontiguousarray(tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
 
-    def columns(self) -> tuple[list[Statement], Expr] | None:
+    def columns(self) -> tuple[Block, Expr] | None:
         """What fills a panel with words, and a word of it."""
-        read = only_read(self.c.b)
-        place = self.v * LANES + self.lane
-        words = self.known_panels()
-        if words is None and read is not None and is_plain(read) and not self.c.guard and not self.pairs.odd:
-            words = self.all_panels()
-        if words is not None:
-            return [], words[(*self.beside, self.panel, self.step, place)]
+        panels = self.panels_of(self.pairs)
+        if panels is not None:
+            return (), panels[(*self.beside, self.panel, self.step, self.place)]
         image = image_of(self.c.b, self.c.guard, self.pairs)
         if image is None:
             return None
         self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
         panel = Tensor("panel", (self.pairs.steps, self.width), I32, "stack")
-        return [Alloc(panel), *self.of_image(image, self.pairs, panel)], panel[self.step, place]
+        return (Alloc(panel), *self.of_image(image, self.pairs, panel)), panel[self.step, self.place]
 
-    def known_panels(self) -> Tensor | None:
-        """The words of all panels, where the columns are constant."""
-        lines = (*self.beside, *self.lines)
-        known = None if self.c.guard else known_terms(self.c.b, self.known, (*lines, *self.c.folds))
-        if known is None:
+    def panels_of(self, terms: Terms) -> Tensor | None:
+        """All panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
+        read = only_read(self.c.b)
+        if read is None or not is_plain(read) or self.c.guard:
             return None
-        found = packed_words(known, len(lines) + self.c.folds.index(self.pairs.index))
-        found = found.reshape(*found.shape[: len(self.beside)], -1, self.pairs.steps)
+        known = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
+        if known is not None:
+            return self.known_panels(terms.packed(known))
+        return None if terms.odd else self.all_panels(terms)
+
+    def known_panels(self, known: np.ndarray) -> Tensor:
+        known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
         blocks = np.minimum(np.arange(self.panels * self.together), self.blocks - 1)
         columns = extent_of(self.c.column)
         first = blocks // self.across * columns + np.minimum(blocks % self.across * LANES, columns - LANES)
-        panels = found[..., (first[:, None] + np.arange(LANES)).reshape(self.panels, self.width), :].swapaxes(-1, -2)
-        words = Tensor("columns", panels.shape, I32, "constant")
-        self.constants[words] = np.ascontiguousarray(panels)
-        return words
+        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(self.panels, self.width), :].swapaxes(-1, -2)
+        packed = Tensor("columns", panels.shape, self.element, "constant")
+        self.constants[packed] = np.ascontiguousarray(panels)
+        return packed
 
-    def all_panels(self) -> Tensor:
-        """The words of all panels, by a kernel: every column is read once."""
-        panel = Index("panel", self.panels)
-        shape = (*(i.extent for i in self.beside), self.panels, self.pairs.steps, self.width)
-        words = Tensor("columns", shape, I32, "heap")
-        value = substitute(word(*self.pairs.both(self.c.b)), self.column(self.lane))
-        store = Store(words, (*self.beside, panel, self.pairs.step, self.v * LANES + self.lane), value)
-        apart = [stride(r.tensor, r.indices, self.lane) for r in walk(value) if isinstance(r, Read)]
-        if all(n is not None and 0 <= n <= NEAR for n in apart):
-            lanes = For(self.lane, (store,), kind="vector", width=LANES)
-            body = loops_of((*self.beside, *self.pairs.folds, panel), (self.placed((lanes,), unrolled=True),))
+    def all_panels(self, terms: Terms) -> Tensor:
+        """The panels by a kernel, along the columns where these lie side by side; else they are turned, four steps at once."""
+        panel, value, folds = Index("panel", self.panels), terms.value(self.c.b), terms.folds
+        packed = Tensor(
+            "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
+        )
+        apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
+        turned = not all(n is not None and 0 <= n <= NEAR for n in apart)
+        if turned and isinstance(terms, Pairs):  # words first, then what is turned lies side by side
+            lines = (*self.beside, *self.lines)
+            words, body = row_words(self.c.b, terms, lines)
+            self.kernels.append(made(self.kernel, "lines", body, (words,)))
+            flat = replace(words, shape=(*(i.extent for i in lines), terms.steps))
+            self.views[flat] = words
+            folds = (self.step,)
+            value = flat[(*lines, self.step)]
+        step: Expr = terms.step if folds is terms.folds else self.step
+        value = substitute(value, self.column(self.lane))
+        at = (*self.beside, panel, step, self.place)
+        lanes: Block = (For(self.lane, (Store(packed, at, value),), kind="vector", width=LANES),)
+        if turned and len(folds) == 1 and terms.steps % SQUARE == 0:
+            t, u = Index("t", terms.steps // SQUARE), Index("u", SQUARE)
+            square = For(u, substitute_block(lanes, {folds[0]: t * SQUARE + u}), kind="unrolled")
+            body = loops_of((*self.beside, panel, t), (self.placed((square,), unrolled=True),))
         else:
-            inner = self.placed((For(self.lane, loops_of(self.pairs.folds, (store,))),))
-            body = loops_of((*self.beside, panel), (inner,))
-        self.kernels.append(made(self.kernel, "columns", substitute_block(body, {self.panel: panel}), (words,)))
-        return words
+            body = loops_of((*self.beside, *folds, panel), (self.placed(lanes, unrolled=True),))
+        self.kernels.append(made(self.kernel, "columns", substitute_block(body, {self.panel: panel}), (packed,)))
+        return packed

@@ -62,6 +62,7 @@ class Panels:
         self.element = c.accumulator.element
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
+        self.place = self.v * LANES + self.lane
         self.flat = Index("panel", product((*(i.extent for i in c.outer), self.panels)))
         self.outer = [Var(i.name, I64) for i in c.outer]
         self.panel: Expr = Var("panel", I64) if c.outer else self.flat

@@ -59,7 +59,6 @@ from .words import (
     known_terms,
     loops_of,
     only_read,
-    packed_words,
     pair_up,
     read_at,
     word,
@@ -226,8 +225,7 @@ class Turned:
     def packed(self, points: np.ndarray, packed: dict[Tensor, np.ndarray]) -> Tensor:
         """The same of constant weights, as they are used: by tiles of rows."""
         count = extent_of(self.c.row)
-        words = packed_words(points, 1 + len(self.rows) + self.pairs.folds.index(self.pairs.half))
-        words = words.reshape(*words.shape[: 1 + len(self.rows)], self.pairs.steps)
+        words = self.pairs.packed(points)
         starts = np.minimum(np.arange(-(-count // self.height)) * self.height, count - self.height)
         tiles = words[..., starts[:, None] + np.arange(self.height), :]  # points, around, tile, row, step
         tiles = np.moveaxis(tiles, 0, len(self.rows)).swapaxes(-1, -2)

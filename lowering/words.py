@@ -41,11 +41,9 @@ HALF = 0xFFFF
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Indices of a fold, one of them two by two: `index` takes `half` * 2 and `half` * 2 + 1."""
+class Terms:
+    """The terms of a sum as they are, one in each step."""
 
-    index: Index
-    half: Index
     folds: tuple[Index, ...]
 
     @property
@@ -62,7 +60,34 @@ class Pairs:
 
     @property
     def odd(self) -> bool:
+        """Whether the last step is not whole."""
+        return False
+
+    def value(self, e: Expr) -> Expr:
+        """What a step has of a factor."""
+        return e
+
+    def packed(self, array: np.ndarray) -> np.ndarray:
+        """The same of known factors, whose last axes are the fold's."""
+        return array.reshape(*array.shape[: array.ndim - len(self.folds)], self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Terms):
+    """The terms of a sum, one index of the fold two by two: `index` takes `half` * 2 and `half` * 2 + 1."""
+
+    index: Index
+    half: Index
+
+    @property
+    def odd(self) -> bool:
         return extent_of(self.index) % 2 == 1
+
+    def value(self, e: Expr) -> Expr:
+        return word(*self.both(e))
+
+    def packed(self, array: np.ndarray) -> np.ndarray:
+        return super().packed(packed_words(array, self.folds.index(self.half) - len(self.folds)))
 
     def both(self, e: Expr) -> tuple[Expr, Expr]:
         """An expression at the first and at the second of two terms."""
@@ -74,7 +99,7 @@ def pair_up(folds: Sequence[Index]) -> Pairs:
     even = [i for i in folds if extent_of(i) % 2 == 0]
     index = even[0] if even else max(reversed(folds), key=extent_of)
     half = Index(index.name, (extent_of(index) + 1) // 2)
-    return Pairs(index, half, tuple(half if i is index else i for i in folds))
+    return Pairs(tuple(half if i is index else i for i in folds), index, half)
 
 
 def extent_of(index: Index | None) -> int:
