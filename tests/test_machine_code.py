@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from simulated import needs_nvrtc
+from targets import missing
 
 import cvm
 
@@ -92,3 +94,20 @@ def test_nothing_is_spilled(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     spilled = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
     assert spilled and all(bytes == ("0", "0", "0") for bytes in spilled), done.stderr
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(missing("cuda")), reason=missing("cuda") or "there is a GPU")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_on_a_gpu(name: str) -> None:
+    """The same programs, large, have the bits of a CPU; also when their launches are recorded."""
+    f, g = (cvm.compile(PROGRAMS[name], target=t) for t in ("cuda", "cpu"))
+    random = np.random.default_rng(0)
+    given = []
+    for a in f.function.arguments:
+        shape, dtype = a.known_type.array_shape, a.known_type.element.dtype
+        small = random.integers(-128, 128, shape) if dtype.kind == "i" else random.normal(size=shape)
+        given.append(small.astype(dtype))
+    wanted = g(*given)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(*given), wanted, strict=True)
