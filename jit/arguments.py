@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..dialect.program import Function, Value
-from ..dialect.source import CallError, Diagnostic, Note
+from ..dialect.source import CallError, Diagnostic, Note, TargetError
 from ..dialect.types import BY_DTYPE, Size, Type
 
 
@@ -157,3 +157,12 @@ def take_outputs(
         else:
             arrays.append(array)
     return arrays, copies
+
+
+def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
+    """The argument and axis that tell an unknown size."""
+    for n, a in enumerate(function.arguments):
+        for axis, d in enumerate(a.known_type.array_shape):
+            if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
+                return n, axis
+    raise TargetError(f"a size of @{function.name} is not that of an argument")

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MethodType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic, TargetError
-from ..dialect.types import Size, Type, as_given, evaluate
+from ..dialect.types import Dim, Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
 from ..lowering.inline import has_derivatives
@@ -23,13 +23,16 @@ from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
 from . import fastcall
-from .arguments import take_arguments, take_outputs
+from .arguments import size_place, take_arguments, take_outputs
 from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 from .threads import parallel_address
 from .within import all_within_text
+
+if TYPE_CHECKING:
+    from .kept import Compiled
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
@@ -130,7 +133,7 @@ class CompiledFunction:
             elif outputs[n] is not results[n]:
                 outputs[n][...] = results[n]
 
-    @cached_property
+    @property
     def _computed_in_place(self) -> frozenset[int]:
         """The results that are computed in the storage of the argument they overwrite."""
         return frozenset()
@@ -221,37 +224,59 @@ class NativeFunction(CompiledFunction):
     """Runs native code made by LLVM. Thread-safe; the GIL is released while it runs."""
 
     target = "cpu"
-    more_text: ClassVar[str] = ""  # IR beside the entry, and what of it is called from outside
-    exports: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
 
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module, function)
+        from . import kept
         from .native import Library
 
-        plan = self.plan
-        self._constants = [np.ascontiguousarray(c) for c in plan.constants.values()]
-        self._constant_pointers = [c.ctypes.data for c in self._constants]
-        within = self._ranges_text()
-        exports = {"entry": ENTRY, **self.exports}
-        imports = {"parallel": parallel_address()} if "@parallel(" in self.native_text.module else {}
-        text = self.native_text.module + self.more_text + within
-        self.library = Library(text, exports, ("within",) if within else (), imports)
+        name = kept.name_of(module, function)
+        made = kept.load(name, function) if name is not None else None
+        if made is None:
+            made = self._compile()
+            if name is not None:
+                kept.store(name, function, made)
+        self._made = made
+        self._constant_pointers = [c.ctypes.data for c in made.constants]
+        imports = {"parallel": parallel_address()} if made.parallel else {}
+        self.library = Library(made.image, {"entry": ENTRY}, ("within",) if made.within else (), imports)
         if fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._call_directly()
         self._scratch = threading.local()
-        self._size_places = [size_place(function, atom) for atom in self.native_text.sizes]
+        self._size_places = [size_place(function, atom) for atom in made.sizes]
 
-    @cached_property
-    def _is_direct(self) -> bool:
+    def _compile(self) -> Compiled:
+        from .kept import Compiled
+        from .native import fresh_object_code
+
+        plan, text, work = self.plan, self.native_text, self.cost()
+        within = self._ranges_text()
+        return Compiled(
+            fresh_object_code(text.module + within),
+            tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
+            plan.workspace,
+            text.sizes,
+            text.requirements,
+            frozenset(n for n, k in self._overwritten.items() if plan.results[n] is plan.arguments[k]),
+            work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+            "@parallel(" in text.module,
+            bool(within),
+        )
+
+    @property
+    def _computed_in_place(self) -> frozenset[int]:
+        return self._made.in_place
+
+    def _is_direct(self, workspace: Dim) -> bool:
         """Whether calls need not pass through Python: sizes are known, and arguments only read."""
-        function, workspace = self.function, self.plan.workspace
+        function = self.function
         plain = not any(a.attributes.keys() - {"range"} for a in function.arguments) and function.results
         small = isinstance(workspace, int) and workspace < LARGEST_KEPT
         return bool(plain and self._static and small)
 
     def _ranges_text(self) -> str:
         """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
-        if not self._is_direct:
+        if not self._is_direct(self.plan.workspace):
             return ""
         given = enumerate(self.function.arguments)
         found = {k: (a.known_type, a.attributes["range"]) for k, a in given if "range" in a.attributes}
@@ -261,10 +286,10 @@ class NativeFunction(CompiledFunction):
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
-        if not self._is_direct:
+        workspace = self._made.workspace
+        if not self._is_direct(workspace):
             self._kept = fastcall.leave(self, slow)
             return
-        workspace, work = self.plan.workspace, self.cost()
         assert isinstance(workspace, int)
         self._kept = fastcall.connect(
             self,
@@ -273,19 +298,14 @@ class NativeFunction(CompiledFunction):
             self.library.addresses.get("within", 0),
             self.function.argument_types,
             self.function.result_types,
-            self._constants,
+            self._made.constants,
             workspace,
-            work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+            self._made.release,
         )
-
-    @cached_property
-    def _computed_in_place(self) -> frozenset[int]:
-        return frozenset(n for n, k in self._overwritten.items() if self.plan.results[n] is self.plan.arguments[k])
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = {
-            atom: arrays[n].shape[axis]
-            for atom, (n, axis) in zip(self.native_text.sizes, self._size_places, strict=True)
+            atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self._made.sizes, self._size_places, strict=True)
         }
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
         self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, self.workspace(sizes)))
@@ -298,27 +318,18 @@ class NativeFunction(CompiledFunction):
     def report(self, status: int) -> None:
         """Raises CallError for the requirement that a status names."""
         if status:
-            message, span = self.native_text.requirements[status - 1]
+            message, span = self._made.requirements[status - 1]
             raise CallError(Diagnostic(message, span, "run"))
 
     def workspace(self, sizes: Mapping[Any, int]) -> int:
         """The address of memory for intermediate arrays, kept for this thread's next call."""
-        needed = evaluate(self.plan.workspace, sizes)
+        needed = evaluate(self._made.workspace, sizes)
         if not needed:
             return 0
         held: np.ndarray | None = getattr(self._scratch, "memory", None)
         if held is None or held.size < needed + 64:
             held = self._scratch.memory = np.empty(needed + 64, np.uint8)
         return (held.ctypes.data + 63) // 64 * 64
-
-
-def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
-    """The argument and axis that tell an unknown size."""
-    for n, a in enumerate(function.arguments):
-        for axis, d in enumerate(a.known_type.array_shape):
-            if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:
-                return n, axis
-    raise TargetError(f"a size of @{function.name} is not that of an argument")
 
 
 def _native(module: Module, function: Function) -> CompiledFunction:

@@ -13,11 +13,12 @@ from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import evaluate
 from . import nvrtc
+from .arguments import size_place
 from .cuda import Launch
 from .emulator.machine import launch as emulate
 from .emulator.memory import Memory
 from .emulator.ptx import Entry, parse
-from .function import CompiledFunction, size_place
+from .function import CompiledFunction
 
 MOST_BLOCKS = 1 << 22  # of a launch: a grid beyond strides
 GARBAGE = 0xA5  # what fills memory that nobody has written

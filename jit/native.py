@@ -70,16 +70,21 @@ def assembly(text: str) -> str:
 
 def object_code(text: str, slp: bool = False) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = cache.key(text, str(slp), *_environment())
+    name = cache.key(text, str(slp), *environment())
     image = cache.load(name)
     if image is None:
-        image = bytes(target_machine().emit_object(optimise(text, slp=slp)))
+        image = fresh_object_code(text, slp)
         cache.store(name, image)
     return image
 
 
+def fresh_object_code(text: str, slp: bool = False) -> bytes:
+    """The machine code as an object file."""
+    return bytes(target_machine().emit_object(optimise(text, slp=slp)))
+
+
 @lru_cache(maxsize=1)
-def _environment() -> tuple[str, ...]:
+def environment() -> tuple[str, ...]:
     """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
     the passes and instructions."""
     version = ".".join(map(str, llvm.llvm_version_info))
@@ -88,11 +93,12 @@ def _environment() -> tuple[str, ...]:
 
 
 class Library:
-    """Native code in memory and the functions it exports, which give an i32 status; freed with the object."""
+    """Native code in memory, from IR or an object file, and the functions it exports, which give an i32 status; freed with the
+    object."""
 
     def __init__(
         self,
-        text: str,
+        code: str | bytes,
         exports: Mapping[str, tuple[Any, ...]],
         data: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
@@ -100,7 +106,7 @@ class Library:
     ) -> None:
         global _count
         _count += 1
-        image = object_code(text, slp)
+        image = code if isinstance(code, bytes) else object_code(code, slp)
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for name in (*exports, *data):
             builder = builder.export_symbol(name)

@@ -6,7 +6,7 @@ import stat
 
 import numpy as np
 import pytest
-from cvm.jit import cache
+from cvm.jit import cache, function, kept
 
 import cvm
 
@@ -76,6 +76,88 @@ def test_what_others_can_write_is_ignored(folder):
     assert cache.load(name) is None
     cache.store(cache.key("b"), b"payload")
     assert len(entries(folder)) == 1
+
+
+DIVISION = """
+func @main(%a: tensor<?Nx3xi32> {range = [0, 9]}, %b: tensor<?Nx3xi32>) -> tensor<?Nx3xi32> {
+  %c = const dense<[5, 6, 7]> : tensor<3xi32>
+  %d = dali.floordiv %a, %b
+  %s = cvm.sum %d {axes = [0], keepdims = true}
+  %y = cvm.broadcast_add %d, %s
+  %z = cvm.broadcast_add %y, %c
+  return %z
+}
+"""
+IN_PLACE = """
+func @main(%x: tensor<6xf32> {inplace}) -> tensor<6xf32> {
+  %y = theano.elemwise %x {scalar_op = "neg", inplace_pattern = {0 = 0}}
+  return %y
+}
+"""
+
+
+@pytest.fixture
+def kept_only(monkeypatch):
+    """Lowering fails from the call on."""
+
+    def refuse(*_):
+        raise AssertionError("nothing is lowered that is kept")
+
+    return lambda: monkeypatch.setattr(function, "lower", refuse)
+
+
+def test_what_is_kept_is_not_lowered(folder, kept_only):
+    a, b = np.array([[1, 7, 9], [4, 5, 6]], np.int32), np.array([[1, 2, 2], [3, 4, 5]], np.int32)
+    before = cvm.compile(DIVISION)
+    expected = a // b + (a // b).sum(0) + np.array([5, 6, 7])
+    cvm.compile(IN_PLACE)
+    kept_only()
+    after = cvm.compile(DIVISION)
+    for f in (before, after):
+        assert np.array_equal(f(a, b), expected)
+        assert np.array_equal(f(a[:1], b[:1]), a[:1] // b[:1] * 2 + np.array([5, 6, 7]))
+    messages = []
+    for f in (before, after):
+        with pytest.raises(cvm.CallError) as e:
+            f(a, b * 0)
+        messages.append(str(e.value))
+        with pytest.raises(cvm.CallError, match="from 0 to 9"):
+            f(a - 5, b)
+    assert messages[0] == messages[1] and "<text>:4" in messages[1]
+    x = np.arange(6, dtype=np.float32)
+    assert cvm.compile(IN_PLACE)(x) is x
+    assert x.tolist() == [0, -1, -2, -3, -4, -5]
+
+
+def test_programs_that_differ_in_a_number_are_kept_apart(folder):
+    a, b = np.ones((1, 3), np.int32), np.ones((1, 3), np.int32)
+    assert cvm.compile(DIVISION)(a, b).tolist() == [[7, 8, 9]]
+    assert cvm.compile(DIVISION.replace("[5, 6, 7]", "[5, 6, 8]"))(a, b).tolist() == [[7, 8, 10]]
+    assert cvm.compile(DIVISION.replace("floordiv", "mul"))(a, b * 3).tolist() == [[11, 12, 13]]
+    assert len(entries(folder)) == 3
+
+
+def test_graphs_are_kept_apart(folder):
+    text = """
+graph @main {
+  %s = cog.field "s" init dense<1.0> : !cog.field<[], f32>
+  %t = cog.add %s, 1
+  cog.feedback %s, %t
+  %p = cog.mul %s, 3
+  cog.probe "p" %p
+}
+"""
+    for program, wanted in ((text, 6.0), (text.replace("cog.mul", "cog.add"), 5.0), (text, 6.0)):
+        graph = cvm.compile(program)
+        graph.step()
+        assert graph.read("p") == wanted
+
+
+def test_another_compiler_keeps_its_own(folder, monkeypatch):
+    cvm.compile(PROGRAM)
+    monkeypatch.setattr(kept, "compiler", lambda: "another")
+    cvm.compile(PROGRAM)
+    assert len(entries(folder)) == 2
 
 
 def test_an_unusable_folder_is_no_error(tmp_path, monkeypatch):
