@@ -37,13 +37,14 @@ def main() -> int:
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}; all of them without")
     parser.add_argument("--quick", action="store_true", help="a few calls of each, to see that all of it works")
     parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument("--seconds", type=float, default=40.0, help="for a group, about (default: %(default)s)")
     options = parser.parse_args()
     if unknown := [g for g in options.groups if g not in GROUPS]:
         parser.error(f"there is no group {unknown[0]}; the groups are {', '.join(GROUPS)}")
     failed = []
     for group in () if options.report else options.groups or GROUPS:
         print(group, flush=True)
-        if measure(group, 5 if options.quick else 40):
+        if measure(group, 5 if options.quick else options.seconds):
             failed.append(group)
     write()
     if failed:
