@@ -119,9 +119,9 @@ LAYERNORM = f"""%s = theano.sum %x0 {{axis = [1]}}
 %v = theano.sum %q {{axis = [1]}}
 %w = dali.div %v, {SIDE}.0
 %u = dali.add %w, 0.00001
-%r = dali.sqrt %u
+%r = dali.rsqrt %u
 %t = theano.dimshuffle %r {{new_order = [0, "x"]}}
-%y = dali.div %d, %t"""
+%y = dali.mul %d, %t"""
 
 
 def rows(body: str, numpy_way: Any, torch_way: Any, jax_way: Any, loop: Any) -> Case:

@@ -51,7 +51,7 @@ def join(kernel: Kernel) -> Joined | None:
     loops = [s for s in statements(kernel.body) if isinstance(s, For)]
     for outer in loops:
         match outer.body:
-            case (For() as inner,) if _whole(outer) and _whole(inner) and not _holds_only_a_loop(inner):
+            case (For() as inner,) if is_whole(outer) and is_whole(inner) and not _holds_only_a_loop(inner):
                 own = allocated(inner.body)
                 axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
                 if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in own}:
@@ -111,13 +111,14 @@ def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
     """Loops that can be joined, with the axis of each tensor at which they stand."""
     for s in statements(kernel.body):
         match s:
-            case For(body=(For() as inner,)) if _whole(s) and _whole(inner):
+            case For(body=(For() as inner,)) if is_whole(s) and is_whole(inner):
                 axes = _axes(kernel, s, inner)
                 if axes is not None:
                     yield s, inner, axes
 
 
-def _whole(s: For) -> bool:
+def is_whole(s: For) -> bool:
+    """Whether a loop runs over all of its index, one after the other."""
     return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, substitute, walk
-from ..dialect.loops import Alloc, Block, For, Kernel, Statement, Store, identity, rewrite_block
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, walk
+from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, identity, rewrite_block, substitute_block
 from ..dialect.scalars import SCALARS
 from ..dialect.types import F32, F64
-from .accesses import stride
+from .accesses import reads, stride
 
 FLOAT_LANES = 16
 BYTES = 128  # of the sums of other types: four vectors of 32 bytes
@@ -34,7 +34,7 @@ def lanes(kernel: Kernel) -> Kernel:
 
 def _folds(s: Statement) -> Block | None:
     match s:
-        case For(body=(Store() as store,), kind="serial"):
+        case For(body=(*names, Store() as store), kind="serial") if all(isinstance(n, Let) for n in names):
             return fold(s, store)
         case For(kind="vector"):
             return (s,)
@@ -43,11 +43,10 @@ def _folds(s: Statement) -> Block | None:
 
 def fold(s: For, store: Store) -> Block | None:
     """The loop by lanes, if it is a fold along contiguous memory."""
-    found = folded_value(store)
-    if found is None or not _contiguous(found[1], s.index):
+    found, acc = folded_value(store), store.tensor
+    if found is None or not _contiguous(s.body, acc, s.index):
         return None
     function, value = found
-    acc = store.tensor
     width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
     extent = maximum(s.end - s.start, 0)
     if isinstance(s.index.extent, int) and s.index.extent < width:
@@ -55,13 +54,14 @@ def fold(s: For, store: Store) -> Block | None:
     sums = Tensor("sums", (width,), acc.element, "register")
     whole = extent // width
     block, lane = Index("b", s.index.extent), Index("l", width)
-    value_there = substitute(value, {s.index: s.start + block * width + lane})
-    step = Store(sums, (lane,), apply(function, sums[lane], value_there))
+    names = tuple(n for n in s.body if n is not store)
+    step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
+    step = substitute_block(step, {s.index: s.start + block * width + lane})
     start = Store(sums, (lane,), identity(function, acc.element))
     made: list[Statement] = [
         Alloc(sums),
         For(lane, (start,), kind="vector", width=width),
-        For(block, (For(lane, (step,), kind="vector", width=width),), stop=whole),
+        For(block, (For(lane, step, kind="vector", width=width),), stop=whole),
         *_halves(function, sums, width),
         Store(acc, (), apply(function, acc[()], sums[as_index(0)])),
     ]
@@ -84,9 +84,11 @@ def _mentions(value: Expr, tensor: Tensor) -> bool:
     return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
 
 
-def _contiguous(value: Expr, index: Index) -> bool:
-    """Whether a value reads memory along the index, each read one element further or the same."""
-    strides = [stride(n.tensor, n.indices, index) for n in walk(value) if isinstance(n, Read)]
+def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
+    """Whether a fold reads memory along the index, each read one element further or the same."""
+    if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
+        return False
+    strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
     return 1 in strides and all(n in (0, 1) for n in strides)
 
 

@@ -19,6 +19,7 @@ from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
 from .ranges import declared_range, ranges_of
+from .rowwise import by_rows
 from .schedule import schedule
 
 
@@ -76,7 +77,7 @@ def unscheduled(module: Module, function: Function) -> Plan:
 
 def lower(module: Module, function: Function) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
-    return schedule(compact(unscheduled(module, function)))
+    return schedule(by_rows(compact(unscheduled(module, function))))
 
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum, walk
+from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum, walk
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -35,6 +35,7 @@ from ..dialect.loops import (
 )
 from ..dialect.types import ElementType
 from .accesses import depends, reads, stride
+from .collapse import is_whole
 from .vectorise import can_be_vector
 
 ROWS = 8  # read at once
@@ -67,17 +68,13 @@ def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
 def _swept(loop: For, around: set[Index]) -> For | None:
     """The loop over columns by blocks, if it folds over rows."""
     folds = [s for s in loop.body if isinstance(s, For)]
-    if not folds or not all(_is_whole(s) for s in (loop, *folds)) or _short(loop) or not can_be_vector(loop):
+    if not folds or not all(is_whole(s) for s in (loop, *folds)) or _short(loop) or not can_be_vector(loop):
         return None
     if not all(_plain(s) for s in folds) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
         return None
     if not all(_reads_rows(s, loop.index, around) for s in folds):
         return None
     return _Columns(loop, not around).blocks()
-
-
-def _is_whole(s: For) -> bool:
-    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 
 def _short(s: For) -> bool:
@@ -88,7 +85,7 @@ def _plain(fold: For) -> bool:
     """Whether a fold is loops around statements without branches and buffers."""
     inner = fold.body
     if len(inner) == 1 and isinstance(inner[0], For):
-        return _is_whole(inner[0]) and _plain(inner[0])
+        return is_whole(inner[0]) and _plain(inner[0])
     return all(isinstance(s, Let) or (isinstance(s, Store) and not s.tensor.rank) for s in inner)
 
 

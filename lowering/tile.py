@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Index, Read, Tensor, as_index, minimum
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, minimum
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, rewrite_block, statements, substitute_block
 from ..dialect.types import Dim
 from .accesses import allocated, reads, stores, stride
+from .collapse import is_whole
 from .stream import is_large
 from .vectorise import independent
 
@@ -58,7 +59,7 @@ def _chain(s: For) -> Iterator[For]:
 def _crosses(outer: For, inner: For) -> bool:
     """Whether reads go along the outer loop, writes along the inner one."""
     body = inner.body
-    if not (_is_whole(outer) and _is_whole(inner)) or any(isinstance(s, (For, If)) for s in statements(body)):
+    if not (is_whole(outer) and is_whole(inner)) or any(isinstance(s, (For, If)) for s in statements(body)):
         return False
     if allocated(body) or not isinstance(body[-1], Store) or sum(1 for _ in stores(body)) > 1:
         return False
@@ -86,10 +87,6 @@ def _block(inner: For) -> tuple[int, int]:
 
 def _below(extent: Dim, least: int) -> bool:
     return isinstance(extent, int) and extent < least
-
-
-def _is_whole(s: For) -> bool:
-    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 
 def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
