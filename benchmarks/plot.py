@@ -40,7 +40,6 @@ def draw(results: dict[str, dict[str, Any]], path: Path) -> None:
         y += 1
     axes.axvline(1, color="black", lw=1)
     axes.set_xscale("log")
-    axes.set_xlim(0.1, 300)
     axes.set_ylim(y, -0.5)
     axes.set_yticks(list(labels), list(labels.values()), size=7)
     axes.grid(axis="x", which="both", lw=0.3)

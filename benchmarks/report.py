@@ -79,7 +79,7 @@ def section(group: str, result: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     bounds = dict.fromkeys(r["bound"] for r in rows if "bound" in r)
     notes = [f"Limit: {', '.join(BOUNDS[b] for b in bounds)}."] if bounds else []
-    notes += [f"Results: {text}." for text in agreements(rows)]
+    notes += [f"Results: {'; '.join(told)}."] if (told := agreements(rows)) else []
     notes.append(f"{measured_on(result)}.")
     return "\n".join([f"### {about.title}", "", *lines, "", " ".join(notes), ""])
 
@@ -100,7 +100,7 @@ def agreements(rows: list[dict[str, Any]]) -> list[str]:
         elif set(kinds) <= {"exact", "within rounding"}:
             told.append(f"{name} exact or within rounding")
         else:
-            told.append(f"{name} " + "; ".join(f"{kind} ({', '.join(titles)})" for kind, titles in kinds.items()))
+            told.append(f"{name} " + ", ".join(f"{kind} ({'; '.join(titles)})" for kind, titles in kinds.items()))
     return told
 
 
