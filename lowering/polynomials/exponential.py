@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dialect.index import Expr, constant, maximum, minimum, select
+from ...dialect.index import Expr, maximum, minimum
 from ...dialect.types import F32, F64
 from .doubled import ordered_sum
-from .primitives import BIAS, LN2, MANTISSA, POWER_ROUNDER, as_float, bits, fma, polynomial, sign_of
+from .primitives import LN2, MANTISSA, POWER_ROUNDER, absolute, as_float, bits, fma, polynomial, rarely, sign_of
 
 LOG2_E = 1.4426950408889634
 
@@ -33,17 +33,19 @@ EXP2 = {
 }  # fmt: skip
 # (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 2^-26.1 and 2^-55.6 of e^r - 1
 EXPM1 = {
-    F32: (0.5, 0.16666539, 0.041666612, 0.008367102, 0.0013917572),
+    F32: (0.49999997, 0.16666545, 0.041667465, 0.008366411, 0.0013868003),
     F64: (
-        0.5000000000000006, 0.16666666666666677, 0.04166666666657385, 0.008333333333319069,
-        0.0013888888932312641, 0.00019841269895220018, 2.480150450278239e-05, 2.755723378527808e-06,
-        2.7626312957097346e-07, 2.5112888669224782e-08,
+        0.5000000000000006, 0.16666666666666619, 0.04166666666657365, 0.00833333333337096,
+        0.0013888888932432869, 0.00019841269762080154, 2.4801504327668465e-05, 2.7557365965307774e-06,
+        2.7626386870046243e-07, 2.5067887345533072e-08,
     ),
 }  # fmt: skip
 # beyond these every result is zero or infinity, also after halving; what lies between needs no exponent out of range
 RANGE = {F32: (-104.0, 90.0), F64: (-746.0, 711.0)}
-LARGEST = {F32: 88.8, F64: 709.8}
 RANGE2 = {F32: (-151.0, 129.0), F64: (-1076.0, 1025.0)}
+# up to these, plus or minus, e^x and 2^x are normal numbers
+USUAL = {F32: 87.0, F64: 708.0}
+USUAL2 = {F32: 126.0, F64: 1022.0}
 
 
 class Exponential(NamedTuple):
@@ -71,9 +73,31 @@ def exponential(x: Expr, low: Expr | None = None) -> Exponential:
     return Exponential(high, (body.high - (high - 1.0)) + body.low, as_float(bits(shifted) << MANTISSA[t]))
 
 
-def exp(x: Expr) -> Expr:
-    e = exponential(x)
-    return e.high * e.scale * e.scale
+class Reduced(NamedTuple):
+    """x = n ln 2 + high + low, |high + low| <= ln(2) / 2; `shifted` has n, biased, in its low bits."""
+
+    n: Expr
+    shifted: Expr
+    high: Expr
+    low: Expr
+
+
+def reduced(x: Expr) -> Reduced:
+    t = x.type
+    shifted = fma(x, LOG2_E, POWER_ROUNDER[t])
+    n = shifted - POWER_ROUNDER[t]
+    return Reduced(n, shifted, fma(n, -LN2[t][0], x), n * -LN2[t][1])  # high is exact
+
+
+def less_one(high: Expr, low: Expr) -> Expr:
+    """e^(high + low) - 1"""
+    r = high + low
+    return high + fma(r * r, polynomial(r, EXPM1[r.type]), low)
+
+
+def scale(shifted: Expr) -> Expr:
+    """2^n, of an n in range"""
+    return as_float(bits(shifted) << MANTISSA[shifted.type])
 
 
 def power_of_two(n: Expr, value: Expr) -> Expr:
@@ -81,27 +105,41 @@ def power_of_two(n: Expr, value: Expr) -> Expr:
     t = n.type
     half = fma(n, 0.5, POWER_ROUNDER[t])
     rest = (n - (half - POWER_ROUNDER[t])) + POWER_ROUNDER[t]
-    return value * as_float(bits(half) << MANTISSA[t]) * as_float(bits(rest) << MANTISSA[t])
+    return value * scale(half) * scale(rest)
+
+
+def _limited(x: Expr, range: tuple[float, float]) -> Expr:
+    return minimum(range[1], maximum(range[0], x))
+
+
+def exp(x: Expr) -> Expr:
+    def value(x: Expr, usual: bool) -> Expr:
+        n, shifted, high, low = reduced(x)
+        r = high + low
+        less = fma(r * r, polynomial(r, EXPM1[x.type]), r)
+        return fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+
+    unusual = absolute(x) > USUAL[x.type]
+    return rarely(unusual, value(_limited(x, RANGE[x.type]), False), value(x, True))
 
 
 def exp2(x: Expr) -> Expr:
-    t = x.type
-    x = minimum(RANGE2[t][1], maximum(RANGE2[t][0], x))
-    n = (x + POWER_ROUNDER[t]) - POWER_ROUNDER[t]
-    r = x - n
-    return power_of_two(n, fma(r, LN2[t][0], r * r * polynomial(r, EXP2[t])) + 1.0)
+    def value(x: Expr, usual: bool) -> Expr:
+        t = x.type
+        shifted = x + POWER_ROUNDER[t]
+        n = shifted - POWER_ROUNDER[t]
+        r = x - n
+        less = fma(r, LN2[t][0], r * r * polynomial(r, EXP2[t]))
+        return fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+
+    unusual = absolute(x) > USUAL2[x.type]
+    return rarely(unusual, value(_limited(x, RANGE2[x.type]), False), value(x, True))
 
 
 def expm1(x: Expr) -> Expr:
     t = x.type
-    limited = minimum(LARGEST[t], maximum(-50.0, x))
-    shifted = fma(limited, LOG2_E, POWER_ROUNDER[t])
-    n = shifted - POWER_ROUNDER[t]
-    start = fma(n, -LN2[t][0], limited)  # exact
-    rest = n * -LN2[t][1]
-    r = start + rest
-    body = start + fma(r * r, polynomial(r, EXPM1[t]), rest)
-    # 2^n (1 + body) - 1, the last doubling apart because 2^1024 is no number
-    scale = as_float(bits(minimum(BIAS[t], n) + POWER_ROUNDER[t]) << MANTISSA[t])
-    value = fma(scale, body, scale - 1.0) * select(n > BIAS[t], constant(2.0, t), 1.0)
-    return as_float(bits(value) | sign_of(x))
+    _, shifted, high, low = reduced(x)
+    usual = fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
+    # where e^x is no normal number, one less hardly matters
+    value = rarely(absolute(x) > USUAL[t], exp(x) - 1.0, usual)
+    return as_float(bits(value) | sign_of(x))  # of -0

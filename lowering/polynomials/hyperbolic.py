@@ -4,63 +4,123 @@ inverses from logarithms of arguments in two parts.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...dialect.index import Expr, constant, maximum, minimum, select
 from ...dialect.types import F32, F64
 from .doubled import exact_product, exact_sum, ordered_sum
-from .exponential import exponential
-from .logarithm import log_of_one_plus
-from .primitives import INFINITY, LEAST_NORMAL, NAN, absolute, flip, fma, polynomial, sign_of, sqrt
+from .exponential import USUAL, exponential, less_one, reduced, scale
+from .logarithm import NATURAL, log_of_one_plus, of_any
+from .primitives import (
+    BIAS,
+    INFINITY,
+    LEAST_NORMAL,
+    LN2,
+    MANTISSA,
+    MANY,
+    NAN,
+    absolute,
+    as_float,
+    bits,
+    bits_of_power,
+    flip,
+    fma,
+    outside,
+    polynomial,
+    rarely,
+    shift_right,
+    sign_of,
+    sqrt,
+)
 
-# (sinh x - x) / x^3 in x^2, |x| <= 1, to 2^-31.6 and 2^-61.7 of sinh x
+# (sinh r - r) / r^3 in r^2, |r| <= ln(2) / 2, to 2^-26.2 and 2^-61.7 of sinh r
 SINH = {
-    F32: (0.16666667, 0.0083333105, 0.00019842896, 2.7822132e-06),
+    F32: (0.16666543, 0.008366541),
     F64: (
-        0.16666666666666669, 0.008333333333332912, 0.00019841269841593408, 2.7557319106758227e-06,
-        2.5052130998357623e-08, 1.605665920712426e-10, 7.776598563725677e-13,
+        0.16666666666666677, 0.00833333333332142, 0.00019841269886646722, 2.7557243690503086e-06,
+        2.5109218553645682e-08,
     ),
 }  # fmt: skip
-# (tanh x - x) / x^3 in x^2, |x| <= 5/8, to 2^-27.7 and 2^-61.1 of tanh x
-TANH = {
-    F32: (-0.3333328, 0.13331406, -0.053736515, 0.020628165, -0.005692291),
+# (cosh r - 1) / r^2, to 2^-33.3 and 2^-70.0 of cosh r
+COSH = {
+    F32: (0.5, 0.04166646, 0.0013935443),
     F64: (
-        -0.33333333333333315, 0.1333333333332996, -0.05396825396614944, 0.021869488470698754,
-        -0.008863234338742271, 0.0035921142222628357, -0.001455727208279672, 0.0005894566106088594,
-        -0.00023702396142132327, 9.157825625288523e-05, -3.020581396071091e-05, 6.050123717169094e-06,
+        0.5, 0.041666666666666685, 0.00138888888888733, 2.480158734912324e-05, 2.755725192478983e-07,
+        2.0921726482223742e-09,
+    ),
+}  # fmt: skip
+# (atanh s - s) / s^3 in s^2, |s| <= 0.2837, to 2^-30.2 and 2^-59.0 of atanh s
+ATANH = {
+    F32: (0.33333302, 0.20003806, 0.14145347, 0.13111857),
+    F64: (
+        0.3333333333333359, 0.199999999998716, 0.14285714307605132, 0.11111109284577306, 0.09090995079907424,
+        0.07689872730816505, 0.06708845339077717, 0.05448236309449598, 0.07646507150444284,
     ),
 }  # fmt: skip
 # beyond this, x^2 + 1 is x^2, and far enough below it x^2 does not overflow
-HUGE = 2.0**60
+HUGE = 2.0**MANY
+# tanh of more is 1
+FLAT = {F32: 10.0, F64: 20.0}
 
 
-def _odd(x: Expr, coefficients: tuple[float, ...]) -> Expr:
-    z = x * x
-    return fma(x * z, polynomial(z, coefficients), x)
+def _odd(x: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
+    return fma(x * square, polynomial(square, coefficients), x)
 
 
-def _half_exp(x: Expr) -> tuple[Expr, Expr]:
-    """e^x / 2 as high + low."""
+class Halves(NamedTuple):
+    """For x = n ln 2 + r: 2^n / 2 and 2^-n / 2, sinh r and cosh r - 1."""
+
+    up: Expr
+    down: Expr
+    sinh: Expr
+    more: Expr
+
+
+def _halves(x: Expr) -> Halves:
+    """No part overflows for |x| < USUAL."""
+    t = x.type
+    _, shifted, high, low = reduced(x)
+    r = high + low
+    z = r * r
+    power = bits(shifted) << MANTISSA[t]
+    up, down = as_float(power - bits_of_power(1 - BIAS[t], t)), as_float(bits_of_power(BIAS[t] - 1, t) - power)
+    return Halves(up, down, high + fma(r * z, polynomial(z, SINH[t]), low), z * polynomial(z, COSH[t]))
+
+
+def _half_exp(x: Expr) -> Expr:
+    """e^x / 2, where that hardly differs from sinh x and cosh x."""
     e = exponential(x)
-    half = e.scale * 0.5
-    return e.high * half * e.scale, e.low * half * e.scale
+    return e.high * (e.scale * 0.5) * e.scale
 
 
 def sinh(x: Expr) -> Expr:
-    size = absolute(x)
-    high, low = _half_exp(size)
-    large = high + (low - 0.25 / high)
-    return flip(select(size < 1.0, _odd(size, SINH[x.type]), large), sign_of(x))
+    """sinh n ln 2 cosh r + cosh n ln 2 sinh r"""
+    h, size = _halves(x), absolute(x)
+    difference = h.up - h.down
+    usual = difference + fma(h.up + h.down, h.sinh, difference * h.more)
+    value = rarely(size > USUAL[x.type], flip(_half_exp(size), sign_of(x)), usual)
+    return as_float(bits(value) | sign_of(x))  # of -0
 
 
 def cosh(x: Expr) -> Expr:
-    high, low = _half_exp(absolute(x))
-    return high + (low + 0.25 / high)
+    """cosh n ln 2 cosh r + sinh n ln 2 sinh r"""
+    size = absolute(x)
+    h = _halves(size)
+    usual = h.up + (h.down + fma(h.up + h.down, h.more, (h.up - h.down) * h.sinh))
+    return rarely(size > USUAL[x.type], _half_exp(size), usual)
 
 
 def tanh(x: Expr) -> Expr:
-    size = absolute(x)
-    e = exponential(size + size)
-    large = 1.0 - 2.0 / fma(e.high * e.scale, e.scale, 1.0)
-    return flip(select(size < 0.625, _odd(size, TANH[x.type]), large), sign_of(x))
+    """(e^2x - 1) / (e^2x + 1)"""
+    t = x.type
+    twice = minimum(FLAT[t], absolute(x)) * 2.0
+    _, shifted, high, low = reduced(twice)
+    less = fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
+    more = less + 2.0
+    inverse = 1.0 / more
+    quotient = less * inverse
+    rest = fma(-quotient, less - (more - 2.0), fma(-quotient, more, less))
+    return as_float(bits(fma(rest, inverse, quotient)) | sign_of(x))  # of -0
 
 
 def _root(square: Expr, low: Expr) -> tuple[Expr, Expr]:
@@ -72,44 +132,41 @@ def _root(square: Expr, low: Expr) -> tuple[Expr, Expr]:
 def asinh(x: Expr) -> Expr:
     """log(1 + w), where w = |x| + sqrt(x^2 + 1) - 1; of a huge x, log 2 |x|."""
     size = absolute(x)
-    limited = minimum(HUGE, size)
-    square = exact_product(limited, limited)
+    square = exact_product(size, size)
     more = exact_sum(square.high, 1.0)
     root, low = _root(more.high, more.low + square.low)
     less = ordered_sum(root, constant(-1.0, x.type))
-    w = ordered_sum(limited, less.high)
-    return flip(_log(size, w.high, w.low + (less.low + low)), sign_of(x))
+    w = ordered_sum(size, less.high)
+    usual = log_of_one_plus(w.high, w.low + (less.low + low))
+    return flip(rarely(outside(size, -BIAS[x.type], MANY), of_any(size, NATURAL, 1.0), usual), sign_of(x))
 
 
 def acosh(x: Expr) -> Expr:
     """log(1 + w), where w = x - 1 + sqrt(x^2 - 1); of a huge x, log 2 x."""
-    one = constant(-1.0, x.type)
-    limited = minimum(HUGE, x)
-    square = exact_product(limited, limited)
-    less = ordered_sum(square.high, one)
-    root, low = _root(less.high, less.low + square.low)
-    start = ordered_sum(limited, one)
-    w = ordered_sum(root, start.high)
-    return select(x < 1.0, constant(NAN, x.type), _log(x, w.high, w.low + (start.low + low)))
-
-
-def _log(x: Expr, w: Expr, low: Expr) -> Expr:
-    """log(1 + w + low), or log 2 x where x is huge."""
-    huge = x > HUGE
-    value = log_of_one_plus(select(huge, x, w), select(huge, 0.0, low), select(huge, constant(1.0, x.type), 0.0))
-    return select(x < INFINITY, value, x)
+    one = x - 1.0
+    root, low = _root(fma(one, one, one + one), constant(0.0, x.type))
+    w = ordered_sum(root, one)
+    unusual = select(x < 1.0, constant(NAN, x.type), of_any(x, NATURAL, 1.0))
+    return rarely(outside(x, 0, MANY), unusual, log_of_one_plus(w.high, w.low + low))
 
 
 def atanh(x: Expr) -> Expr:
-    """log(1 + w) / 2, where w = 2 |x| / (1 - |x|)."""
-    size = absolute(x)
-    divisor = ordered_sum(constant(1.0, x.type), -size)
-    inverse = 1.0 / divisor.high
+    """e ln(2) / 2 + atanh s: (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s), e being found from the bits of both sides."""
+    t = x.type
+    width, size = MANTISSA[t], absolute(x)
+    # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least
+    power = (bits(1.0 + size) - bits(1.0 - size) + (bits_of_power(0, t) + (1 << (width - 2)))) & -(1 << width)
+    e = as_float(shift_right(power, width) | bits_of_power(width, t)) - (2.0**width + BIAS[t])
+    y = as_float(power)
+    s = fma(size, 1.0 + y, -(y - 1.0)) / fma(size, 1.0 - y, 1.0 + y)
+    usual = fma(e, LN2[t][0] / 2, _odd(s, s * s, ATANH[t]))
+    # near the poles y + 1 would be y
+    divisor = 1.0 - size
     twice = size + size
-    w = twice * inverse
-    low = (fma(-w, divisor.high, twice) - w * divisor.low) * inverse
-    value = select(size < 1.0, log_of_one_plus(w, low) * 0.5, select(size > 1.0, constant(NAN, x.type), size / 0.0))
-    return flip(value, sign_of(x))
+    w = twice / divisor
+    near = log_of_one_plus(w, fma(-w, divisor, twice) / divisor) * 0.5
+    near = select(size < 1.0, near, select(size.eq(1.0), constant(INFINITY, t), NAN))
+    return as_float(bits(rarely(size > 1.0 - 2.0**-12, near, usual)) | sign_of(x))  # of -0 and of the poles
 
 
 def _decay(x: Expr) -> tuple[Expr, Expr]:

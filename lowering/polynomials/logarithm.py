@@ -5,38 +5,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.index import Expr, Operand, constant, select
-from ...dialect.types import F32, F64
-from .doubled import exact_product, ordered_sum
+from ...dialect.types import F32, F64, ElementType
 from .primitives import (
     BIAS,
     INFINITY,
     LEAST_NORMAL,
     LN2,
     MANTISSA,
+    MANY,
     NAN,
     as_float,
     bits,
+    bits_of_power,
     estrin,
     fma,
-    horner,
+    outside,
+    polynomial,
+    rarely,
     shift_right,
+    sign_of,
 )
 
-LOG2_E = {F32: (1.442695, 1.925963e-08), F64: (1.4426950408889634, 2.0355273740931033e-17)}
-LOG10_E = {F32: (0.4342945, -1.010305e-08), F64: (0.4342944819032518, 1.098319650216765e-17)}
-LOG10_2 = {F32: (0.30103, -1.4320989e-08), F64: (0.3010299956639812, -2.8037281277851704e-18)}
-
-# f32: (log(1 + f) - f + f^2 / 2) / f^3, to 2^-27.3 of log(1 + f)
-CUBIC = (
-    0.3333333,
-    -0.25000823,
-    0.2000126,
-    -0.16623358,
-    0.14201106,
-    -0.13159414,
-    0.1276527,
-    -0.07640891,
-)
 # f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.5 of the logarithm
 SERIES = (
     0.6666666666666734,
@@ -51,6 +40,31 @@ SERIES = (
 SQRT_HALF = {F32: 0x3F3504F3, F64: 0x3FE6A09E667F3BCD}
 
 
+class Base(NamedTuple):
+    """Of a logarithm: log e; log 2 in two parts; and of f32, (log(1 + f) - f log e) / f^2 to 2^-24.7 of log(1 + f)."""
+
+    e: dict[ElementType, float]
+    two: dict[ElementType, tuple[float, float]]
+    tail: tuple[float, ...]
+
+
+NATURAL = Base(
+    {F32: 1.0, F64: 1.0},
+    LN2,
+    (-0.4999999, 0.3333395, -0.25001794, 0.1996204, -0.16569684, 0.14917801, -0.14312717, 0.08740572),
+)
+BINARY = Base(
+    {F32: 1.442695, F64: 1.4426950408889634},
+    {F32: (1.0, 0.0), F64: (1.0, 0.0)},
+    (-0.7213474, 0.48090908, -0.36070037, 0.2879487, -0.23901634, 0.21553318, -0.20681113, 0.1257371),
+)
+DECIMAL = Base(
+    {F32: 0.4342945, F64: 0.4342944819032518},
+    {F32: (0.30103, -1.4320989e-08), F64: (0.3010299956639812, -2.8037281277851704e-18)},
+    (-0.21714722, 0.1447664, -0.10857999, 0.08672037, -0.07200054, 0.06460743, -0.06186006, 0.038042534),
+)
+
+
 class Split(NamedTuple):
     """A positive normal number as 2^exponent mantissa, and 2^-exponent."""
 
@@ -62,11 +76,10 @@ class Split(NamedTuple):
 def split(x: Expr) -> Split:
     t = x.type
     width, bias, least = MANTISSA[t], BIAS[t], SQRT_HALF[t]
-    k = bits(x) + ((bias << width) - least)
+    k = bits(x) + (bits_of_power(0, t) - least)
     mantissa = as_float((k & ((1 << width) - 1)) + least)
     # an integer below 2^width becomes a float by being the low bits of 2^width
-    big = (width + bias) << width
-    exponent = as_float(shift_right(k, width) | big) - (2.0**width + bias)
+    exponent = as_float(shift_right(k, width) | bits_of_power(width, t)) - (2.0**width + bias)
     inverse = as_float((2 * bias << width) - (k & -(1 << width)))
     return Split(mantissa, exponent, inverse)
 
@@ -80,15 +93,29 @@ def split_any(x: Expr) -> Split:
     return Split(parts.mantissa, parts.exponent - select(tiny, constant(by, t), 0.0), parts.inverse)
 
 
-def tail(f: Expr) -> Expr:
-    """log(1 + f) - f"""
+def of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
+    """log(1 + f) + correction"""
     square = f * f
     if f.type is F32:
-        return square * fma(f, horner(f, CUBIC), -0.5)
+        rest = polynomial(f, base.tail)
+        if base is not NATURAL:
+            return fma(f, base.e[F32], square * rest)
+        return f + fma(square, rest, correction) if isinstance(correction, Expr) else fma(square, rest, f)
     s = f / (f + 2.0)
     z = s * s
     half = square * 0.5
-    return fma(s, fma(z, estrin(z, SERIES), half), -half)
+    rest = fma(s, fma(z, estrin(z, SERIES), half), -half)
+    if base is not NATURAL:
+        return fma(f, base.e[F64], rest * base.e[F64])
+    return f + (rest + correction if isinstance(correction, Expr) else rest)
+
+
+def combined(e: Expr, value: Expr, base: Base) -> Expr:
+    """e log 2 + value; log 2's second part is needed only for powers of the base to be exact."""
+    if base is BINARY:
+        return e + value
+    high, low = base.two[e.type]
+    return fma(e, high, value if base is NATURAL else fma(e, low, value))
 
 
 def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
@@ -97,56 +124,40 @@ def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
     return select(x > pole, value, select(x.eq(pole), constant(-INFINITY, x.type), NAN))
 
 
-def log(x: Expr) -> Expr:
+def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
+    """log(2^doublings x), also where x is subnormal, not positive or not finite."""
     m, e, _ = split_any(x)
-    return with_limits(x, 0.0, combined(e, m - 1.0))
+    return with_limits(x, 0.0, combined(e + doublings if doublings else e, of_one_plus(m - 1.0, base), base))
 
 
-def combined(e: Expr, f: Expr, correction: Operand = 0.0) -> Expr:
-    """e ln 2 + log(1 + f) + correction."""
-    high, low = LN2[f.type]
-    rest = fma(e, low, tail(f))
-    if isinstance(correction, Expr):
-        rest = rest + correction
-    return fma(e, high, f + rest)
+def _logarithm(x: Expr, base: Base) -> Expr:
+    m, e, _ = split(x)
+    unusual = outside(x, 1 - BIAS[x.type], BIAS[x.type] + 1)
+    return rarely(unusual, of_any(x, base), combined(e, of_one_plus(m - 1.0, base), base))
+
+
+def log(x: Expr) -> Expr:
+    return _logarithm(x, NATURAL)
 
 
 def log2(x: Expr) -> Expr:
-    m, e, _ = split_any(x)
-    high, low = LOG2_E[x.type]
-    f = m - 1.0
-    p = exact_product(f, high)
-    s = ordered_sum(e, p.high)
-    return with_limits(x, 0.0, s.high + (s.low + fma(f, low, fma(tail(f), high, p.low))))
+    return _logarithm(x, BINARY)
 
 
 def log10(x: Expr) -> Expr:
-    m, e, _ = split_any(x)
-    high, low = LOG10_E[x.type]
-    f = m - 1.0
-    p = exact_product(f, high)
-    q = exact_product(e, LOG10_2[x.type][0])
-    s = ordered_sum(q.high, p.high)
-    rest = fma(e, LOG10_2[x.type][1], fma(f, low, fma(tail(f), high, p.low + q.low)))
-    return with_limits(x, 0.0, s.high + (s.low + rest))
+    return _logarithm(x, DECIMAL)
 
 
-def log_of_one_plus(x: Expr, low: Expr | None = None, doublings: Operand = 0.0) -> Expr:
-    """log(1 + x + low) + doublings ln 2 for -1 < x < infinity, |low| being at most an ulp of x."""
-    m, e, inverse = split(x + 1.0)
-    e = e if isinstance(doublings, float) else e + doublings
-    # (1 + x) 2^-e - 1, where 2^-e is a normal number; exact or nearly: the sum cancels unless e = 0, when it is x
-    shifted = x * inverse
-    huge = x > 2.0**60
-    f = select(huge, m - 1.0, shifted + (inverse - 1.0))
-    if low is None:
-        return combined(e, f)
-    rest = select(huge, 0.0, fma(low, inverse, shifted - (f - (inverse - 1.0))))
-    return combined(e, f, rest * fma(f, f - 1.0, 1.0))  # 1 / (1 + f), closely enough
+def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
+    """log(1 + x + low) for 1 + x in [2^-60, 2^60), |low| being at most an ulp of x."""
+    _, e, inverse = split(x + 1.0)
+    f = fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
+    if isinstance(low, Expr):
+        low = low * inverse * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
+    return combined(e, of_one_plus(f, NATURAL, low), NATURAL)
 
 
 def log1p(x: Expr) -> Expr:
-    return select(x.eq(0.0), x, with_limits(x, -1.0, log_of_one_plus(x)))
-
-
-# fmt: skip
+    beyond = outside(x + 1.0, -MANY, MANY)
+    value = rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
+    return as_float(bits(value) | sign_of(x))  # of -0

@@ -21,6 +21,8 @@ SIGNED = {F32: I32, F64: I64, UI32: I32, UI64: I64}
 UNSIGNED = {I32: UI32, I64: UI64}
 FLOAT = {I32: F32, I64: F64}
 
+MANY = 60  # 2^60 + 1 is 2^60, and its square is a number
+
 # ln 2 in two parts
 LN2 = {F32: (0.6931472, -1.9046542e-09), F64: (0.6931471805599453, 2.3190468138462996e-17)}
 
@@ -100,6 +102,19 @@ def estrin(x: Expr, coefficients: Sequence[float]) -> Expr:
         terms = pairs + terms[2 * len(pairs) :]
         power = power * power
     return fma(terms[0], x, coefficients[0])
+
+
+def bits_of_power(n: int, type: ElementType) -> int:
+    """The bits of 2^n."""
+    return (n + BIAS[type]) << MANTISSA[type]
+
+
+def outside(x: Expr, least: int, limit: int) -> Expr:
+    """Whether x is not in [2^least, 2^limit): one comparison, since the bits of these are numbers in a row."""
+    t = x.type
+    start = -1 << (t.bits - 1)  # of the integers, where the numbers inside are moved to
+    first, count = bits_of_power(least, t), bits_of_power(limit, t) - bits_of_power(least, t)
+    return bits(x) + (start - first + (1 << t.bits if first else 0)) >= start + count
 
 
 def rarely(condition: Expr, then: Expr, usually: Expr) -> Expr:

@@ -1,8 +1,9 @@
-"""Arguments of sin, cos and tan: x = n pi/2 + r with |r| <= pi/4 (a little more near the bounds), for x of any size.
+"""Arguments of sin, cos and tan: x = n pi + r, (n + 1/2) pi + r or n pi/2 + r, r being as small as that allows (or a
+little more near the bounds), for x of any size.
 
-Up to a bound, n pi/2 is subtracted in parts whose sum is pi/2 to three times the precision. Beyond it, the bits of 2/pi
-that matter (those before them contribute multiples of four quadrants) are shifted into place and multiplied in integers
-(M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
+Up to a bound, the multiple of pi is subtracted in parts whose sum is pi to three times the precision. Beyond it, the bits
+of 2/pi that matter (those before them contribute multiples of four quadrants) are shifted into place and multiplied in
+integers (M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
 """
 
 from __future__ import annotations
@@ -43,28 +44,34 @@ class Reduced(NamedTuple):
     low: Expr
 
 
-def near(x: Expr) -> Reduced:
-    """For 0 <= x < NEAR."""
+def half_turns(x: Expr) -> tuple[Expr, Expr]:
+    """n and r, where x = n pi + r, for 0 <= x < NEAR; n as an integer, of which only the lowest bit means anything."""
+    shifted = fma(x, TWO_OVER_PI / 2, ROUNDER[x.type])
+    return bits(shifted), _less(x, shifted - ROUNDER[x.type], 2.0)
+
+
+def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
+    """n and r, where x = (n - 1/2) pi + r."""
+    shifted = fma(x, TWO_OVER_PI / 2, -0.5) + (ROUNDER[x.type] + 1.0)
+    return bits(shifted), _less(x, (shifted - (ROUNDER[x.type] + 1.0)) + 0.5, 2.0)
+
+
+def _less(x: Expr, n: Expr, quarters: float) -> Expr:
+    """x - n pi/2 quarters; the first step is exact: a multiple of the last bit of either, and small."""
+    for part in HALF_PI[x.type]:
+        x = fma(n, -quarters * part, x)
+    return x
+
+
+def quarter_turns(x: Expr) -> Reduced:
+    """x = quadrant pi/2 + high + low, for 0 <= x < NEAR."""
     first, second, third = HALF_PI[x.type]
-    n, quadrant = _nearest(x)
-    start = fma(n, -first, x)  # exact: a multiple of the last bit of either, and small
+    shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
+    n = shifted - ROUNDER[x.type]
+    start = fma(n, -first, x)
     middle = exact_product(n, second)
     high = start - middle.high
-    low = fma(n, -third, ((start - high) - middle.high) - middle.low)
-    return Reduced(quadrant, high, low)
-
-
-def near_briefly(x: Expr) -> Reduced:
-    """The same, rounded to one float."""
-    first, second, third = HALF_PI[x.type]
-    n, quadrant = _nearest(x)
-    high = fma(n, -third, fma(n, -second, fma(n, -first, x)))
-    return Reduced(quadrant, high, constant(0.0, x.type))
-
-
-def _nearest(x: Expr) -> tuple[Expr, Expr]:
-    shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
-    return shifted - ROUNDER[x.type], bits(shifted)
+    return Reduced(bits(shifted), high, ((start - high) - middle.high) - fma(n, third, middle.low))
 
 
 def far(x: Expr) -> Reduced:
