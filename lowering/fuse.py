@@ -258,7 +258,7 @@ def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Ex
         place = (e.tensor, *map(structure, at))
         if place not in made:
             formula = inlined[e.tensor]
-            there = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
+            there: dict[Expr, Expr] = {i: new for i, new in zip(formula.indices, at, strict=True) if i is not new}
             fresh = substitute(formula.value, there)
             made[place] = _fresh_folds(fresh) if e.tensor in measures.whole else fresh
         return made[place]

@@ -19,10 +19,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, walk
-from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, identity, rewrite_block, substitute_block
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    identity,
+    is_rare,
+    rewrite_block,
+    substitute_block,
+)
 from ..dialect.scalars import SCALARS
 from ..dialect.types import F32, F64
-from .accesses import reads, stride
+from .accesses import reads, stores, stride
 
 FLOAT_LANES = 16
 BYTES = 128  # of the sums of other types: four vectors of 32 bytes
@@ -34,7 +46,7 @@ def lanes(kernel: Kernel) -> Kernel:
 
 def _folds(s: Statement) -> Block | None:
     match s:
-        case For(body=(*names, Store() as store), kind="serial") if all(isinstance(n, Let) for n in names):
+        case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
             return fold(s, store)
         case For(kind="vector"):
             return (s,)
@@ -69,6 +81,14 @@ def fold(s: For, store: Store) -> Block | None:
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
         made.append(replace(s, start=left))
     return tuple(made)
+
+
+def _is_straight(block: Block) -> bool:
+    """Whether statements before a fold only name values, with rare branches, in accumulators of their own."""
+    own = {s.tensor for s in block if isinstance(s, Alloc) and not s.tensor.rank}
+    return all(
+        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
+    ) and all(s.tensor in own for s in stores(block))
 
 
 def folded_value(store: Store) -> tuple[str, Expr] | None:

@@ -121,3 +121,15 @@ def test_a_fold_of_what_has_names_goes_by_lanes() -> None:
         total = total + v
     assert "let" in cvm.compile(text).lower("loops")
     assert cvm.compile(text)(x) == total
+
+
+@pytest.mark.parametrize("columns", [16, 37, 100])
+def test_a_fold_with_rare_branches_goes_by_lanes(columns: int) -> None:
+    body = "  %e = dali.exp %x\n  %y = theano.sum %e {axis = [1]}\n"
+    text = program(body, 20, columns)
+    kernels(text)
+    assert "any(" in cvm.compile(text).lower("loops") and "sums" in cvm.compile(text).lower("schedule")
+    x = (np.random.default_rng(0).standard_normal((20, columns)) * 60).astype(np.float32)
+    found = cvm.compile(text)(x)
+    np.testing.assert_allclose(found, cvm.compile(text, target="reference")(x), rtol=3e-6)
+    np.testing.assert_array_equal(found, cvm.compile(text, target="cuda-sim")(x))

@@ -58,8 +58,8 @@ def flatten(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
     x = to.node(given[0])
     axis = attributes.get("axis", 1)
     axis = axis + x.rank if axis < 0 else axis
-    columns = x.shape[axis:]
-    if all(isinstance(n, int) for n in columns):
+    columns = [n for n in x.shape[axis:] if isinstance(n, int)]
+    if len(columns) == x.rank - axis:
         return to.apply("cvm.reshape", x, target_shape=(-1, int(np.prod(columns, dtype=np.int64))))
     rows = static(x, "flattening", range(axis))
     return to.apply("cvm.reshape", x, target_shape=(int(np.prod(rows, dtype=np.int64)), -1))
@@ -93,7 +93,7 @@ def concatenate(to: Importer, given: Sequence[Any], attributes: Attributes) -> A
 
 @rule("Slice")
 def slice_(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
-    old = [attributes.get(k) for k in ("starts", "ends", "axes")]
+    old: list[Any] = [attributes.get(k, ()) for k in ("starts", "ends", "axes")]
     starts, ends = (integers(v, "a bound") for v in given[1:3]) if len(given) > 2 else map(tuple, old[:2])
     rank = given[0].ndim if isinstance(given[0], np.ndarray) else given[0].rank
     axes = (
