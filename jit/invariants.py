@@ -50,15 +50,20 @@ class Invariants:
                     yield from self.parts(condition, bound, False)
                     bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
-    def parts(self, e: Expr, bound: set[int], is_index: bool) -> Iterator[tuple[Expr, bool]]:
-        if isinstance(e, (Const, Index, Var, Extent)):
+    def parts(
+        self, e: Expr, bound: set[int], is_index: bool, seen: set[tuple[int, bool]] | None = None
+    ) -> Iterator[tuple[Expr, bool]]:
+        """Of one expression; what it has in several places is looked into once."""
+        seen = set() if seen is None else seen
+        if isinstance(e, (Const, Index, Var, Extent)) or (id(e), is_index) in seen:
             return
+        seen.add((id(e), is_index))
         if self.depends(e).isdisjoint(bound):
             if not is_index or _reads(e):
                 yield e, is_index
             return
         for c in children(e):
-            yield from self.parts(c, bound, is_index or isinstance(e, Read))
+            yield from self.parts(c, bound, is_index or isinstance(e, Read), seen)
 
     def depends(self, e: Expr) -> frozenset[int]:
         """The indices, variables and arrays that an expression depends on, by id."""
