@@ -20,16 +20,15 @@ import numpy as np
 
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Graph, Module, Value
-from ..dialect.source import Diagnostic, TargetError
+from ..dialect.source import Diagnostic, Span, TargetError
 from ..dialect.types import Dim, Size, Type, product
 from ..dialect.verify import verify, with_sizes
-from ..lowering.declared import range_checks
-from ..lowering.plan import ALIGNMENT, Plan, make_plan
-from ..lowering.schedule import schedule
+from ..lowering.plan import ALIGNMENT, Plan
 from . import native
 from .function import compile_function, find
 from .llvm import emit
 from .threads import SERIAL
+from .within import declared, within_text
 
 OUT_OF_MEMORY = -1
 C_TYPES = {
@@ -61,23 +60,25 @@ def build(
         module = module.with_functions({**module.functions, name: found})
         compiled = compile_function(module, name, "reference")
         functions.append(compiled.function)
-        plans.append(_checked(compiled.plan, compiled.function))
+        plans.append(compiled.plan)
     text = emit(*plans)
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)
+    wrappers = [
+        _Wrapper(function, plan, symbol, f"entry{n or ''}")
+        for n, (function, plan, symbol) in enumerate(zip(functions, plans, symbols, strict=True))
+    ]
+    requirements = [*text.requirements]
     pieces = [
         text.module.replace("declare void @parallel(ptr, ptr, i64, i64)\n", "").replace(
             "define i32 @entry", "define internal i32 @entry"
         ),
         SERIAL.replace("define void", "define internal void"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
-        *(
-            _wrapper(plan, symbol, f"entry{n or ''}", f"constant{n}_")
-            for n, (plan, symbol) in enumerate(zip(plans, symbols, strict=True))
-        ),
-        _messages([f"{span.line}: {message}" for message, span in text.requirements], f"{prefix}_message"),
+        *(wrapper.text(requirements) for wrapper in wrappers),
+        _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = bytes(_machine().emit_object(native.optimise("\n".join(pieces))))
+    image = bytes(native.target_machine(jit=False).emit_object(native.optimise("\n".join(pieces))))
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 
@@ -118,53 +119,65 @@ def _callable(function: Function) -> None:
         raise TargetError(Diagnostic(f"@{function.name} overwrites an argument; built code does not", where, "build"))
 
 
-def _checked(plan: Plan, function: Function) -> Plan:
-    """The plan with the checks of declared ranges before it."""
-    checks = schedule(make_plan(plan.name, plan.arguments, (), {}, tuple(range_checks(function, plan.arguments)), {}))
-    return replace(plan, kernels=(*checks.kernels, *plan.kernels), home={**checks.home, **plan.home})
-
-
-def _machine() -> llvm.TargetMachine:
-    """As the one for code in memory, but for files."""
-    native.target_machine()
-    target = llvm.Target.from_default_triple()
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="pic")
-
-
 # The wrapper
 
 
-def _wrapper(plan: Plan, symbol: str, entry: str, constant: str) -> str:
-    arrays = [*plan.arguments, *plan.results]
-    pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.constants)))]
-    assert isinstance(plan.workspace, int)
-    lines = [f"  %table = alloca [{max(1, len(pointers))} x ptr]"]
-    for n, pointer in enumerate(pointers):
-        lines.append(f"  %t{n} = getelementptr inbounds ptr, ptr %table, i64 {n}")
-        lines.append(f"  store ptr {pointer}, ptr %t{n}")
-    if plan.workspace:
-        lines += [
-            f"  %memory = call ptr @malloc(i64 {plan.workspace + ALIGNMENT})",
-            "  %none = icmp eq ptr %memory, null",
-            "  br i1 %none, label %fail, label %run",
-            "run:",
-            "  %start = ptrtoint ptr %memory to i64",
-            f"  %past = add i64 %start, {ALIGNMENT - 1}",
-            f"  %aligned = and i64 %past, {-ALIGNMENT}",
-            "  %workspace = inttoptr i64 %aligned to ptr",
+@dataclass(frozen=True)
+class _Wrapper:
+    """The C function around an entry."""
+
+    function: Function
+    plan: Plan
+    symbol: str
+    entry: str
+
+    def text(self, requirements: list[tuple[str, Span]]) -> str:
+        """Its IR, and that of its constants; the requirements get those of its declared ranges."""
+        plan, constant = self.plan, f"{self.entry}_constant"
+        arrays = [*plan.arguments, *plan.results]
+        pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.constants)))]
+        assert isinstance(plan.workspace, int)
+        ranges = declared(self.function)
+        lines = []
+        for n, (_, bounds) in ranges.items():
+            argument = self.function.arguments[n]
+            requirements.append(
+                (f"argument %{argument.name}: expected values from {bounds[0]} to {bounds[1]}", argument.span)
+            )
+            lines += [
+                f"  %within{n} = call i1 @{self.entry}_within{n}(ptr %a{n})",
+                f"  br i1 %within{n}, label %good{n}, label %beyond{n}",
+                f"beyond{n}:",
+                f"  ret i32 {len(requirements)}",
+                f"good{n}:",
+            ]
+        lines.append(f"  %table = alloca [{max(1, len(pointers))} x ptr]")
+        for n, pointer in enumerate(pointers):
+            lines.append(f"  %t{n} = getelementptr inbounds ptr, ptr %table, i64 {n}")
+            lines.append(f"  store ptr {pointer}, ptr %t{n}")
+        if plan.workspace:
+            lines += [
+                f"  %memory = call ptr @malloc(i64 {plan.workspace + ALIGNMENT})",
+                "  %none = icmp eq ptr %memory, null",
+                "  br i1 %none, label %fail, label %run",
+                "run:",
+                "  %start = ptrtoint ptr %memory to i64",
+                f"  %past = add i64 %start, {ALIGNMENT - 1}",
+                f"  %aligned = and i64 %past, {-ALIGNMENT}",
+                "  %workspace = inttoptr i64 %aligned to ptr",
+            ]
+        work = "%workspace" if plan.workspace else "null"
+        lines.append(f"  %status = call i32 @{self.entry}(ptr %table, ptr null, ptr {work})")
+        lines += ["  call void @free(ptr %memory)"] if plan.workspace else []
+        lines.append("  ret i32 %status")
+        lines += ["fail:", f"  ret i32 {OUT_OF_MEMORY}"] if plan.workspace else []
+        parameters = ", ".join(f"ptr %a{n}" for n in range(len(arrays)))
+        constants = [
+            f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
+            for n, array in enumerate(plan.constants.values())
         ]
-    work = "%workspace" if plan.workspace else "null"
-    lines.append(f"  %status = call i32 @{entry}(ptr %table, ptr null, ptr {work})")
-    lines += ["  call void @free(ptr %memory)"] if plan.workspace else []
-    lines.append("  ret i32 %status")
-    lines += ["fail:", f"  ret i32 {OUT_OF_MEMORY}"] if plan.workspace else []
-    parameters = ", ".join(f"ptr %a{n}" for n in range(len(arrays)))
-    constants = [
-        f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
-        for n, array in enumerate(plan.constants.values())
-    ]
-    return "\n".join([*constants, f"define i32 @{symbol}({parameters}) nounwind {{", *lines, "}"])
+        looks = [within_text(f"{self.entry}_within{n}", *asked) for n, asked in ranges.items()]
+        return "\n".join([*constants, *looks, f"define i32 @{self.symbol}({parameters}) nounwind {{", *lines, "}"])
 
 
 def _bytes(data: bytes) -> str:

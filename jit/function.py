@@ -29,7 +29,7 @@ from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
 from .threads import parallel_address
-from .within import all_within_text
+from .within import all_within_text, declared
 
 if TYPE_CHECKING:
     from .kept import Compiled
@@ -278,9 +278,7 @@ class NativeFunction(CompiledFunction):
         """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
         if not self._is_direct(self.plan.workspace):
             return ""
-        given = enumerate(self.function.arguments)
-        found = {k: (a.known_type, a.attributes["range"]) for k, a in given if "range" in a.attributes}
-        looked = {k: asked for k, asked in found.items() if asked[0].size != 0}
+        looked = declared(self.function)
         return all_within_text(looked) if looked else ""
 
     def _call_directly(self) -> None:

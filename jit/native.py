@@ -15,9 +15,9 @@ from . import cache, instructions
 _count = 0
 
 
-@lru_cache(maxsize=1)
-def target_machine() -> Any:
-    """The code generator for this machine's processor and all its features."""
+@lru_cache(maxsize=2)
+def target_machine(jit: bool = True) -> Any:
+    """The code generator for this machine's processor and all its features, for code in memory or for files."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
@@ -27,7 +27,7 @@ def target_machine() -> Any:
         opt=3,
         reloc="pic",
         codemodel="default",
-        jit=True,
+        jit=jit,
     )
 
 

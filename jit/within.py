@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..dialect.program import Function
 from ..dialect.types import Type
 from .lines import Lines, number_text, type_text
 
 VECTOR_BYTES = 32
+
+
+def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
+    """The arguments that have a declared range and elements, by position: their types, and the ranges."""
+    found = {
+        k: (a.known_type, a.attributes["range"]) for k, a in enumerate(function.arguments) if "range" in a.attributes
+    }
+    return {k: asked for k, asked in found.items() if asked[0].size != 0}
 
 
 def within_text(name: str, type: Type, bounds: tuple[float, float]) -> str:
