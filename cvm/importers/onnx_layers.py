@@ -150,21 +150,14 @@ def batch_normalization(to: Importer, given: Sequence[Any], attributes: Attribut
     return y + plus_node
 
 
-@rule("Softmax")
+@rule("Softmax", "LogSoftmax")
 def softmax(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
     x = to.node(given[0])
     axis = attributes.get("axis", -1) % x.rank
     below = x - to.apply("cvm.max", x, axes=(axis,), keepdims=True)
     powers = below.scalar("exp")
-    return powers / powers.sum((axis,), dtype=x.element).with_ones((axis,))
-
-
-@rule("LogSoftmax")
-def log_softmax(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
-    x = to.node(given[0])
-    axis = attributes.get("axis", -1) % x.rank
-    below = x - to.apply("cvm.max", x, axes=(axis,), keepdims=True)
-    return below - below.scalar("exp").sum((axis,), dtype=x.element).with_ones((axis,)).scalar("log")
+    whole = powers.sum((axis,), dtype=x.element).with_ones((axis,))
+    return powers / whole if attributes["op_type"] == "Softmax" else below - whole.scalar("log")
 
 
 @rule("ReduceSum", "ReduceMean", "ReduceMax")

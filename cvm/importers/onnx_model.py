@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 import cvm
 from cvm.dialect.builder import Node
 from cvm.dialect.program import Function, Module, Value
-from cvm.dialect.source import Diagnostic, Source, Span
 from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
 from cvm.dialect.verify import verify
 from cvm.lowering.dead import remove_dead
 
-from . import onnx_elements, onnx_layers, onnx_shapes
+from . import onnx_elements, onnx_layers, onnx_shapes, refuse
 from .onnx_rules import OPERATIONS, Importer, Unsupported
 
 RULES = onnx_elements, onnx_layers, onnx_shapes  # which enter theirs in OPERATIONS
@@ -35,14 +34,13 @@ def import_onnx(path: Path, archive: str | None) -> tuple[Module, dict[str, np.n
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
     except Exception as e:  # whatever the package finds wrong with a file
-        _refuse(
-            path, f"the model cannot be read: {str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__}"
-        )
+        said = str(e).strip().splitlines() or [type(e).__name__]
+        refuse(str(path), f"the model cannot be read: {said[0]}")
     missing = sorted(
         {n.op_type for n in model.graph.node if n.domain not in ("", "ai.onnx") or n.op_type not in OPERATIONS}
     )
     if missing:
-        _refuse(path, f"the model has operators that are not taken: {', '.join(missing)}")
+        refuse(str(path), f"the model has operators that are not taken: {', '.join(missing)}")
     to = Importer(archive)
     to.values |= {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     arguments = [_argument(path, v) for v in model.graph.input if v.name not in to.values]
@@ -54,23 +52,19 @@ def import_onnx(path: Path, archive: str | None) -> tuple[Module, dict[str, np.n
         try:
             found = OPERATIONS[node.op_type](to, given, {**attributes, "op_type": node.op_type})
         except (Unsupported, NotImplementedError) as e:
-            _refuse(path, f"{where}: {e} is not taken")
+            refuse(str(path), f"{where}: {e} is not taken")
         except cvm.Error as e:
-            _refuse(path, f"{where}: {e.diagnostics[0].message}")
+            refuse(str(path), f"{where}: {e.diagnostics[0].message}")
         except (ValueError, TypeError, KeyError, IndexError, OverflowError) as e:
-            _refuse(path, f"{where} is not as ONNX defines it: {e}")
+            refuse(str(path), f"{where} is not as ONNX defines it: {e}")
         if any(node.output[1:]):
-            _refuse(path, f"{where}: further outputs are not taken")
+            refuse(str(path), f"{where}: further outputs are not taken")
         if isinstance(found, Node) and not any(found is g for g in given):
             found.value.name = _name(node.output[0])
         to.values[node.output[0]] = found
     results = [to.node(to.values[v.name]).value for v in model.graph.output]
     function = remove_dead(Function("main", tuple(arguments), tuple(to.builder.operations), tuple(results)))
     return verify(Module({"main": function}, str(path))), to.constants
-
-
-def _refuse(path: Path, message: str) -> NoReturn:
-    raise cvm.ParseError(Diagnostic(message, Span(Source(str(path), ""), 0, 0), "import"))
 
 
 def _name(name: str) -> str:
@@ -84,7 +78,7 @@ def _argument(path: Path, given: Any) -> Value:
     try:
         element = BY_DTYPE[np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))]
     except (KeyError, TypeError):
-        _refuse(path, f"the elements of input {given.name!r} are of a type that is not taken")
+        refuse(str(path), f"the elements of input {given.name!r} are of a type that is not taken")
     shape: list[Dim] = []
     for d in tensor.shape.dim:
         known_name = re.sub(r"[^A-Z0-9_]", "", d.dim_param.upper())

@@ -18,9 +18,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-import cvm
 from cvm.dialect.op import quoted
-from cvm.dialect.source import Diagnostic, Source, Span
+from cvm.importers import refuse
 
 VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")
 TOP_KEYS = {"nodes", "heads", "attrs", "arg_nodes", "node_row_ptr", "version", "postprocess"}
@@ -76,11 +75,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as e:
-        _refuse(str(path), f"the model cannot be read: {(e.strerror or str(e)).lower()}")
-
-
-def _refuse(filename: str, message: str) -> NoReturn:
-    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import"))
+        refuse(str(path), f"the model cannot be read: {(e.strerror or str(e)).lower()}")
 
 
 # The graph
@@ -95,7 +90,7 @@ class _Graph:
             self.refuse(f"expected a graph in JSON: {e}")
 
     def refuse(self, message: str) -> NoReturn:
-        _refuse(self.filename, message)
+        refuse(self.filename, message)
 
     def hold(self, condition: bool, message: str) -> None:
         if not condition:
@@ -217,14 +212,14 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
         nonlocal at
         size = struct.calcsize("<" + format)
         if len(data) - at < size:
-            _refuse(filename, f"the params end after {len(data)} bytes, in the middle of something")
+            refuse(filename, f"the params end after {len(data)} bytes, in the middle of something")
         found = struct.unpack_from("<" + format, data, at)
         at += size
         return found
 
     def hold(condition: bool, message: str) -> None:
         if not condition:
-            _refuse(filename, message)
+            refuse(filename, message)
 
     hold(read("QQ")[0] == LISTS_MAGIC, "the params begin as those of CVM-Runtime do not")
     (count,) = read("Q")
