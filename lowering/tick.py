@@ -19,6 +19,7 @@ from .clock import Clockwork
 from .combine import combine
 from .complexes import split_complex
 from .inplace import in_place
+from .leap import TICKS, leap
 from .pipeline import to_formulas, to_kernels
 from .plan import Plan, make_plan
 from .rows import Group, arrange, roll
@@ -108,12 +109,16 @@ def _several(tick: Tick) -> Tick:
     plan = tick.plan
     if len(plan.kernels) != 1:
         return tick
+    (kernel,) = plan.kernels
     states = {plan.arguments[n]: result for n, result in zip(tick.turns, plan.results, strict=True)}
-    found = skew(plan.kernels[0], states)
-    if found is None:
+    if skewed := skew(kernel, states):
+        kernel, ticks = skewed.kernel, skewed.ticks
+    elif leaping := leap(kernel):
+        kernel, ticks = leaping, TICKS
+    else:
         return tick
-    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (found.kernel,), _views(plan))
-    return replace(tick, several=several, ticks=found.ticks)
+    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (kernel,), _views(plan))
+    return replace(tick, several=several, ticks=ticks)
 
 
 class _Packing:
