@@ -28,35 +28,23 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import Expr, Index, Read, Tensor, both, substitute, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, substitute_block
+from ..dialect.index import Expr, Read, Tensor, both, substitute, walk
+from ..dialect.loops import Alloc, Block, For, If, Kernel
 from ..dialect.types import F32, F64, I16, I32
-from .accesses import depends, stride
 from .collapse import flatten
-from .contraction import Contracted, Contraction, made, recognise
+from .contraction import Contracted, Contraction, recognise
 from .groups import grouped
-from .panels import LANES, NEAR, ROWS, Panels, Row
+from .packing import Packed
+from .panels import LANES, ROWS
 from .ranges import Ranges
 from .sizes import Sizes, sizes_of
 from .winograd import by_turning
-from .words import (
-    Pairs,
-    Terms,
-    extent_of,
-    image_of,
-    is_plain,
-    known_terms,
-    loops_of,
-    only_read,
-    pair_up,
-    row_words,
-)
+from .words import Terms, extent_of
 
 Constants = Mapping[Tensor, np.ndarray]
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
-SQUARE = 4  # columns of 16 bytes that are turned in registers
 LARGEST = 1 << 14  # terms of a sum: panels are on the stack
 
 
@@ -120,10 +108,10 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         if c is None or not _worth_packing(c):
             return None
         element = c.accumulator.element
-        if sizes is not None and (words := _Contract(kernel, c, constants, ranges).in_words(sizes)) is not None:
+        if sizes is not None and (words := _Contract(kernel, c, constants, 2).in_words(sizes)) is not None:
             return words
         if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
-            return _Contract(kernel, c, constants, ranges).in_full()
+            return _Contract(kernel, c, constants, 2).in_full()
         return None
 
     found = recognise(kernel)
@@ -157,23 +145,8 @@ def _worth_packing(c: Contraction) -> bool:
     return rows >= 4 and columns >= LANES and 8 <= terms <= LARGEST and work >= LEAST
 
 
-class _Contract(Panels):
-    """The kernels of one contraction: what packs its factors, and what multiplies."""
-
-    def __init__(self, kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> None:
-        super().__init__(kernel, c)
-        self.known, self.ranges = dict(constants), ranges
-        self.pairs = pair_up(c.folds)
-        self.step = Index("s", self.pairs.steps)
-        self.around = tuple(i for i in c.outer if depends(c.a, {i}))
-        self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
-        self.kernels: list[Kernel] = []
-        self.views: dict[Tensor, Tensor] = {}
-        self.constants: dict[Tensor, np.ndarray] = {}
-
-    def contracted(self, body: Block) -> Contracted:
-        tiles = self.each_panel(body)
-        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+class _Contract(Packed):
+    """The kernels of one contraction, with factors as they are or in words of two."""
 
     def in_full(self) -> Contracted:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
@@ -206,82 +179,3 @@ class _Contract(Panels):
         fill, column = columns
         body = (*fill, *self.tiles((self.step,), height, row, column, "pairdot"))
         return self.contracted(body if held is True else (If(held, body, self.full()),))
-
-    def rows(self, height: int) -> Row:
-        """The words of the rows: those of constants tile by tile, as they are used."""
-        lines = (*self.around, self.c.row)
-        known = known_terms(self.c.a, self.known, (*lines, *self.c.folds))
-        if known is None:
-            words, body = row_words(self.c.a, self.pairs, lines)
-            self.kernels.append(made(self.kernel, "rows", body, (words,)))
-            flat = replace(words, shape=(*(i.extent for i in lines), self.pairs.steps))
-            self.views[flat] = words
-            return lambda tile, at, r: flat[(*self.around, at, self.step)]
-        found = self.pairs.packed(known)
-        count = -(-found.shape[-2] // height)
-        starts = np.minimum(np.arange(count) * height, found.shape[-2] - height)
-        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
-        packed = Tensor("rows", tiles.shape, I32, "constant")
-        self.constants[packed] = np.ascontiguousarray(tiles)
-        return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
-
-    def columns(self) -> tuple[Block, Expr] | None:
-        """What fills a panel with words, and a word of it."""
-        panels = self.panels_of(self.pairs)
-        if panels is not None:
-            return (), panels[(*self.beside, self.panel, self.step, self.place)]
-        image = image_of(self.c.b, self.c.guard, self.pairs)
-        if image is None:
-            return None
-        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
-        panel = Tensor("panel", (self.pairs.steps, self.width), I32, "stack")
-        return (Alloc(panel), *self.of_image(image, self.pairs, panel)), panel[self.step, self.place]
-
-    def panels_of(self, terms: Terms) -> Tensor | None:
-        """All panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
-        read = only_read(self.c.b)
-        if read is None or not is_plain(read) or self.c.guard:
-            return None
-        known = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
-        if known is not None:
-            return self.known_panels(terms.packed(known))
-        return None if terms.odd else self.all_panels(terms)
-
-    def known_panels(self, known: np.ndarray) -> Tensor:
-        known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
-        blocks = np.minimum(np.arange(self.panels * self.together), self.blocks - 1)
-        columns = extent_of(self.c.column)
-        first = blocks // self.across * columns + np.minimum(blocks % self.across * LANES, columns - LANES)
-        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(self.panels, self.width), :].swapaxes(-1, -2)
-        packed = Tensor("columns", panels.shape, self.element, "constant")
-        self.constants[packed] = np.ascontiguousarray(panels)
-        return packed
-
-    def all_panels(self, terms: Terms) -> Tensor:
-        """The panels by a kernel, along the columns where these lie side by side; else they are turned, four steps at once."""
-        panel, value, folds = Index("panel", self.panels), terms.value(self.c.b), terms.folds
-        packed = Tensor(
-            "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
-        )
-        apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
-        turned = not all(n is not None and 0 <= n <= NEAR for n in apart)
-        if turned and isinstance(terms, Pairs):  # words first, then what is turned lies side by side
-            lines = (*self.beside, *self.lines)
-            words, body = row_words(self.c.b, terms, lines)
-            self.kernels.append(made(self.kernel, "lines", body, (words,)))
-            flat = replace(words, shape=(*(i.extent for i in lines), terms.steps))
-            self.views[flat] = words
-            folds = (self.step,)
-            value = flat[(*lines, self.step)]
-        step: Expr = terms.step if folds is terms.folds else self.step
-        value = substitute(value, self.column(self.lane))
-        at = (*self.beside, panel, step, self.place)
-        lanes: Block = (For(self.lane, (Store(packed, at, value),), kind="vector", width=LANES),)
-        if turned and len(folds) == 1 and terms.steps % SQUARE == 0:
-            t, u = Index("t", terms.steps // SQUARE), Index("u", SQUARE)
-            square = For(u, substitute_block(lanes, {folds[0]: t * SQUARE + u}), kind="unrolled")
-            body = loops_of((*self.beside, panel, t), (self.placed((square,), unrolled=True),))
-        else:
-            body = loops_of((*self.beside, *folds, panel), (self.placed(lanes, unrolled=True),))
-        self.kernels.append(made(self.kernel, "columns", substitute_block(body, {self.panel: panel}), (packed,)))
-        return packed

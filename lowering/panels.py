@@ -32,7 +32,7 @@ from ..dialect.types import I64, product
 from .accesses import depends, stride
 from .contraction import Contraction, made
 from .narrow import narrowed
-from .words import Image, Pairs, extent_of, loops_of
+from .words import Image, Words, extent_of, loops_of
 
 LANES = 8
 BLOCKS = 2  # vectors of a panel
@@ -99,15 +99,15 @@ class Panels:
         found: dict[Expr, Expr] = {self.c.column: self.q + lane}
         return found if self.c.window is None else {**found, self.c.window: self.p}
 
-    def of_image(self, image: Image, pairs: Pairs, to: Tensor) -> Block:
+    def of_image(self, image: Image, words: Words, to: Tensor) -> Block:
         """Fills a panel with words of an image."""
         at = tuple(substitute(e, self.column(self.lane)) for e in image.at)
-        store = Store(to, (pairs.step, self.v * LANES + self.lane), image.words[at])
+        store = Store(to, (words.step, self.v * LANES + self.lane), image.words[at])
         apart = stride(image.words, at, self.lane)
         if apart is not None and 0 <= apart <= NEAR:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
-            return (self.placed(loops_of(pairs.folds, (lanes,))),)
-        return (self.placed((For(self.lane, loops_of(pairs.folds, (store,))),)),)
+            return (self.placed(loops_of(words.folds, (lanes,))),)
+        return (self.placed((For(self.lane, loops_of(words.folds, (store,))),)),)
 
     def of_factors(self, to: Tensor) -> Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""

@@ -53,13 +53,13 @@ from .contraction import Contracted, Contraction, made
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
 from .sizes import Sizes
 from .words import (
-    Pairs,
+    Words,
     extent_of,
+    in_words,
     is_edge,
     known_terms,
     loops_of,
     only_read,
-    pair_up,
     read_at,
     word,
 )
@@ -83,11 +83,11 @@ class Windows:
     columns: Index
     axes: tuple[int, int]  # of the array, along which they go
     read: Read
-    pairs: Pairs  # of the other terms
+    pairs: Words  # of the other terms
 
     @property
     def terms(self) -> int:
-        return 9 * extent_of(self.pairs.index) * self.pairs.steps // extent_of(self.pairs.half)
+        return 9 * extent_of(self.pairs.index) * self.pairs.steps // extent_of(self.pairs.part)
 
 
 def windows_of(c: Contraction) -> Windows | None:
@@ -103,8 +103,8 @@ def windows_of(c: Contraction) -> Windows | None:
     mine = only_read(c.a)
     if axis == other or not rest or mine is None or any(sum(i is k for i in mine.indices) != 1 for k in c.folds):
         return None
-    pairs = pair_up(rest)
-    return None if pairs.odd else Windows(rows, columns, (axis, other), read, pairs)
+    pairs = in_words(rest, 2)
+    return None if pairs.partial else Windows(rows, columns, (axis, other), read, pairs)
 
 
 def _slides(read: Read, along: Index, folds: Sequence[Index]) -> tuple[int, Index] | None:
@@ -213,13 +213,13 @@ class Turned:
         words = Tensor("weights", (*(i.extent for i in (*self.around, c.row)), POINTS, *pairs.shape), I32, "heap")
         body: list[Statement] = []
         points: list[list[Expr]] = []
-        for half, e in zip(("low", "high"), pairs.both(c.a), strict=True):
+        for half, e in zip(("low", "high"), pairs.each(c.a), strict=True):
             g = [[substitute(e, {w.rows: as_index(r), w.columns: as_index(s)}) for s in range(3)] for r in range(3)]
             rows = [self.named(body, half, turned_weights(column)) for column in zip(*g, strict=True)]
             points.append([n for row in zip(*rows, strict=True) for n in turned_weights(row)])
         at = (*self.around, c.row)
         for n, (low, high) in enumerate(zip(*points, strict=True)):
-            body.append(Store(words, (*at, as_index(n), *pairs.folds), word(low, high)))
+            body.append(Store(words, (*at, as_index(n), *pairs.folds), word((low, high), 2)))
         return words, loops_of((*at, *pairs.folds), tuple(body))
 
     def packed(self, points: np.ndarray, packed: dict[Tensor, np.ndarray]) -> Tensor:
@@ -261,7 +261,7 @@ class Turned:
                 self.c.column: t * 2,
                 w.columns: as_index(s),
             }
-            low, high = (self.moved(e, moved) for e in pairs.both(self.c.b))
+            low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
             first, stop = max(0, -((left + s) // 2)), min(self.wide, (width - 1 - left - s) // 2 + 1)
             inner = For(t, (Store(words, place, low + (high << 16)),), as_index(first), as_index(stop))
             body.append(For(h, (inner,), as_index(above), as_index(below)))

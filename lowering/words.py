@@ -1,12 +1,11 @@
-"""Factors of a contraction as words of two 16-bit terms each, as `pairdot` multiplies them:
+"""Factors of a contraction as words of two 16-bit terms each, as `pairdot` multiplies them, or of four bytes:
 
     rows[r, j, k] = a[r, 2 j, k] & 0xffff | a[r, 2 j + 1, k] << 16
     image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16      zeros beyond the edges of x
 
-One index of the fold is taken two by two; where its extent is odd, a zero goes with the last. The rows are a matrix with a
-line for each row. The image has the axes of the array that the columns are read from, as far as they are reached, so that
-reading it needs no guard. Constants are packed here. How large factors are that nothing is known of is found by kernels of
-their own, as `bits`: the magnitudes of all elements, ored.
+One index of the fold is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
+rows are a matrix with a line for each row. The image has the axes of the array that the columns are read from, as far as
+they are reached, so that reading it needs no guard. Constants are packed here.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby
 from math import gcd, prod
 
 import numpy as np
@@ -37,7 +37,7 @@ from ..dialect.loops import Block, For, If, Store
 from ..dialect.types import I32
 from .affine import Affine, affine, affine_conditions
 
-HALF = 0xFFFF
+WORD = 32  # bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Terms:
         return flat_index(self.folds, self.shape)
 
     @property
-    def odd(self) -> bool:
+    def partial(self) -> bool:
         """Whether the last step is not whole."""
         return False
 
@@ -73,33 +73,34 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Terms):
-    """The terms of a sum, one index of the fold two by two: `index` takes `half` * 2 and `half` * 2 + 1."""
+class Words(Terms):
+    """The terms of a sum, one index of the fold `many` by `many`: `index` goes over those from `part` * many on."""
 
     index: Index
-    half: Index
+    part: Index
+    many: int
 
     @property
-    def odd(self) -> bool:
-        return extent_of(self.index) % 2 == 1
+    def partial(self) -> bool:
+        return extent_of(self.index) % self.many != 0
 
     def value(self, e: Expr) -> Expr:
-        return word(*self.both(e))
+        return word(self.each(e), self.many)
 
     def packed(self, array: np.ndarray) -> np.ndarray:
-        return super().packed(packed_words(array, self.folds.index(self.half) - len(self.folds)))
+        return super().packed(packed_words(array, self.folds.index(self.part) - len(self.folds), self.many))
 
-    def both(self, e: Expr) -> tuple[Expr, Expr]:
-        """An expression at the first and at the second of two terms."""
-        return substitute(e, {self.index: self.half * 2}), substitute(e, {self.index: self.half * 2 + 1})
+    def each(self, e: Expr) -> list[Expr]:
+        """An expression at each of the terms of a word."""
+        return [substitute(e, {self.index: self.part * self.many + n}) for n in range(self.many)]
 
 
-def pair_up(folds: Sequence[Index]) -> Pairs:
-    """The outermost even index two by two; where there is none, the longest, that is the last of the longest."""
-    even = [i for i in folds if extent_of(i) % 2 == 0]
-    index = even[0] if even else max(reversed(folds), key=extent_of)
-    half = Index(index.name, (extent_of(index) + 1) // 2)
-    return Pairs(tuple(half if i is index else i for i in folds), index, half)
+def in_words(folds: Sequence[Index], many: int) -> Words:
+    """The outermost index that is a multiple taken by so many; where there is none, the one that needs the fewest zeros."""
+    whole = [i for i in folds if extent_of(i) % many == 0]
+    index = whole[0] if whole else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    part = Index(index.name, -(-extent_of(index) // many))
+    return Words(tuple(part if i is index else i for i in folds), index, part, many)
 
 
 def extent_of(index: Index | None) -> int:
@@ -109,16 +110,22 @@ def extent_of(index: Index | None) -> int:
     return index.extent
 
 
-def word(low: Expr, high: Expr) -> Expr:
-    return (low & HALF) | (high << 16)
+def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
+    """Terms beside each other in a word of so many, zeros in the other places."""
+    bits = WORD // many
+    placed: list[Expr] = []
+    for n, term in enumerate(terms, first):
+        term = term & ((1 << bits) - 1) if n < many - 1 else term
+        placed.append(term << (bits * n) if n else term)
+    return reduce(lambda a, b: a | b, placed)
 
 
-def packed_words(terms: np.ndarray, axis: int) -> np.ndarray:
-    """The words of an array of terms, two along an axis in each."""
-    if terms.shape[axis] % 2:
-        terms = np.concatenate([terms, np.zeros_like(terms.take([0], axis))], axis)
-    halves = np.moveaxis(terms, axis, -1).astype(np.int16)
-    return np.moveaxis(np.ascontiguousarray(halves).view(np.int32), -1, axis)
+def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
+    """The words of an array of terms, so many along an axis in each."""
+    terms = np.moveaxis(terms, axis, -1)
+    terms = np.pad(terms, [(0, 0)] * (terms.ndim - 1) + [(0, -terms.shape[-1] % many)])
+    parts = np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8))
+    return np.moveaxis(parts.view(np.int32), -1, axis)
 
 
 # what is read
@@ -163,21 +170,22 @@ def loops_of(indices: Sequence[Index], body: Block) -> Block:
 # rows
 
 
-def row_words(a: Expr, pairs: Pairs, rows: Sequence[Index]) -> tuple[Tensor, Block]:
+def row_words(a: Expr, words: Words, rows: Sequence[Index]) -> tuple[Tensor, Block]:
     """The words of the rows, and the loops that write them."""
-    words = Tensor("rows", (*(i.extent for i in rows), *pairs.shape), I32, "heap")
-    at = (*rows, *pairs.folds)
-    low, high = pairs.both(a)
-    if not pairs.odd:
-        return words, loops_of(at, (Store(words, at, word(low, high)),))
-    last = extent_of(pairs.half) - 1
-    whole = [Index(i.name, i.extent) if i is not pairs.half else Index(i.name, last) for i in at]
+    packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
+    at = (*rows, *words.folds)
+    terms = words.each(a)
+    if not words.partial:
+        return packed, loops_of(at, (Store(packed, at, word(terms, words.many)),))
+    last = extent_of(words.part) - 1
+    whole = [Index(i.name, i.extent) if i is not words.part else Index(i.name, last) for i in at]
     new: dict[Expr, Expr] = dict(zip(at, whole, strict=True))
-    store = Store(words, tuple(whole), substitute(word(low, high), new))
-    end: dict[Expr, Expr] = {pairs.half: as_index(last)}
-    alone = Store(words, tuple(substitute(i, end) for i in at), substitute(low & HALF, end))
-    others = [i for i in at if i is not pairs.half]
-    return words, (*loops_of(whole, (store,)), *loops_of(others, (alone,)))
+    store = Store(packed, tuple(whole), substitute(word(terms, words.many), new))
+    end: dict[Expr, Expr] = {words.part: as_index(last)}
+    left = word(terms[: extent_of(words.index) % words.many], words.many)
+    alone = Store(packed, tuple(substitute(i, end) for i in at), substitute(left, end))
+    others = [i for i in at if i is not words.part]
+    return packed, (*loops_of(whole, (store,)), *loops_of(others, (alone,)))
 
 
 # columns
@@ -194,55 +202,52 @@ class Image:
 
 @dataclass(frozen=True, eq=False)
 class _Axis:
-    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and the second term from the first."""
+    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms from each other
+    (`between`)."""
 
     index: Index
     low: int
     apart: int
-    second: int
+    between: int
     place: Expr  # of the words of a step
     size: int  # of the array
 
-    def within(self, second: bool) -> tuple[int, int]:
+    def within(self, term: int) -> tuple[int, int]:
         """Where the image is read from inside of the array."""
-        low = self.low + (self.second if second else 0)
+        low = self.low + self.between * term
         stop = (self.size - 1 - low) // self.apart + 1
         return max(0, -(low // self.apart)), max(0, min(extent_of(self.index), stop))
 
-    def read(self, second: bool) -> Expr:
-        low = self.low + (self.second if second else 0)
+    def read(self, term: int) -> Expr:
+        low = self.low + self.between * term
         return self.index * self.apart + low if low >= 0 else self.index * self.apart - -low
 
 
-def image_of(b: Expr, guard: Sequence[Expr], pairs: Pairs) -> Image | None:
+def image_of(b: Expr, guard: Sequence[Expr], words: Words) -> Image | None:
     """The image of a factor that is read along sums of indices; None where it is read otherwise."""
     read = only_read(b)
     if read is None:
         return None
-    found = [_axis(e, d, n, pairs) for n, (e, d) in enumerate(zip(read.indices, read.tensor.shape, strict=True))]
-    image = [a for a in found if a is not None]
-    if len(image) < len(found) or not all(is_edge(g, read) for g in guard):
+    found = [_axis(e, d, n, words) for n, (e, d) in enumerate(zip(read.indices, read.tensor.shape, strict=True))]
+    axes = [a for a in found if a is not None]
+    if len(axes) < len(found) or not all(is_edge(g, read) for g in guard):
         return None
-    words = Tensor("image", tuple(a.index.extent for a in image), I32, "heap")
-    parts = [read_at(b, read, [a.read(second) for a in image]) for second in (False, True)]
-    within = [[a.within(second) for a in image] for second in (False, True)]
-    place = tuple(a.index for a in image)
-
-    def filled(value: Expr, ranges: list[tuple[int, int]]) -> Block:
-        return _ranged(image, ranges, (Store(words, place, value),))
-
-    low, high = parts
-    if within[0] == within[1]:
-        body = filled(word(low, high), within[0])
-    else:
-        body = (*filled(low & HALF, within[0]), *filled(words[place] | (high << 16), within[1]))
-    if any(r != (0, extent_of(a.index)) for r, a in zip(within[0], image, strict=True)):
-        body = (*loops_of(place[1:], (Store(words, place, constant(0, I32)),)), *body)
-    return Image(words, tuple(a.place for a in image), (For(image[0].index, body),))
+    image = Tensor("image", tuple(a.index.extent for a in axes), I32, "heap")
+    place = tuple(a.index for a in axes)
+    within = [[a.within(n) for a in axes] for n in range(words.many)]
+    body: Block = ()
+    for ranges, group in groupby(range(words.many), key=within.__getitem__):
+        terms = list(group)
+        value = word([read_at(b, read, [a.read(n) for a in axes]) for n in terms], words.many, terms[0])
+        if all(start < stop for start, stop in ranges) or not body:
+            body = (*body, *_ranged(axes, ranges, (Store(image, place, image[place] | value if body else value),)))
+    if any(r != (0, extent_of(a.index)) for r, a in zip(within[0], axes, strict=True)):
+        body = (*loops_of(place[1:], (Store(image, place, constant(0, I32)),)), *body)
+    return Image(image, tuple(a.place for a in axes), (For(axes[0].index, body),))
 
 
-def _axis(e: Expr, size: object, n: int, pairs: Pairs) -> _Axis | None:
-    first, second = (affine(x) for x in pairs.both(e))
+def _axis(e: Expr, size: object, n: int, words: Words) -> _Axis | None:
+    first, second, *_ = (affine(x) for x in words.each(e))
     bounds = [interval(atom) for atom, _ in first.terms.values()]
     if (second - first).terms or not isinstance(size, int) or any(None in b for b in bounds):
         return None
