@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
+hypothesis.settings.load_profile("repeated")
 pytest.register_assert_rewrite("filetest")
 
 
