@@ -169,6 +169,20 @@ _row(
     doc="of i32: the sum of the products of signed 16-bit halves",
 )
 _row("quaddot", 2, INTEGERS, lambda a, b: _quad_products(a, b), doc="of i32: the same of signed 8-bit quarters")
+_row(
+    "bytepairs",
+    2,
+    INTEGERS,
+    lambda a, b: _byte_pairs(a, b),
+    doc="of i32: in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits",
+)
+_row(
+    "addhalves",
+    2,
+    INTEGERS,
+    lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
+    doc="of i32: the sums of 16-bit halves, modulo 2^16",
+)
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
@@ -210,6 +224,16 @@ def _pair_products(a: Any, b: Any) -> Any:
 def _quad_products(a: Any, b: Any) -> Any:
     parts = [[np.left_shift(x, up) >> 24 for up in (24, 16, 8, 0)] for x in (a, b)]
     return sum(x * y for x, y in zip(*parts, strict=True))
+
+
+def _byte_pairs(a: Any, b: Any) -> Any:
+    products = [(np.right_shift(a, n) & 255) * (np.left_shift(b, 24 - n) >> 24) for n in (0, 8, 16, 24)]
+    low, high = (np.clip(products[n] + products[n + 1], -(1 << 15), (1 << 15) - 1) for n in (0, 2))
+    return _joined(high, low)
+
+
+def _joined(high: Any, low: Any) -> Any:
+    return np.left_shift(high, 16) | (low & 0xFFFF)
 
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:

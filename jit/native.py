@@ -10,7 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from . import cache, instructions
+from . import cache, instructions, spelling
 
 _count = 0
 
@@ -88,7 +88,7 @@ def environment() -> tuple[str, ...]:
     """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
     the passes and instructions."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    passes = "".join(Path(f).read_text() for f in (__file__, instructions.__file__))
+    passes = "".join(Path(f).read_text() for f in (__file__, instructions.__file__, spelling.__file__))
     return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), passes
 
 

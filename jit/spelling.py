@@ -56,6 +56,21 @@ def _by_minus_one(row: Row, result: str) -> Row:
 
 _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
 
+
+def _byte_pair(place: int, first: int) -> Row:
+    """The sum of two products of bytes from this bit on, within 16 bits; the row has so many instructions before."""
+    row: list[str] = []
+    for shift in (place, place + 8):
+        n = first + len(row)
+        row += [f"lshr i32 {{a}}, {shift}", f"and i32 {{{n}}}, 255", f"shl i32 {{b}}, {24 - shift}"]
+        row += [f"ashr i32 {{{n + 2}}}, 24", f"mul i32 {{{n + 1}}}, {{{n + 3}}}"]
+    sum = first + len(row)
+    row.append(f"add i32 {{{first + 4}}}, {{{first + 9}}}")
+    for n, (beyond, end) in ((sum, ("slt", -32768)), (sum + 2, ("sgt", 32767))):
+        row += [f"icmp {beyond} i32 {{{n}}}, {end}", f"select i1 {{{n + 1}}}, i32 {end}, i32 {{{n}}}"]
+    return tuple(row)
+
+
 INSTRUCTIONS: dict[tuple[str, str], Row] = {
     **{(f, k): (f"{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "and", "or", "xor") for k in ("int", "uint", "bool")},
     **{(f, "float"): (f"f{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "div", "rem")},
@@ -96,7 +111,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("fma", "float"): _intrinsic("fma", "abc"),
 }  # fmt: skip
 
-# the sum of two products of 16-bit halves, of which many processors have an instruction for vectors
+# sums of products of parts of words, for which many processors have instructions for vectors
 INSTRUCTIONS["pairdot", "int"] = (
     "shl i32 {a}, 16",
     "ashr i32 {0}, 16",
@@ -108,7 +123,23 @@ INSTRUCTIONS["pairdot", "int"] = (
     "mul i32 {5}, {6}",
     "add i32 {4}, {7}",
 )
-VECTOR_ROWS: dict[str, Row] = {"pairdot": ("call {t} @pairdot.{s}({t} {a}, {t} {b})",)}  # what jit.instructions defines
+INSTRUCTIONS["bytepairs", "int"] = (
+    *_byte_pair(0, 0),
+    *_byte_pair(16, 15),
+    "and i32 {14}, 65535",
+    "shl i32 {29}, 16",
+    "or i32 {30}, {31}",
+)
+INSTRUCTIONS["addhalves", "int"] = (
+    "add i32 {a}, {b}",
+    "and i32 {0}, 65535",
+    "and i32 {a}, -65536",
+    "add i32 {2}, {b}",
+    "and i32 {3}, -65536",
+    "or i32 {1}, {4}",
+)
+WORDS = ("pairdot", "bytepairs", "addhalves")  # for vectors, what jit.instructions defines
+VECTOR_ROWS: dict[str, Row] = {f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS}
 
 # signed division by what may be -1: the least integer divided by it wraps
 ANY_DIVISOR: dict[str, Row] = {

@@ -26,8 +26,9 @@ from cvm.dialect.types import (
     larger,
     smaller,
 )
+from cvm.jit import instructions, native
 from cvm.jit.llvm import emit
-from cvm.jit.spelling import INSTRUCTIONS
+from cvm.jit.spelling import INSTRUCTIONS, WORDS
 from cvm.lowering.plan import make_plan
 from evaluate import execute
 from kernels import compiled, kernel, tensor
@@ -81,7 +82,7 @@ FUNCTIONS = [
     (f, e)
     for f in sorted(EXACT - {"fma", "select", "rarely"})
     for e in REAL
-    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f != "pairdot" or e is I32)
+    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f not in WORDS or e is I32)
 ]
 
 
@@ -94,6 +95,19 @@ def test_scalar_functions(function: str, element: ElementType) -> None:
     if function in ("div", "rem", "floordiv", "floormod") and element.is_integer:
         arrays[1][arrays[1] == 0] = element.limits[1]
     pointwise(lambda *x: apply(function, *x), [element] * row.arity, *arrays)
+
+
+@pytest.mark.parametrize("function", WORDS)
+def test_parts_of_words(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_ = np.array([0, 1, 127, 128, 255, 129, 254, 3], np.uint8)
+    random = np.random.default_rng(0)
+    given = [random.choice(bytes_, 4096).view(np.int32) for _ in range(2)]
+    given[1][:16] = [-0x7F7F7F80, 0x7F7F7F7F] * 8  # the least and the largest signed bytes
+    given[0][:16] = [-1, -1, 0x7F7F7F7F, 0x7F7F7F7F] * 4
+    for _ in range(2):
+        pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8))
+        monkeypatch.setattr(instructions, "_INTRINSICS", {})  # then on a processor without them
+        monkeypatch.setattr(native, "object_code", native.fresh_object_code)
 
 
 @pytest.mark.parametrize("function", ["div", "rem", "floordiv", "floormod"])
