@@ -28,7 +28,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import Expr, Read, Tensor, both, substitute, walk
+from ..dialect.index import Expr, Read, Tensor, apply, both, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel
 from ..dialect.types import F32, F64, I16, I32
 from .collapse import flatten
@@ -154,17 +154,19 @@ class _Contract(Packed):
 
     def full(self) -> Block:
         c, fill = self.c, []
-        multiply, most = ("mul", ROWS // 2) if self.element is I32 else ("fma", ROWS * 4 // self.element.bytes)
+        most = ROWS // 2 if self.element is I32 else ROWS * 4 // self.element.bytes
         panels = None if self.element is I32 or len(c.folds) > 1 else self.panels_of(Terms(c.folds))
         if panels is None:
             panel = Tensor("full", (self.terms, self.width), self.element, "stack")
             fill, column = (Alloc(panel), *self.of_factors(panel)), panel[self.k, self.place]
         else:
             column = panels[(*self.beside, self.panel, self.k, self.place)]
-        return (
-            *fill,
-            *self.tiles(c.folds, self.height(most), lambda _, at, r: substitute(c.a, {c.row: at}), column, multiply),
-        )
+
+        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
+            a = substitute(c.a, {c.row: at})
+            return sum + a * column if self.element is I32 else apply("fma", a, column, sum)
+
+        return *fill, *self.tiles(c.folds, self.height(most), added, self.parts(self.terms))
 
     def in_words(self, sizes: Sizes) -> Contracted | None:
         """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
@@ -177,5 +179,9 @@ class _Contract(Packed):
         if columns is None:
             return None
         fill, column = columns
-        body = (*fill, *self.tiles((self.step,), height, row, column, "pairdot"))
+
+        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
+            return sum + apply("pairdot", row(tile, at, r), column)
+
+        body = (*fill, *self.tiles((self.step,), height, added, self.parts(self.words.steps)))
         return self.contracted(body if held is True else (If(held, body, self.full()),))

@@ -16,7 +16,6 @@ from ..dialect.index import (
     Read,
     Tensor,
     Var,
-    apply,
     as_index,
     both,
     constant,
@@ -45,6 +44,7 @@ UNROLLED = 2  # steps, one after the other
 WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
+Sum = Callable[[Expr, Expr, Expr, Expr], Expr]  # a sum with a step's products, of the sum before and the same
 
 
 class Panels:
@@ -144,10 +144,13 @@ class Panels:
         rows = extent_of(self.c.row)
         return min(range(1, min(most, rows) + 1), key=lambda h: -(-rows // h) * (h + 2))
 
-    def tiles(self, folds: Sequence[Index], height: int, row: Row, column: Expr, multiply: str) -> Block:
+    def tiles(
+        self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1, counts: Tensor | None = None
+    ) -> Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        `column` and what `row` gives are terms, where the folds' indices and those of the block and the lane are.
+        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts, of
+        which `counts` may say how many there are, by tiles and parts.
         """
         rows = extent_of(self.c.row)
         count = -(-rows // height)
@@ -156,9 +159,7 @@ class Panels:
         start = Let(Var("row", I64), first)
         sums = Tensor("sums", (height, self.width), self.element, "register")
         place = (r, self.v * LANES + self.lane)
-        a, before = row(tile, start.var + r, r), sums[place]
-        added = apply("fma", a, column, before) if multiply == "fma" else before + apply(multiply, a, column)
-        add = self.each(r, (Store(sums, place, added),))
+        add = self.each(r, (Store(sums, place, sum(sums[place], tile, start.var + r, r)),))
         zero = self.each(r, (Store(sums, place, constant(0, self.element)),))
         if len(folds) > 1:
             return (
@@ -166,14 +167,16 @@ class Panels:
             )
         (fold,) = folds
         steps = extent_of(fold)
-        unrolled = next(n for n in range(UNROLLED, 0, -1) if steps % n == 0)
+        unrolled = next(n for n in range(UNROLLED, 0, -1) if steps % n == 0 and counts is None)
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
         inner = substitute_block((For(u, (add,), kind="unrolled"),), {fold: block * unrolled + u})
-        if steps <= DEEP:
-            return (For(tile, (start, Alloc(sums), zero, For(block, inner), self.finish(sums, r, start.var, r))),)
-        part = Index("part", -(-steps // DEEP))
-        each = -(-steps // unrolled // extent_of(part))
-        loop = For(block, inner, part * each, minimum(part * each + each, steps // unrolled))
+        part = Index("part", parts)
+        each = -(-steps // unrolled // parts)
+        ends = minimum(part * each + each, steps // unrolled) if counts is None else part * each + counts[tile, part]
+        loop = For(block, inner, part * each, ends)
+        if parts == 1:
+            (loop,) = substitute_block((loop,), {part: as_index(0)})
+            return (For(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r))),)
         held = Tensor("held", (count * height, self.width), self.element, "stack")
         line = tile * height + r
         load, save = Store(sums, place, held[line, place[1]]), Store(held, (line, place[1]), sums[place])
@@ -186,6 +189,10 @@ class Panels:
             For(part, (For(tile, add_part),)),
             For(tile, (start, self.finish(held, line, start.var, r))),
         )
+
+    def parts(self, steps: int) -> int:
+        """How many parts of so many steps of a panel stay in the nearest cache."""
+        return -(-steps // DEEP)
 
     def each(self, r: Index, body: Block) -> For:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""

@@ -1,8 +1,9 @@
 """How large the factors of a contraction are: from their ranges, or found by kernels that look at every element:
 
-    for i { acc = 0; for j { acc = acc | magnitude(x[i, j]) }; bits[i] = acc }
+    for i { acc = 0; for j { acc = acc | bits(x[i, j]) }; found[i] = acc }
 
-Ored magnitudes are at least as large as the largest of them, and less than twice that.
+The bits of a number are its sign and its magnitude. Ored magnitudes are at least as large as the largest of them, and less
+than twice that; the sign is there if any number is negative.
 """
 
 from __future__ import annotations
@@ -19,27 +20,30 @@ from .contraction import Contraction, made
 from .ranges import Ranges, interval
 from .words import loops_of, only_read, read_at
 
+MAGNITUDE = I32.limits[1]  # all bits but the sign
+
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """The magnitudes of a contraction's factors, numbers or what kernels find."""
+    """The magnitudes of a contraction's factors, numbers or what kernels find, and whether any is negative."""
 
     rows: Expr | int
     columns: Expr | int
+    negative: tuple[Expr | bool, Expr | bool]  # rows and columns
     found: Tensor | None = None  # by these kernels
     kernels: tuple[Kernel, ...] = ()
 
 
 def sizes_of(kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]) -> Sizes | None:
     """How large the factors of rows and columns are; None where nothing can tell."""
-    found: list[int | None] = []
+    found: list[tuple[int, bool] | None] = []
     looked: list[Kernel] = []
     ored: list[Tensor] = []
     for e in (c.a, c.b):
         known, read = interval(e, ranges, constants), only_read(e)
         size = max(known.high, -1 - known.low)
         if size <= I16.limits[1] or (read is not None and read.tensor in constants):
-            found.append(size)
+            found.append((size, known.low < 0))
         elif read is None:
             return None
         else:
@@ -48,25 +52,29 @@ def sizes_of(kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[
             ored.append(bits)
             found.append(None)
     if not ored:
-        rows, columns = (n for n in found if n is not None)
-        return Sizes(rows, columns)
+        (rows, below), (columns, under) = (n for n in found if n is not None)
+        return Sizes(rows, columns, (below, under))
     both, body = joined_bits(ored)
     looked.append(made(kernel, "sizes", body, (both,)))
     places = iter(range(len(ored)))
-    rows, columns = (both[next(places)] if n is None else n for n in found)
-    return Sizes(rows, columns, both, tuple(looked))
+    (rows, below), (columns, under) = (_of_bits(both[next(places)]) if n is None else n for n in found)
+    return Sizes(rows, columns, (below, under), both, tuple(looked))
 
 
-def magnitude(value: Expr) -> Expr:
-    """A number's bits without its sign: as large as the number, or one less than a negative one."""
-    return value ^ (value >> 31)
+def _of_bits(bits: Expr) -> tuple[Expr, Expr]:
+    return bits & MAGNITUDE, bits < 0
+
+
+def sign_and_magnitude(value: Expr) -> Expr:
+    """A number's sign, and bits that are as large as the number, or one less than a negative one."""
+    return value ^ ((value >> 31) & MAGNITUDE)
 
 
 def bits_of(e: Expr, read: Read) -> tuple[Tensor, Block]:
-    """The ored magnitudes of a factor, along the first axis of the array that it reads."""
+    """The ored bits of a factor, along the first axis of the array that it reads."""
     first, *rest = axes(read.tensor.shape)
     acc = accumulator("acc", I32)
-    fold = loops_of(rest, (update("or", acc, magnitude(read_at(e, read, (first, *rest)))),))
+    fold = loops_of(rest, (update("or", acc, sign_and_magnitude(read_at(e, read, (first, *rest)))),))
     bits = Tensor("bits", (first.extent,), I32, "heap")
     return bits, (For(first, (Alloc(acc), assign(acc, 0), *fold, Store(bits, (first,), acc[()]))),)
 
