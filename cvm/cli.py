@@ -112,6 +112,9 @@ def _run(commands: Any) -> None:
     )
     run.add_argument("--output", metavar="FILE.npz", help="write the results, by their names in the program")
     run.add_argument("--threads", type=int, metavar="N", help="how many threads run large loops")
+    run.add_argument(
+        "--profile", action="store_true", help="show how long each kernel takes, and what it moves and does"
+    )
     run.add_argument("--time", action="store_true", help="show how long compiling and running take")
     run.add_argument(
         "--digest",

@@ -107,6 +107,15 @@ def test_run_says_how_long_it_took(command: Command) -> None:
     assert "compiled in " in command("run", "add.cvm", "--random-inputs", "0", "--time").out
 
 
+def test_profile_lists_the_kernels(command: Command) -> None:
+    said = command("run", "open.cvm", "--random-inputs", "0", "--profile")
+    heading, kernel, total = said.out.splitlines()[-3:]
+    assert heading.split() == ["time", "share", "GB/s", "G", "op/s", "kernel", "writes"]
+    assert "100.0%" in kernel and "%sum: 8xi32" in kernel and " in 1 kernel, " in total
+    refused = command("run", "open.cvm", "--random-inputs", "0", "--profile", "--target", "reference")
+    assert refused.status == 2 and "--profile is for functions on the target cpu" in refused.err
+
+
 def test_results_to_standard_output(command: Command) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cvm", "run", str(Path("add.cvm").resolve()), "--random-inputs", "3", "--output", "-"],

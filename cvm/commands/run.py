@@ -16,7 +16,7 @@ from cvm.commands.files import load, write
 from cvm.commands.inputs import inputs
 from cvm.commands.show import digest, duration, shown, waiting
 from cvm.dialect.program import Graph
-from cvm.jit.function import TARGETS, CompiledFunction, compile_function
+from cvm.jit.function import TARGETS, CompiledFunction, NativeFunction, compile_function
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options that functions do not have
 
@@ -31,6 +31,8 @@ def run(options: Namespace) -> int:
             raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
     module = load(options.program)
     function = module.functions.get(options.entry)
+    if options.profile and (options.target != "cpu" or isinstance(function, Graph)):
+        raise Usage("--profile is for functions on the target cpu")
     if isinstance(function, Graph):
         from cvm.commands.graph import run_graph
 
@@ -63,7 +65,34 @@ def run(options: Namespace) -> int:
             print(f"  sha256 {digest(array)}", file=out)
     if options.time:
         print(f"compiled in {duration(compiled)}, ran in {fastest(f, arrays, first)}", file=out)
+    if options.profile:
+        print("\n".join(profiled(f, arrays)), file=out)
     return 0
+
+
+def profiled(f: CompiledFunction, arrays: list[np.ndarray]) -> list[str]:
+    """A table of the kernels: the median time of each and its share, what it moves and does a second, and what it writes."""
+    from cvm.jit.profile import profile
+
+    assert isinstance(f, NativeFunction)
+    with waiting("profiling"):
+        spent = profile(f, arrays)
+    whole = sum(s.seconds for s in spent)
+    rows = [("time", "share", "GB/s", "G op/s", "kernel", "writes")]
+    for s in spent:
+        moved = (s.cost.bytes_read + s.cost.bytes_written) / s.seconds / 1e9
+        done = s.cost.operations / s.seconds / 1e9
+        writes = ", ".join(f"%{t.name}: {'x'.join(map(str, (*shape, t.element)))}" for t, shape in s.written)
+        rows.append((duration(s.seconds), f"{s.seconds / whole:.1%}", f"{moved:.3g}", f"{done:.3g}", s.kernel, writes))
+    widths = [max(len(row[n]) for row in rows) for n in range(5)]
+    lines = [
+        "  ".join((*(c.rjust(w) for c, w in zip(row[:4], widths, strict=False)), row[4].ljust(widths[4]), row[5]))
+        for row in rows
+    ]
+    return [
+        *lines,
+        f"{duration(whole)} in {len(spent)} kernel{'s' * (len(spent) != 1)}, each with the microsecond of a call",
+    ]
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
