@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from report import GROUPS, is_ours
+from groups import GROUPS, is_ours
 
 COLOURS = {
     "numpy": "tab:blue", "numexpr": "tab:cyan", "numba": "tab:green", "jax": "tab:purple", "torch": "tab:red",

@@ -14,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from report import GROUPS, write
+from groups import GROUPS
+from report import write
 
 HERE = Path(__file__).parent
 ONE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
