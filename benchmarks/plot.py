@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
 from groups import GROUPS, is_ours
+from matplotlib.figure import Figure
 
 COLOURS = {
     "numpy": "tab:blue", "numexpr": "tab:cyan", "numba": "tab:green", "jax": "tab:purple", "torch": "tab:red",
