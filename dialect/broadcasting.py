@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from .index import ZERO, Expr, Index, Tensor, select
-from .types import Dim, Shape, Undecided, same_size, smaller
+from .types import Dim, Given, Shape, Undecided, same_size, smaller
 
 # Answers
 
@@ -68,6 +68,8 @@ def joined(*dims: Dim) -> Dim:
 
 
 def _join(m: Dim, n: Dim) -> Dim:
+    if is_one(m) and isinstance(n, Given):
+        return n  # it may only have turned out to be 1
     if is_one(n) or same_size(m, n) or certainly(lambda: m != 1):
         return m
     if is_one(m) or certainly(lambda: n != 1):

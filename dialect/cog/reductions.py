@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..extremes import largest, smallest
 from ..index import Element, Tensor, axes, reduce
 from ..op import C, T, operator
 from ..types import C64, FieldType, TensorType
@@ -104,7 +105,7 @@ class FieldReduceMin(FieldReduce[T]):
     """Y = the smallest X[p] over all points p; NaN if one of them is"""
 
     function = "minimum"
-    numpy = np.min
+    numpy = smallest
     constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
     example = _example("field_reduce_min")
 
@@ -114,6 +115,6 @@ class FieldReduceMax(FieldReduce[T]):
     """Y = the largest X[p] over all points p; NaN if one of them is"""
 
     function = "maximum"
-    numpy = np.max
+    numpy = largest
     constraints = (fields("x"), real(1, "x"), NOT_EMPTY)
     example = _example("field_reduce_max")

@@ -11,6 +11,7 @@ import numpy as np
 from ..broadcasting import aligned, all_of, broadcast, certainly, fits, source
 from ..index import Element, Expr, Tensor, apply, axes, cast, select
 from ..op import C, T, operator
+from ..scalars import SCALARS
 from ..types import I32, Dim, TensorType
 from .form import CvmOperator, exactly, greatest, i32, numbers, rounded
 
@@ -150,7 +151,7 @@ class BroadcastMax(Broadcast[T]):
     """The larger one, of floats NaN where one is:  OP is max.   (Broadcast Operators, broadcast_max)"""
 
     derivative = "maximum"
-    exact = staticmethod(np.maximum)
+    exact = staticmethod(SCALARS["maximum"].numpy)
     example = """
         func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
           %z = cvm.broadcast_max %x, %y

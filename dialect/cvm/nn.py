@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..extremes import largest
 from ..index import Element, Expr, Tensor, both, constant, indices, inside, maximum, reduce, select, total, when
 from ..op import C, T, operator
 from ..types import BY_DTYPE, I32, Dim, TensorType
@@ -294,7 +295,7 @@ class MaxPool2d(CvmOperator[T]):
         y = np.zeros((*self.x.shape[:2], self.count(0), self.count(1)), self.x.dtype)
         for p, q in np.ndindex(y.shape[2:]):  # the last windows may reach beyond the padding: slices end there
             window = padded[:, :, p * sh : p * sh + psh, q * sw : q * sw + psw]
-            y[:, :, p, q] = np.max(window, axis=(2, 3), initial=least)
+            y[:, :, p, q] = largest(window, axis=(2, 3), initial=least)
         return y
 
     def element(self: MaxPool2d[Tensor], y: Tensor) -> Element:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..broadcasting import all_of
+from ..extremes import largest
 from ..index import Element, Index, Tensor, axes, reduce
 from ..op import C, T, operator
 from ..types import TensorType
@@ -117,7 +118,7 @@ class Sum(Reduction[T]):
 class Max(Reduction[T]):
     """The largest element over the given axes, of floats NaN where one is:  f(Z) = max Z.   (Reduce Operators, max)"""
 
-    exact = staticmethod(np.max)
+    exact = staticmethod(largest)
     constraints = (
         *Reduction.constraints,
         C(

@@ -206,7 +206,7 @@ def _sgn(x: Expr) -> Expr:
 
 def _away(x: Any) -> Any:
     whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0).astype(x.dtype)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole).astype(x.dtype)
 
 
 def _half_away(x: Expr) -> Expr:

@@ -203,15 +203,20 @@ def log10(z: Z) -> Z:
     return log(z).times(1 / LN10)
 
 
-# Order: by the real parts, then by the imaginary ones
+# Order: by the real parts, then by the imaginary ones; what is NaN in a part is in no order
+
+
+def ordered(x: Expr, y: Expr) -> Expr:
+    """Whether neither is NaN."""
+    return x.eq(x) & y.eq(y)
 
 
 def less(a: Z, b: Z) -> Expr:
-    return (a.re < b.re) | (a.re.eq(b.re) & (a.im < b.im))
+    return ((a.re < b.re) & ordered(a.im, b.im)) | (a.re.eq(b.re) & (a.im < b.im))
 
 
 def less_equal(a: Z, b: Z) -> Expr:
-    return (a.re < b.re) | (a.re.eq(b.re) & (a.im <= b.im))
+    return ((a.re < b.re) & ordered(a.im, b.im)) | (a.re.eq(b.re) & (a.im <= b.im))
 
 
 def is_nan(z: Z) -> Expr:

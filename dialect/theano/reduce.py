@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..broadcasting import all_of
+from ..extremes import largest, smallest
 from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select, substitute
 from ..op import C, Operator, T, operator
 from ..types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
@@ -134,6 +135,8 @@ ON_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 
 
 def _product_of_nonzero(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    if not axis:
+        return x
     product = np.multiply.reduce(np.where(x == 0, np.ones((), x.dtype), x), axis, x.dtype)
     return np.where((x != 0).any(axis), product, np.zeros((), x.dtype))
 
@@ -150,8 +153,8 @@ def _accurate(ufunc: Any) -> Callable[[np.ndarray, tuple[int, ...]], Any]:
 FOLDS: dict[str, Callable[[np.ndarray, tuple[int, ...]], Any]] = {
     "add": _accurate(np.add),
     "mul": _accurate(np.multiply),
-    "maximum": _accurate(np.maximum),
-    "minimum": _accurate(np.minimum),
+    "maximum": lambda x, axis: largest(x, axis) if axis else x,
+    "minimum": lambda x, axis: smallest(x, axis) if axis else x,
     "and_": _accurate(np.bitwise_and),
     "or_": _accurate(np.bitwise_or),
     "xor": _accurate(np.bitwise_xor),
