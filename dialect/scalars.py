@@ -169,6 +169,9 @@ _row(
     doc="of i32: the sum of the products of signed 16-bit halves",
 )
 _row("quaddot", 2, INTEGERS, lambda a, b: _quad_products(a, b), doc="of i32: the same of signed 8-bit quarters")
+_row("quaddot_uu", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255, 255), doc="of i32: of unsigned ones")
+_row("quaddot_us", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255), doc="of i32: of unsigned ones with signed ones")
+_row("quaddot_su", 2, INTEGERS, lambda a, b: _quad_products(b, a, 255), doc="of i32: of signed ones with unsigned ones")
 _row(
     "bytepairs",
     2,
@@ -221,8 +224,9 @@ def _pair_products(a: Any, b: Any) -> Any:
     return low[0] * low[1] + np.right_shift(a, 16) * np.right_shift(b, 16)
 
 
-def _quad_products(a: Any, b: Any) -> Any:
-    parts = [[np.left_shift(x, up) >> 24 for up in (24, 16, 8, 0)] for x in (a, b)]
+def _quad_products(a: Any, b: Any, first: int = -1, second: int = -1) -> Any:
+    """A mask of 255 takes the signs of an operand's quarters."""
+    parts = [[np.left_shift(x, up) >> 24 & m for up in (24, 16, 8, 0)] for x, m in ((a, first), (b, second))]
     return sum(x * y for x, y in zip(*parts, strict=True))
 
 

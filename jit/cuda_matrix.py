@@ -10,6 +10,7 @@ from ..dialect.index import Expr, Tensor
 from ..dialect.loops import For
 from ..lowering.matrix import product_of
 from .cuda_expressions import Expressions
+from .cuda_spelling import PIECES
 
 PACK = "Pack<int, 4>"
 
@@ -37,4 +38,4 @@ def emit_matrix(f: Expressions, s: For) -> None:
         f.line(f"const {PACK} {column} = {place(product.right, 0)};")
         with f.unrolled(u) as n:
             sums = f"{f.arrays[product.sums]} + ({n} * {v.extent} + {m}) * 4"
-            f.line(f"multiply_pieces({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});")
+            f.line(f"{PIECES[product.function][0]}({sums}, {rows}[2 * {n}], {rows}[2 * {n} + 1], {column});")

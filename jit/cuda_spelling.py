@@ -141,6 +141,9 @@ ROWS: dict[tuple[str, str], Row] = {
     ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
     ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
     ("quaddot", "int"): Row("__dp4a({a}, {b}, 0)"),
+    ("quaddot_uu", "int"): Row("(int)__dp4a((unsigned){a}, (unsigned){b}, 0u)", UNARY),
+    ("quaddot_us", "int"): _call("mixed_products", "ab"),
+    ("quaddot_su", "int"): _call("mixed_products", "ba"),
     ("fma", "float"): _call("fma{s}", "abc", "rounded"),
 }  # fmt: skip
 
@@ -163,18 +166,37 @@ def _to_integer(name: str, ctype: str, code: str) -> str:
     )
 
 
+# what multiplies pieces of words by tensor cores: its name and the bytes that it takes
+PIECES = {
+    "quaddot": ("multiply_pieces", "s8.s8"),
+    "quaddot_uu": ("multiply_pieces_uu", "u8.u8"),
+    "quaddot_us": ("multiply_pieces_us", "u8.s8"),
+    "quaddot_su": ("multiply_pieces_su", "s8.u8"),
+}
+
+
+def _pieces(name: str, types: str) -> str:
+    return f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: 16 bytes of two rows and of a column each
+{_INLINE} void {name}(int* sums, Pack<int, 4> upper, Pack<int, 4> lower, Pack<int, 4> column) {{
+#pragma unroll
+  for (int n = 0; n < 4; n += 2)
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(upper.at[n]), "r"(lower.at[n]), "r"(upper.at[n + 1]), "r"(lower.at[n + 1]), "r"(column.at[n]),
+          "r"(column.at[n + 1]));
+}}"""
+
+
 # functions that a source defines if it calls them; each may call those above it
 HELPERS: dict[str, str] = {
     "Pack": "// elements that are loaded and stored together\n"
     "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
-    "multiply_pieces": f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: 16 bytes of two rows and of a column each
-{_INLINE} void multiply_pieces(int* sums, Pack<int, 4> upper, Pack<int, 4> lower, Pack<int, 4> column) {{
-#pragma unroll
-  for (int n = 0; n < 4; n += 2)
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(upper.at[n]), "r"(lower.at[n]), "r"(upper.at[n + 1]), "r"(lower.at[n + 1]), "r"(column.at[n]),
-          "r"(column.at[n + 1]));
+    **{name: _pieces(name, types) for name, types in PIECES.values()},
+    "mixed_products": f"""// the sum of the products of unsigned bytes with signed ones
+{_INLINE} int mixed_products(int positive, int any) {{
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, 0;" : "=r"(sum) : "r"(positive), "r"(any));
+  return sum;
 }}""",
     "quotient": f"""// INT_MIN / -1 wraps
 template <class T> {_INLINE} T quotient(T a, T b) {{

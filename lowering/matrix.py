@@ -11,8 +11,8 @@
         }
 
 c is the index of the fold that is an axis of both factors; the packed factors are those arrays with that axis last, seen as
-words. What else is folded over, the taps of a convolution, is a loop around it. A constant is packed here, an array of i8
-that is so already not at all. The sums are exact modulo 2^32.
+words. What else is folded over, the taps of a convolution, is a loop around it. A constant is packed here, an array of bytes
+that is so already not at all. Either factor's bytes may be unsigned. The sums are exact modulo 2^32.
 
 A matrix loop is where a thread has the sums that the instruction gives it, in pieces of 16 x 8: of row lane // 4, then 8
 further, columns 2 * (lane % 4) and 1 further. Any other target may do it as it stands.
@@ -42,10 +42,11 @@ from ..dialect.index import (
     inside,
 )
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
-from ..dialect.types import I8, I32, product
+from ..dialect.types import I8, I32, UI8, ElementType, product
 from .accesses import depends
 from .contraction import Contraction, recognise
 from .grid import THREADS, accesses
+from .intervals import Interval
 from .ranges import Ranges, interval
 from .tiles import Tiles, allocated, at_least, digits, extent_of, within
 
@@ -56,6 +57,7 @@ DOWN, ALONG = 2, 4  # warps of a block
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # of a piece, and how many of its sums a thread has
 SMALLEST = 16  # rows, columns and terms
 LEAST = 1 << 15  # products
+QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,10 @@ def matrix(
 ) -> OnWords | None:
     """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
     c = recognise(kernel, known=False)
-    if c is None or c.accumulator.element is not I32 or not all(interval(e, ranges).within(I8) for e in (c.a, c.b)):
+    if c is None or c.accumulator.element is not I32:
+        return None
+    a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
+    if a is None or b is None:
         return None
     channel = next((i for i in sorted(c.folds, key=extent_of, reverse=True) if _is_axis_of_both(i, c)), None)
     sizes = (
@@ -82,7 +87,12 @@ def matrix(
     )
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
-    return _Words(kernel, c, channel, constants).contracted()
+    return _Words(kernel, c, channel, (a, b), constants).contracted()
+
+
+def _byte(values: Interval) -> ElementType | None:
+    """The type of a byte that holds these values."""
+    return next((t for t in (I8, UI8) if values.within(t)), None)
 
 
 def _read(e: Expr) -> Read | None:
@@ -107,8 +117,16 @@ def _axis(factor: Expr, i: Index) -> int | None:
 class _Words(Tiles):
     """Products of 8-bit numbers, four to a word."""
 
-    def __init__(self, kernel: Kernel, c: Contraction, channel: Index, constants: Mapping[Tensor, np.ndarray]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        c: Contraction,
+        channel: Index,
+        types: tuple[ElementType, ElementType],
+        constants: Mapping[Tensor, np.ndarray],
+    ) -> None:
         self.kernel, self.constants, self.channel = kernel, constants, channel
+        self.function = QUADS[types]
         self.taps = tuple(i for i in c.folds if i is not channel)
         self.packs = -(-extent_of(channel) // PACK)  # of a tap
         count = self.packs * prod(map(extent_of, self.taps))
@@ -121,7 +139,7 @@ class _Words(Tiles):
         self.packing: list[Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.packed: dict[Tensor, np.ndarray] = {}
-        self.factors = tuple(self.words(name, e) for name, e in (("rows", c.a), ("columns", c.b)))
+        self.factors = self.words("rows", c.a, types[0]), self.words("columns", c.b, types[1])
 
     def contracted(self) -> OnWords:
         old = self.kernel.parameters
@@ -134,7 +152,7 @@ class _Words(Tiles):
 
     # packing
 
-    def words(self, name: str, factor: Expr) -> Tensor:
+    def words(self, name: str, factor: Expr, byte: ElementType) -> Tensor:
         """The array of a factor as words, its channel axis last."""
         read, axis = _read(factor), _axis(factor, self.channel)
         assert read is not None and axis is not None
@@ -142,14 +160,14 @@ class _Words(Tiles):
         around = tuple(d for n, d in enumerate(of.shape) if n != axis)
         whole = self.packs * PACK
         words = Tensor(name, (*around, whole // 4), I32, "heap")
-        packed = Tensor(f"{name}.packed", (*around, whole), I8, "heap")
+        packed = Tensor(f"{name}.packed", (*around, whole), byte, "heap")
         if of in self.constants:
             array = self.constants[of].reshape([d for d in of.shape if isinstance(d, int)])
-            array = np.moveaxis(array, axis, -1)[..., :size].astype(np.int8)
+            array = np.moveaxis(array, axis, -1)[..., :size].astype(byte.dtype)
             filled = np.pad(array, [(0, 0)] * len(around) + [(0, whole - size)])
             words = replace(words, space="constant")
             self.packed[words] = filled.view(np.int32)
-        elif of.element is I8 and axis == of.rank - 1 and of.shape == packed.shape:
+        elif of.element in (I8, UI8) and axis == of.rank - 1 and of.shape == packed.shape:
             self.views[words] = of
         else:
             self.packing.append(self.packer(packed, of, axis))
@@ -160,9 +178,9 @@ class _Words(Tiles):
         at = axes(packed.shape)
         *around, last = at
         size = extent_of(self.channel)
-        body: Block = (Store(packed, at, cast(of[(*around[:axis], last, *around[axis:])], I8)),)
+        body: Block = (Store(packed, at, cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
         if packed.shape[-1] != size:
-            body = (If(last < size, body, (Store(packed, at, constant(0, I8)),)),)
+            body = (If(last < size, body, (Store(packed, at, constant(0, packed.element)),)),)
         for i in reversed(at):
             body = (For(i, body),)
         return Kernel(f"{self.kernel.name}.{packed.name}", (of, packed), body, 1, self.kernel.span)
@@ -212,7 +230,7 @@ class _Words(Tiles):
     def products(self, half: Expr, last: bool) -> Block:
         k = Index("k", WORDS)
         found, row, column = self.sum()
-        value = found + apply("quaddot", self.left[half, row, k], self.right[half, column, k])
+        value = found + apply(self.function, self.left[half, row, k], self.right[half, column, k])
         return (For(k, self.unrolled(self.each, (Store(self.acc, found.indices, value),)), kind="matrix"),)
 
     def sum(self) -> tuple[Read, Expr, Expr]:
@@ -227,6 +245,7 @@ class _Words(Tiles):
 class Product:
     """A matrix loop taken apart: sums of pieces, and where in the buffers the rows and columns of the first piece begin."""
 
+    function: str
     sums: Tensor
     pieces: tuple[Index, Index]
     left: tuple[Tensor, Expr, Expr]  # a buffer, its half, and the first row of a piece
@@ -236,10 +255,10 @@ class Product:
 def product_of(loop: For) -> Product:
     """What a matrix loop multiplies."""
     match loop.body:
-        case (For(u, (For(v, (For(_, (Store(sums, _, Apply("add", (_, Apply("quaddot", (a, b), _)), _)),)),)),)),):
+        case (For(u, (For(v, (For(_, (Store(sums, _, Apply("add", (_, Apply(function, (a, b), _)), _)),)),)),)),):
             assert isinstance(a, Read) and isinstance(b, Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
             parts = [(r.tensor, r.indices[0], _first(r.indices[1])) for r in (a, b)]
-            return Product(sums, (u, v), parts[0], parts[1])
+            return Product(function, sums, (u, v), parts[0], parts[1])
     raise LookupError("a matrix loop of another form")
 
 

@@ -239,14 +239,45 @@ def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
     assert on_tensor_cores(f)
 
 
-def test_arrays_of_bytes_are_not_packed() -> None:
+BYTES = {"s8": (-128, 127), "u8": (0, 255), "both": (0, 127)}
+
+
+@pytest.mark.parametrize(("a", "b"), [("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("both", "u8"), ("both", "both")])
+@pytest.mark.parametrize("known", [True, False])
+def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
+    """Factors from their least to their greatest number, and at those."""
+    (low, high), (least, most) = BYTES[a], BYTES[b]
+    x, w = RANDOM.integers(low, high + 1, (40, 100), np.int32), RANDOM.integers(least, most + 1, (33, 100), np.int32)
+    x[0], x[1], w[0], w[1] = low, high, least, most
+    given, line = f"%x: tensor<40x100xi32> {{range = [{low}, {high}]}}", "%y = cvm.dense %x, %w"
+    if known:
+        line = f"%w = const dense<{w.tolist()}> : tensor<33x100xi32>\n  {line}"
+    else:
+        given += f", %w: tensor<33x100xi32> {{range = [{least}, {most}]}}"
+    f, _ = counted(program(given, line), *((x,) if known else (x, w)))
+    types = ".".join("s8" if n == "both" else n for n in (a, b))
+    assert f"mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32" in f.ptx
+
+
+def test_convolutions_of_what_is_not_negative_on_tensor_cores() -> None:
+    given = f"%x: tensor<2x20x14x13xi32> {{range = [0, 255]}}, %w: tensor<24x20x3x3xi32> {SMALL}"
+    x = RANDOM.integers(0, 256, (2, 20, 14, 13), np.int32)
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), x, small(24, 20, 3, 3))
+    assert "m16n8k32.row.col.s32.s8.u8.s32" in f.ptx
+
+
+@pytest.mark.parametrize("elements", [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
+def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
     order = '[0, "x", 1]', '["x", 0, 1]'
     lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
     lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
     lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
     lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
-    given = "%x: tensor<40x48xi8>, %w: tensor<36x48xi8>"
-    f, _ = counted(program(given, "\n  ".join(lines)), small(40, 48).astype("i1"), small(36, 48).astype("i1"))
+    given = f"%x: tensor<40x48x{elements[0]}>, %w: tensor<36x48x{elements[1]}>"
+    x, w = (
+        small(n, 48).astype(e.replace("ui8", "u1").replace("i8", "i1")) for n, e in zip((40, 36), elements, strict=True)
+    )
+    f, _ = counted(program(given, "\n  ".join(lines)), x, w)
     assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == 1
 
 
@@ -262,7 +293,7 @@ def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_tensor_cores(f: SimulatedFunction) -> bool:
-    return "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32" in f.ptx
+    return "mma.sync.aligned.m16n8k32.row.col.s32." in f.ptx
 
 
 @pytest.mark.parametrize("lowest", [-129, -128])
