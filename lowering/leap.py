@@ -1,10 +1,12 @@
 """Counters, many ticks at once:
 
     s[0] = s[0] + 1.0
-    =>  if s[0] is whole, and |s[0]| + 1024 <= 2^24 { s[0] = s[0] + 1024.0 } else { for t { s[0] = s[0] + 1.0 } }
+    =>  if s[0] is whole, and |s[0]| + 1024 <= 2^24 { s[0] = s[0] + 1024.0 }
+        else if s[0] + 1.0 != s[0] { for t { s[0] = s[0] + 1.0 } }
 
 A sum of floats is exact as long as it is a multiple of one unit and not too many of it. Then so is every sum on the way, and
-one addition gives the bits of all of them. The unit is the largest power of two that the constant is a multiple of.
+one addition gives the bits of all of them. The unit is the largest power of two that the constant is a multiple of. Where one
+step changes nothing any more, none will.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 
 import numpy as np
 
@@ -41,13 +43,24 @@ def leap(kernel: Kernel) -> Kernel | None:
             return None
         exact += conditions
         leaps.append(Store(s.tensor, s.indices, before + constant(TICKS * step, F32)))
+    if not leaps:
+        return None
     one_by_one = For(Index("t", TICKS), kernel.body)
-    return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (one_by_one,)),)) if leaps else None
+    moving = reduce(or_, (_changes(s, values) for s in kernel.body if isinstance(s, Store)))
+    return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (If(moving, (one_by_one,)),)),))
+
+
+def _value(s: Store, values: Mapping[Var, Expr]) -> Expr:
+    return values.get(s.value, s.value) if isinstance(s.value, Var) else s.value
+
+
+def _changes(s: Store, values: Mapping[Var, Expr]) -> Expr:
+    return _value(s, values).ne(Read(s.tensor, s.indices))
 
 
 def _step(s: Store, values: Mapping[Var, Expr]) -> float | None:
     """What a store adds to the element that it writes: a constant."""
-    match values.get(s.value, s.value) if isinstance(s.value, Var) else s.value:
+    match _value(s, values):
         case Apply("add", (Read() as x, Const(step))) | Apply("add", (Const(step), Read() as x)):
             sign = 1
         case Apply("sub", (Read() as x, Const(step))):
