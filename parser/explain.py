@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
 
 from ..dialect.op import OPERATORS
 from ..dialect.source import Diagnostic, Source, Span
-from .lex import END, UNKNOWN
+from .lalr import Parser
+from .lex import UNKNOWN
 from .mistakes import Known, Said
 from .nodes import Token
 from .suggest import did_you_mean
+from .tables import END
 
 KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
 BLANKS = " \t\r\n\f\v"
 STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
 
 
-def explain(source: Source, state: Any, token: Token, known: Known) -> Diagnostic:
+def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagnostic:
     """The diagnostic for a token that cannot stand where the parser is."""
-    before = state.value_stack[-1] if state.value_stack and isinstance(state.value_stack[-1], Token) else None
-    at = state.state_stack[-1]
+    before = parser.values[-1] if parser.values and isinstance(parser.values[-1], Token) else None
+    at = parser.states[-1]
     said = known.get((at, token.type)) or known.get((at, None))
     infix = said is not None and said.code == "parse.infix"
     span = Span(source, token.end - len(word(token)), token.end)
@@ -31,11 +32,11 @@ def explain(source: Source, state: Any, token: Token, known: Known) -> Diagnosti
     if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
         span = Span(source, before.start, before.end)
         return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
-    if token.type == "NAME" and "RETURN" in state.parse_conf.states[at] and source.on_new_line(token.start):
+    if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
         said = STATEMENT
     if said is not None:
         return Diagnostic(said.message.replace("{got}", shown(token)) + meant(said, token), span, said.code)
-    expected = {k for k in state.parse_conf.states[at] if k.isupper() or k == END}
+    expected = {k for k in parser.row if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
 
 

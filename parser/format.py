@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from ..dialect.source import ParseError
 from .build import first_token
-from .lex import END
 from .nodes import BrokenNode, ProgramNode, Token
 from .syntax import Reader, scanner
+from .tables import END
 from .text import decode
 
 INDENT = "  "

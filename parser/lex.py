@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
-
-from lark.lexer import Lexer
+from functools import cached_property
 
 from .nodes import Token
+from .tables import Tables
 
-END = "$END"
 UNKNOWN = "UNKNOWN"
 COMMENTS = ("COMMENT",)
 OUTSIDE = ("LBRACE", "RBRACE", "RESULT", "INFIX", "OPERATOR")  # tokens that end an expression that is not closed
 
 
-class Scanner(Lexer):
-    """The lexer of a grammar; Lark hands it the terminals. A word that is a keyword is one wherever it stands."""
+class Scanner:
+    """The lexer of a grammar. A word that is a keyword is one wherever it stands."""
 
-    __future_interface__ = 2  # Lark keeps this very object
+    def __init__(self, tables: Tables) -> None:
+        self.terminals = tables.terminals
+        self.keywords = tables.keywords
+        self.ignored = frozenset(tables.ignored)
 
-    def __init__(self, conf: Any) -> None:
-        words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]
-        others = [t for t in conf.terminals if t not in words]
-        others.sort(key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value)))
-        self.keywords = {t.pattern.value: t.name for t in words}
-        self.ignored = frozenset(conf.ignore)
-        pattern = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in others)
-        self.pattern = re.compile(f"{pattern}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)
-        inside = "|".join(f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in others if t.name not in COMMENTS)
-        self.inside = re.compile(f"{inside}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return _any_of([f"(?P<{name}>{pattern})" for name, pattern in self.terminals])
 
-    def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
-        raise NotImplementedError("tokens come from `tokens`")
+    @cached_property
+    def inside(self) -> re.Pattern[str]:
+        """What there is inside an expression."""
+        return _any_of([f"(?P<{name}>{pattern})" for name, pattern in self.terminals if name not in COMMENTS])
 
     def tokens(self, text: str, start: int = 0, end: int | None = None, keep: bool = False) -> Iterator[Token]:
         """The tokens of a stretch of text; `keep` gives blanks and comments too."""
@@ -63,3 +59,7 @@ class Scanner(Lexer):
                 if match.lastgroup in OUTSIDE or (depth <= 0 and match.lastgroup == "RPAR"):
                     start = match.end()
                     break
+
+
+def _any_of(patterns: list[str]) -> re.Pattern[str]:
+    return re.compile(f"{'|'.join(patterns)}|(?P<{UNKNOWN}>[^ -~]++|.)", re.DOTALL)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lark import Tree
-
 from ..dialect.source import Source
-from .lex import END
 from .nodes import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
+from .tables import END
 
 DEPTH = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
 HEADS = ("FUNC", "GRAPH")
@@ -130,8 +128,6 @@ def first_offset(value: Any) -> int | None:
             return min(t.start for t in (*value.results, name))
         case FunctionNode() | GraphNode() | QuotedNode():
             return value.word.start
-        case Tree():
-            return first_offset(value.children)
         case list() | tuple():
             start = getattr(value, "start", None)
             return start if start is not None else next((s for v in value if (s := first_offset(v)) is not None), None)

@@ -1,4 +1,4 @@
-"""Tokens to syntax nodes, through Lark's LALR tables, going on after every mistake.
+"""Tokens to syntax nodes, going on after every mistake.
 
 A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to
 where the next one can begin, and shifts a BROKEN_* token in place of what lies between.
@@ -8,34 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
-from lark import Lark
-from lark.exceptions import UnexpectedToken
-from lark.parsers.lalr_analysis import Shift
-
-from .. import grammar
 from ..dialect.source import Diagnostic, Note, Source, Span
 from .explain import explain
-from .lex import END, Scanner
+from .lalr import Parser, Stuck
+from .lex import Scanner
 from .mistakes import Known, by_state
 from .nodes import ProgramNode, Token
 from .skip import HEADS, SKIPS, STARTS, Ahead, first_offset
-from .tree import Tree
+from .tables import END, tables
 
-NO_ACTION = (None, None)
 MANY = 500  # mistakes after which the rest of a text is not read
 
 
 @cache
-def language() -> Lark:
-    """The parser of the grammar; made once, when the first program is read."""
-    return Lark(grammar.read(), parser="lalr", lexer=Scanner, transformer=Tree(), maybe_placeholders=True)  # type: ignore[arg-type]
-
-
 def scanner() -> Scanner:
-    lexer: Any = language().parser.lexer
-    return lexer
+    """The lexer of programs; made once, when the first one is read."""
+    return Scanner(tables())
 
 
 @cache
@@ -44,31 +33,16 @@ def friendly() -> Known:
     return by_state(stops_at)
 
 
-def stops_at(text: str) -> tuple[Any, Token]:
+def stops_at(text: str) -> tuple[int, Token]:
     """The parser's state and the token where it cannot go on."""
-    state: Any = language().parse_interactive().parser_state
+    parser = Parser()
     for token in [*scanner().tokens(text), Token(END, "", len(text), len(text))]:
         try:
-            state.feed_token(token, token.type == END)
-        except UnexpectedToken:
-            settle(state)
-            return state.state_stack[-1], token
+            parser.feed(token)
+        except Stuck:
+            parser.settle()
+            return parser.states[-1], token
     raise AssertionError(f"an example of a mistake is none: {text}")
-
-
-def settle(state: Any) -> None:
-    """Takes what was read for what alone it can be, unless a type follows: `[1` for the beginning of a list."""
-    states, values, conf = state.state_stack, state.value_stack, state.parse_conf
-    while True:
-        actions = [a for kind, a in conf.states[states[-1]].items() if kind != "ASCRIPTION"]
-        if not actions or any(a is Shift or r != actions[0][1] for a, r in actions):
-            return
-        rule = actions[0][1]
-        size = len(rule.expansion)
-        parts = values[len(values) - size :]
-        del states[len(states) - size :], values[len(values) - size :]
-        states.append(conf.states[states[-1]][rule.origin.name][1])
-        values.append(conf.callbacks[rule](parts))
 
 
 class Stream:
@@ -98,26 +72,25 @@ class Reader:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
         self.stream = Stream(scanner().tokens(source.text), len(source.text))
-        self.state: Any = language().parse_interactive().parser_state
-        self.table = self.state.parse_conf.states
+        self.parser = Parser()
 
     def read(self) -> ProgramNode:
         while True:
             token = None
             try:
-                feed = self.state.feed_token
+                feed = self.parser.feed
                 for token in self.stream:
-                    if token.type == END:
-                        return feed(token, True)
                     feed(token)
-            except UnexpectedToken:
+                    if token.type == END:
+                        return self.parser.values[-1]
+            except Stuck:
                 assert token is not None
-                settle(self.state)
+                self.parser.settle()
                 self.recover(token)
 
     def recover(self, token: Token) -> None:
         """Reports the mistake and leaves the parser where it can go on."""
-        if token.type in (*HEADS, END) and self.accepts("RBRACE"):
+        if token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
             self.report_open(token)
             self.insert("RBRACE", token)
         elif token.type in STARTS and self.source.on_new_line(token.start) and self.begins_body():
@@ -125,12 +98,12 @@ class Reader:
             self.say(Diagnostic(message, self.span(token), "parse.brace"))
             self.insert("LBRACE", token)
         else:
-            self.say(explain(self.source, self.state, token, friendly()))
+            self.say(explain(self.source, self.parser, token, friendly()))
             self.skip(token)
 
     def begins_body(self) -> bool:
         """Whether the parser is behind the head of a function."""
-        return self.accepts("LBRACE") and not self.accepts("COMMA")
+        return self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")
 
     def insert(self, kind: str, token: Token) -> None:
         """Goes on as if a brace stood before the token."""
@@ -140,9 +113,9 @@ class Reader:
     def skip(self, token: Token) -> None:
         """Puts a broken part in place of what was read of it and what is left of it from this token on."""
         ahead = Ahead(self.source, token, iter(self.stream))
-        states, values = self.state.state_stack, self.state.value_stack
+        states, values, rows = self.parser.states, self.parser.values, self.parser.rows
         for depth in range(len(states), 0, -1):
-            kind = next((k for k in SKIPS if self.table[states[depth - 1]].get(k, NO_ACTION)[0] is Shift), None)
+            kind = next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
             if kind is None:
                 continue
             start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
@@ -157,9 +130,7 @@ class Reader:
 
     def report_open(self, token: Token) -> None:
         """A brace that is still open where the next function begins or the text ends."""
-        opening = next(
-            (v for v in reversed(self.state.value_stack) if isinstance(v, Token) and v.type == "LBRACE"), token
-        )
+        opening = next((v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE"), token)
         got = "the end of the text" if token.type == END else token.text
         notes = (Note("the brace that is not closed", self.span(opening)),)
         self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
@@ -175,18 +146,5 @@ class Reader:
     def span(self, token: Token) -> Span:
         return Span(self.source, token.start, token.end)
 
-    def accepts(self, kind: str) -> bool:
-        """Whether the parser could take such a token now."""
-        states = list(self.state.state_stack)
-        while True:
-            action, argument = self.table[states[-1]].get(kind, NO_ACTION)
-            if action is None:
-                return False
-            if action is Shift:
-                return True
-            if size := len(argument.expansion):
-                del states[-size:]
-            states.append(self.table[states[-1]][argument.origin.name][1])
-
     def feed(self, kind: str, start: int, end: int) -> None:
-        self.state.feed_token(Token(kind, self.source.text[start:end], start, end))
+        self.parser.feed(Token(kind, self.source.text[start:end], start, end))

@@ -1,0 +1,122 @@
+"""Tokens to syntax nodes by the grammar's tables. The stacks are open: what reports mistakes looks into them and changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .nodes import Token
+from .tables import END, Part, Rule, tables
+from .tree import Tree
+
+Make = Callable[[list[Any]], Any]
+
+
+class Stuck(Exception):
+    """The parser cannot take a token where it is."""
+
+
+class Parser:
+    """What was read so far: the states on the way, and what was made of the text between them."""
+
+    def __init__(self) -> None:
+        self.rows = tables().states
+        self.rules = reductions()
+        self.states = [0]
+        self.values: list[Any] = []
+
+    def feed(self, token: Token) -> None:
+        """Takes a token; raises Stuck with the parser where it stands then."""
+        states, values, rows, rules = self.states, self.values, self.rows, self.rules
+        kind, end = token.type, tables().end
+        while True:
+            action = rows[states[-1]].get(kind)
+            if action is None:
+                if kind == END and states[-1] == end:
+                    return
+                raise Stuck
+            if action >= 0:
+                states.append(action)
+                values.append(token)
+                return
+            size, origin, make = rules[-1 - action]
+            if size:
+                parts = values[-size:]
+                del states[-size:], values[-size:]
+            else:
+                parts = []
+            values.append(make(parts))
+            states.append(rows[states[-1]][origin])
+
+    @property
+    def row(self) -> dict[str, int]:
+        """What may come now."""
+        return self.rows[self.states[-1]]  # type: ignore[return-value]
+
+    def accepts(self, kind: str) -> bool:
+        """Whether the parser could take such a token now."""
+        states = list(self.states)
+        while (action := self.rows[states[-1]].get(kind)) is not None and action < 0:
+            size, origin, _ = self.rules[-1 - action]
+            del states[len(states) - size :]
+            states.append(self.rows[states[-1]][origin])
+        return action is not None
+
+    def settle(self) -> None:
+        """Takes what was read for what alone it can be, unless a type follows: `[1` for the beginning of a list."""
+        states, values = self.states, self.values
+        while True:
+            actions = [a for kind, a in self.row.items() if kind != "ASCRIPTION"]
+            if not actions or any(a >= 0 or a != actions[0] for a in actions):
+                return
+            size, origin, make = self.rules[-1 - actions[0]]
+            parts = values[len(values) - size :]
+            del states[len(states) - size :], values[len(values) - size :]
+            values.append(make(parts))
+            states.append(self.row[origin])
+
+
+@cache
+def reductions() -> list[tuple[int, str, Make]]:
+    """How many parts each rule has, of which symbol it is, and what it makes of them."""
+    tree = Tree()
+    return [(r.size, r.origin, _maker(r, tree)) for r in tables().rules]
+
+
+def _maker(rule: Rule, tree: Tree) -> Make:
+    made: Make = _itself if rule.makes is None else getattr(tree, rule.makes, _only)
+    if rule.single:
+        made = _unless_single(made)
+    return made if rule.keep is None else _of_kept(rule.keep, made)
+
+
+def _itself(parts: list[Any]) -> list[Any]:
+    return parts
+
+
+def _only(parts: list[Any]) -> Any:
+    raise AssertionError(f"a rule without a method has one part, got {parts}")
+
+
+def _unless_single(made: Make) -> Make:
+    return lambda parts: parts[0] if len(parts) == 1 else made(parts)
+
+
+def _of_kept(keep: list[Part], made: Make) -> Make:
+    if not any(isinstance(k, list) for k in keep):
+        return lambda parts: made([None if k is None else parts[k] for k in keep])  # type: ignore[index]
+
+    def one(parts: list[Any]) -> Any:
+        kept: list[Any] = []
+        for k in keep:
+            if isinstance(k, list):
+                if kept:
+                    kept += parts[k[0]]
+                else:
+                    kept = parts[k[0]]  # a repetition grows in place
+            else:
+                kept.append(None if k is None else parts[k])
+        return made(kept)
+
+    return one
