@@ -231,8 +231,9 @@ def recurrence_step(s: Any) -> Any:
 # The cases
 
 
-def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int) -> Case:
-    """So many ticks a call, fewer of NumPy; after three ticks all states are compared."""
+def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int, moved: int = 0) -> Case:
+    """So many ticks a call, fewer of NumPy; after three ticks all states are compared. A tick has to move so many bytes,
+    unless several go in one pass."""
 
     def state(run: Ticking) -> Callable[[], Any]:
         def shown() -> Any:
@@ -246,6 +247,7 @@ def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int) -> Case:
         {name: lambda name=name, run=run: run(each[name]) for name, run in contenders.items()},
         results={name: state(run) for name, run in contenders.items()},
         units=each,
+        moved=moved,
     )
 
 
@@ -290,7 +292,7 @@ def reaction(n: int) -> Case:
         found["numba"] = gray_scott_numba(u, v)
     if jax:
         found["jax scan"] = gray_scott_jax(u, v)
-    return case(found, max(4, 1_000_000 // (n * n)), 2)
+    return case(found, max(4, 1_000_000 // (n * n)), 2, 2 * (u.nbytes + v.nbytes))
 
 
 WORK = {
