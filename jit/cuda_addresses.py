@@ -144,10 +144,10 @@ class Addresses:
             return self.computed(e.function, e.operands, I64)
         values = [self.address(o) for o in e.operands]
         ctype = "int" if fits(e) and all(v.ctype == "int" for v in values) else "long long"
-        if ctype == "long long":  # one wide operand widens the other; overloaded functions want two
-            narrow = [n for n, v in enumerate(values) if v.ctype == "int"]
-            for n in narrow if row.level == ATOM else narrow[: len(narrow) == len(values)]:
-                values[n] = Val(f"(long long){values[n].at(UNARY)}", ctype, UNARY)
+        if ctype == "long long" and row.level == ATOM:
+            values = [wide(v) for v in values]  # overloaded functions want alike operands
+        elif ctype == "long long" and all(v.ctype == "int" for v in values):
+            values = [wide(values[0]), *values[1:]]  # which widens the other
         return Val(self.spell(row, values), ctype, row.level)
 
     def size(self, dim: Dim) -> str:
@@ -207,6 +207,16 @@ _INDEX = {
     "max": Row("max({a}, {b})"),
     "min": Row("min({a}, {b})"),
 }
+
+
+def wide(value: Val) -> Val:
+    """The index as a `long long`."""
+    return value if value.ctype == "long long" else Val(f"(long long){value.at(UNARY)}", "long long", UNARY)
+
+
+def widened(values: list[Val]) -> list[Val]:
+    """The indices in one type: all `int`, or all `long long`."""
+    return values if len({v.ctype for v in values}) == 1 else [wide(v) for v in values]
 
 
 _BITS = 40  # of an index whose extent is not known: no array has more elements

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ..dialect.types import F16, F64, I1, ElementType
 from ..lowering.flat import flat
-from .cuda_addresses import LONGEST, Addresses, Val, is_index
+from .cuda_addresses import LONGEST, Addresses, Val, is_index, widened
 from .cuda_spelling import (
     ATOM,
     EQUALITY,
@@ -109,10 +109,14 @@ class Expressions(Addresses):
             and constant.value not in (0, -1)
         ):
             row = ROWS[function, "uint"]
-        take = self.of_type if row.level == ATOM and "(" in row.text else self.exact
+        overloaded = row.level == ATOM and "(" in row.text
         if all(map(is_index, operands)):
-            take = self.address
-        values = [take(o) for o in operands]
+            values = [self.address(o) for o in operands]
+            if overloaded:
+                values = widened(values)
+                return Val(self.spell(row, values), values[0].ctype, row.level)
+        else:
+            values = [(self.of_type if overloaded else self.exact)(o) for o in operands]
         for n, letter in enumerate("abc"[: len(values)]):
             if row.text.count("{" + letter + "}") > 1 and values[n].level < ATOM:
                 values[n] = self.named(values[n], value_type(operands[n].type))

@@ -7,7 +7,7 @@ import pytest
 from cvm.dialect.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType, Size
+from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, Dim, ElementType, Size
 from cvm.jit.cuda import emit
 from cvm.jit.cuda_spelling import ROWS
 from evaluate import execute
@@ -171,13 +171,14 @@ def test_sizes_computed_from_sizes(size: int) -> None:
     agree(kernel(stores, x, m, y), np.zeros(size, np.int8), np.zeros(1, np.int8))
 
 
+@pytest.mark.parametrize("extent", [16, Size.named("N")])
 @pytest.mark.parametrize("divisor", [1, 4, 5, -4])
-def test_index_arithmetic_rounds_down(divisor: int) -> None:
-    i = Index("i", 16)
-    y, z = tensor("y", I64, 16), tensor("z", I64, 16)
+def test_index_arithmetic_rounds_down(divisor: int, extent: Dim) -> None:
+    i = Index("i", extent)
+    x, y, z = tensor("x", I8, extent), tensor("y", I64, extent), tensor("z", I64, extent)
     shifted = i - 8
-    body = (Store(y, (i,), shifted // divisor), Store(z, (i,), shifted % divisor))
-    agree(kernel((For(i, body),), y, z, results=2))
+    body = (Store(y, (i,), shifted // divisor * 2**30 * 7), Store(z, (i,), shifted % divisor))
+    agree(kernel((For(i, body),), x, y, z, results=2), np.zeros(16, np.int8))
 
 
 @pytest.mark.parametrize("bad", [None, 0, 13, 15])
