@@ -31,6 +31,7 @@ import numpy as np
 from ..dialect.index import Expr, Read, Tensor, apply, both, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel
 from ..dialect.types import F32, F64, I16, I32
+from .bytewise import by_bytes
 from .collapse import flatten
 from .contraction import Contracted, Contraction, recognise
 from .groups import grouped
@@ -62,13 +63,7 @@ def contract(
         return None
     sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
     turned = None if sizes is None else by_turning(kernel, found, sizes, constants)
-    if turned is None:
-        made = _by_panels(kernel, sizes, constants, ranges)
-    elif not isinstance(held := turned[1], Expr):
-        made = turned[0]
-    else:
-        made = _by_panels(replace(kernel, name=f"{kernel.name}.other"), sizes, constants, ranges)
-        made = None if made is None else _beside(turned[0], made, held)
+    made = _with(turned, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))
     if made is not None and sizes is not None and any(sizes.found in k.parameters for k in made.kernels):
         made = replace(made, kernels=(*sizes.kernels, *made.kernels))
     return made
@@ -89,14 +84,27 @@ def _seen_as(
     return None if made is None else replace(made, views={**made.views, **shapes})
 
 
-def _beside(first: Contracted, others: Contracted, held: Expr) -> Contracted:
+def _with(
+    quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: Callable[[Kernel], Contracted | None]
+) -> Contracted | None:
+    """The quick kernels where a condition holds, and others where it does not."""
+    if quick is None:
+        return others(kernel)
+    first, held = quick
+    if not isinstance(held, Expr):
+        return first
+    made = others(replace(kernel, name=f"{kernel.name}.other"))
+    return None if made is None else _either(first, made, held)
+
+
+def _either(first: Contracted, other: Contracted, held: Expr) -> Contracted:
     """Kernels that compute where a condition holds, and others where it does not."""
-    guarded = {k: _where(~held, k) for k in others.kernels}
+    guarded = {k: _where(test, k) for made, test in ((first, held), (other, ~held)) for k in made.kernels}
     return Contracted(
-        (*first.kernels, *guarded.values()),
-        {**first.views, **others.views},
-        {**first.constants, **others.constants},
-        first.ready | {guarded[k] for k in others.ready},
+        tuple(guarded.values()),
+        {**first.views, **other.views},
+        {**first.constants, **other.constants},
+        frozenset(guarded[k] for k in first.ready | other.ready),
     )
 
 
@@ -108,11 +116,15 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         if c is None or not _worth_packing(c):
             return None
         element = c.accumulator.element
-        if sizes is not None and (words := _Contract(kernel, c, constants, 2).in_words(sizes)) is not None:
+        quick = None if sizes is None else by_bytes(kernel, c, sizes, constants, ranges)
+
+        def others(kernel: Kernel) -> Contracted | None:
+            words = None if sizes is None else _Contract(kernel, c, constants, 2).in_words(sizes)
+            if words is None and (element is I32 or (element in (F32, F64) and not c.guard)):
+                return _Contract(kernel, c, constants, 2).in_full()  # a guard's zero could make a NaN
             return words
-        if element is I32 or (element in (F32, F64) and not c.guard):  # a zero for what is left out could make a NaN
-            return _Contract(kernel, c, constants, 2).in_full()
-        return None
+
+        return _with(quick, kernel, others)
 
     found = recognise(kernel)
     if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:

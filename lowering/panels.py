@@ -45,6 +45,7 @@ WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
 Sum = Callable[[Expr, Expr, Expr, Expr], Expr]  # a sum with a step's products, of the sum before and the same
+Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 
 
 class Panels:
@@ -144,17 +145,14 @@ class Panels:
         rows = extent_of(self.c.row)
         return min(range(1, min(most, rows) + 1), key=lambda h: -(-rows // h) * (h + 2))
 
-    def tiles(
-        self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1, counts: Tensor | None = None
-    ) -> Block:
+    def tiles(self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1, count: Count | None = None) -> Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts, of
-        which `counts` may say how many there are, by tiles and parts.
+        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts, and
+        `count` may tell how many a part has.
         """
         rows = extent_of(self.c.row)
-        count = -(-rows // height)
-        tile, r = Index("tile", count), Index("r", height)
+        tile, r = Index("tile", -(-rows // height)), Index("r", height)
         first = tile * height if rows % height == 0 else minimum(tile * height, rows - height)  # the last one overlaps
         start = Let(Var("row", I64), first)
         sums = Tensor("sums", (height, self.width), self.element, "register")
@@ -167,20 +165,20 @@ class Panels:
             )
         (fold,) = folds
         steps = extent_of(fold)
-        unrolled = next(n for n in range(UNROLLED, 0, -1) if steps % n == 0 and counts is None)
+        unrolled = next(n for n in range(UNROLLED if count is None else 1, 0, -1) if steps % n == 0)
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
         inner = substitute_block((For(u, (add,), kind="unrolled"),), {fold: block * unrolled + u})
         part = Index("part", parts)
         each = -(-steps // unrolled // parts)
-        ends = minimum(part * each + each, steps // unrolled) if counts is None else part * each + counts[tile, part]
+        ends = minimum(part * each + each, steps // unrolled) if count is None else part * each + count(tile, part)
         loop = For(block, inner, part * each, ends)
         if parts == 1:
             (loop,) = substitute_block((loop,), {part: as_index(0)})
             return (For(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r))),)
-        held = Tensor("held", (count * height, self.width), self.element, "stack")
+        held = Tensor("held", (tile.extent * height, self.width), self.element, "stack")
         line = tile * height + r
         load, save = Store(sums, place, held[line, place[1]]), Store(held, (line, place[1]), sums[place])
-        n, c = Index("n", count * height), Index("c", self.width)
+        n, c = Index("n", tile.extent * height), Index("c", self.width)
         clear = For(c, (Store(held, (n, c), constant(0, self.element)),), kind="vector", width=self.width)
         add_part = (start, Alloc(sums), self.each(r, (load,)), loop, self.each(r, (save,)))
         return (

@@ -45,7 +45,7 @@ from ..dialect.index import (
     substitute,
     unflatten,
 )
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, map_expressions, substitute_block
+from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, substitute_block
 from ..dialect.types import I16, I32, I64
 from .accesses import depends
 from .affine import affine
@@ -143,7 +143,7 @@ def known_points(array: np.ndarray) -> np.ndarray:
 def by_turning(
     kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
 ) -> tuple[Contracted, Expr | bool] | None:
-    """The kernels that turn 3 x 3 windows, and where they compute what they should; None where that does not pay."""
+    """The kernels that turn 3 x 3 windows, and where what they compute is right; None where that does not pay."""
     windows = windows_of(c) if c.accumulator.element is I32 else None
     if windows is None or not _pays(c, windows):
         return None
@@ -175,9 +175,9 @@ def by_turning(
     image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.high + 1)))
     views[image] = shaped
     kernels.append(made(kernel, "image", body, (shaped,)))
-    multiply = made(kernel, "turned", turned.multiply(image, weights, array is not None, held), (turned.results,))
+    multiply = made(kernel, "turned", turned.multiply(image, weights, array is not None), (turned.results,))
     results = kernel.parameters[len(kernel.parameters) - kernel.results :]
-    finish = made(kernel, "finish", turned.finish(held), results)
+    finish = made(kernel, "finish", turned.finish(), results)
     return Contracted((*kernels, multiply, finish), views, packed, frozenset({multiply, finish})), held
 
 
@@ -272,7 +272,7 @@ class Turned:
         assert read is not None
         return read_at(e, read, [affine(substitute(i, values)).expression() for i in read.indices])
 
-    def multiply(self, image: Tensor, weights: Tensor, tiled: bool, held: Expr | bool) -> Block:
+    def multiply(self, image: Tensor, weights: Tensor, tiled: bool) -> Block:
         """The loop over panels of tiles: their columns turned, multiplied by those of all rows, and sums turned back."""
         c, height = self.c, self.height
         rows = extent_of(c.row)
@@ -298,8 +298,6 @@ class Turned:
         names = [Var(i.name, I64) for i in c.outer]
         body = substitute_block(body, dict(zip(c.outer, names, strict=True)))
         body = (*(Let(v, e) for v, e in zip(names, outer, strict=True)), *body)
-        if isinstance(held, Expr):
-            body = (If(held, body),)
         return (For(flat, body, kind="parallel"),)
 
     def turn(self, image: Tensor, turned: Tensor, first: Expr) -> Block:
@@ -351,7 +349,7 @@ class Turned:
         lanes = For(self.lane, tuple(back), kind="vector", width=LANES)
         return Alloc(points), For(n, point), *loops_of((r, self.v), (lanes,))
 
-    def finish(self, held: Expr | bool) -> Block:
+    def finish(self) -> Block:
         """What follows the fold, from the tiles of results to where they belong: two beside each other at once."""
         c, window = self.c, self.c.window
         assert window is not None
@@ -382,7 +380,7 @@ class Turned:
         inner: Block = loops_of((window,), tuple(body))
         first, *rest = (*c.outer, c.row)
         inner = loops_of(rest, inner)
-        return (For(first, (If(held, inner),) if isinstance(held, Expr) else inner, kind="parallel"),)
+        return (For(first, inner, kind="parallel"),)
 
 
 def fits(x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:

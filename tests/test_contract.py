@@ -74,7 +74,7 @@ def test_what_follows_is_done_in_the_tile() -> None:
     operation, a, b = PROGRAMS["3x3, blocks that overlap"]
     more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %z = cvm.relu %s\n"
     program = text(operation, a, b, more)
-    assert cvm.compile(program).lower("schedule").count("kernel @") == 6
+    assert cvm.compile(program).lower("schedule").count("kernel @") == 9
     random = np.random.default_rng(0)
     both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in (a, b)))
 
