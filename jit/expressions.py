@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ..dialect.types import F16, F32, F64, I1, I32, I64, ElementType
 from ..lowering.accesses import stride as stride_along
+from ..lowering.stream import PART
 from .addresses import Addresses, Val
 from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 from .squares import turn
 
 ROW = 16  # bytes of a row of a square that is turned in registers
-STREAMED = 16  # bytes of a store past the caches, which must be aligned
 NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
 
 
@@ -29,7 +29,6 @@ class Expressions(Addresses):
         self.declarations = declarations
         self.stale: list[int] = []
         self.entry: list[str] = []  # what stands before the first statement
-        self.aligned: dict[Tensor, str] = {}
         self.square: tuple[Index, int, dict[int, list[str]]] | None = None  # an unrolled loop around lanes, where it
         # begins, and what its first iteration turned
 
@@ -260,40 +259,14 @@ class Expressions(Addresses):
         if tensor.element is I1:
             text = self.add(f"zext {type_text(I1, lanes)} {text} to {memory_text(I1, lanes)}")
         wide = memory_text(tensor.element, lanes)
-        if streaming and lanes > 1 and lanes * align % STREAMED == 0:
+        if streaming and lanes > 1 and lanes * align % PART == 0:
             self.stream(text, wide, tensor, pointer, lanes)
         else:
             self.raw(f"store {wide} {text}, ptr {pointer}, align {align}")
 
     def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
-        """A vector past the caches, in aligned parts; as usual where the array is not aligned."""
-        count = STREAMED // tensor.element.bytes
-        part, parts = memory_text(tensor.element, count), []
-        for first in range(0, lanes, count):
-            picks = ", ".join(f"i32 {first + n}" for n in range(count))
-            one = self.add(f"shufflevector {wide} {text}, {wide} poison, <{count} x i32> <{picks}>")
-            place = self.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
-            parts.append(f"store {part} {one}, ptr {place}")
-        yes, no, after = self.label(), self.label(), self.label()
-        self.raw(f"br i1 {self.is_aligned(tensor)}, label %{yes}, label %{no}")
-        for label, how in ((yes, f"{STREAMED}, !nontemporal !0"), (no, str(tensor.element.bytes))):
-            self.start(label)
-            for store in parts:
-                self.raw(f"{store}, align {how}")
-            self.raw(f"br label %{after}")
-        self.start(after)
-
-    def is_aligned(self, tensor: Tensor) -> str:
-        """Whether an array begins where a part of a streamed vector may: found once, at the function's entry."""
-        if tensor not in self.aligned:
-            address, rest, flag = self.fresh(), self.fresh(), self.fresh()
-            self.aligned[tensor] = flag
-            self.entry += [
-                f"  {address} = ptrtoint ptr {self.pointers[tensor]} to i64",
-                f"  {rest} = and i64 {address}, {STREAMED - 1}",
-                f"  {flag} = icmp eq i64 {rest}, 0",
-            ]
-        return self.aligned[tensor]
+        """A vector past the caches."""
+        raise NotImplementedError
 
     def write(self, tensor: Tensor, at: tuple[Expr, ...], value: Val, streaming: bool = False) -> None:
         """Stores a value: one element, or one for each lane."""

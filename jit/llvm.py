@@ -20,9 +20,10 @@ from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
-from .expressions import Expressions, Val
+from .addresses import Val
 from .invariants import Invariants
 from .lines import Lines, memory_text
+from .streams import Streams
 
 LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
 METADATA = """!0 = !{i32 1}
@@ -139,7 +140,7 @@ def arrays_of(kernel: Kernel) -> list[Tensor]:
     return [*kernel.parameters, *scratch_buffers(kernel)]
 
 
-class _Function(Expressions):
+class _Function(Streams):
     """One kernel's statements being emitted."""
 
     def __init__(self, module: _Module, kernel: Kernel) -> None:
@@ -155,7 +156,7 @@ class _Function(Expressions):
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
         arrays = {p: t for t, p in self.pointers.items()}
         self.emit_block(self.kernel.body)
-        if self.aligned:
+        if self.streams:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
         body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])
@@ -201,8 +202,19 @@ class _Function(Expressions):
                 self.emit_block(s.body)
             return
         start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
+        if not self.shift(s, start, stop):
+            self.turns(s, start, stop, str(s.width if s.kind == "vector" else 1))
+
+    def turns(self, s: For, start: str, stop: str, step: str) -> None:
+        """A loop's body for its index from start by steps."""
+        with self.counting(start, stop, step) as variable, self.inside(s, variable):
+            self.emit_block(s.body)
+
+    @contextmanager
+    def counting(self, start: str, stop: str, step: str, once: bool = False) -> Iterator[str]:
+        """A loop around what is emitted meanwhile, which has a variable; `once` if LLVM is to leave it as it is."""
         before, head, body, after = self.block, self.label(), self.label(), self.label()
-        variable, step = self.fresh(), self.fresh()
+        variable, following = self.fresh(), self.fresh()
         self.open_frame()
         self.raw(f"br label %{head}")
         self.start(head)
@@ -211,14 +223,17 @@ class _Function(Expressions):
         self.raw(f"br i1 {test}, label %{body}, label %{after}")
         self.start(body)
         self.open_frame(variable)
-        with self.inside(s, variable):
-            self.emit_block(s.body)
+        yield variable
         del self.frames[-2:]
-        self.raw(f"{step} = add nuw nsw i64 {variable}, {s.width if s.kind == 'vector' else 1}")
-        self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {step}, %{self.block} ]")
-        large = len(self.lines) - phi > LARGEST_UNROLLED
-        self.raw(f"br label %{head}{', !llvm.loop !1' if large else ''}")
+        self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
+        self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
+        once = once or len(self.lines) - phi > LARGEST_UNROLLED
+        self.raw(f"br label %{head}{', !llvm.loop !1' if once else ''}")
         self.start(after)
+
+    def first_place(self, s: For, store: Store, start: str) -> str:
+        with self.inside(s, start):
+            return self.pointer(store.tensor, store.indices)
 
     def compute_before(self, s: For) -> None:
         """What the loop's iterations share."""

@@ -22,6 +22,42 @@ def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) 
     np.testing.assert_array_equal(f(x), np.maximum(x, 0))
 
 
+@pytest.mark.parametrize("columns", [1003, 512, 130])
+@pytest.mark.parametrize("offset", [0, 4, 16, 36, 17])
+@pytest.mark.parametrize("large", [1, 1 << 24])
+def test_sizes_known_when_called(columns: int, offset: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows begin anywhere; two results stream beside each other; no element outside of the array is written."""
+    monkeypatch.setattr(stream, "LARGE", large)
+    t = "tensor<?x?xf32>"
+    body = "  %y = dali.mul %x, 3.0\n  %z = dali.add %y, %x\n  return %y, %z\n"
+    f = cvm.compile(f"func @main(%x: {t}) -> ({t}, {t}) {{\n{body}}}\n")
+    assert f.lower("schedule").count("streaming") == 2
+    x = np.random.default_rng(0).random((5, columns), np.float32)
+    held = [np.zeros(x.nbytes + 128, np.uint8) for _ in range(2)]
+    starts = [(-h.ctypes.data) % 64 + n for h, n in zip(held, (offset, 32), strict=True)]
+    y, z = (h[s : s + x.nbytes].view(np.float32).reshape(x.shape) for h, s in zip(held, starts, strict=True))
+    f(x, out=(y, z))
+    np.testing.assert_array_equal(y, x * np.float32(3))
+    np.testing.assert_array_equal(z, x * np.float32(3) + x)
+    for h, s in zip(held, starts, strict=True):
+        assert not h[:s].any() and not h[s + x.nbytes :].any()
+
+
+@pytest.mark.parametrize("element", ["i8", "i16", "i64", "f64"])
+def test_any_element(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    t = f"tensor<5x1001x{element}>"
+    f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
+    assert "streaming" in f.lower("schedule")
+    dtype = {"i8": np.int8, "i16": np.int16, "i64": np.int64, "f64": np.float64}[element]
+    x = np.random.default_rng(0).integers(-100, 100, (5, 1001)).astype(dtype)
+    for offset in range(0, 33, dtype().itemsize):
+        held = np.zeros(x.nbytes + 64, np.uint8)
+        out = held[offset : offset + x.nbytes].view(dtype).reshape(x.shape)
+        np.testing.assert_array_equal(f(x, out=out), x + x)
+        assert not held[:offset].any() and not held[offset + x.nbytes :].any()
+
+
 def test_small_results_are_not() -> None:
     t = "tensor<1000xi32>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = cvm.relu %x\n  return %y\n}}\n")

@@ -1,0 +1,127 @@
+"""Stores past the caches as LLVM IR: whole vectors where a loop can begin at an aligned one, halves of them elsewhere.
+
+    for i in a..b vector 8 { y[i] = f(i) streaming }
+    =>  for (start, stop) in (a, a + 1), (a + n, b - 8), (b - 8, b) { for i in start..stop step 8 { y[i] = f(i) } }
+
+where y[a + n] lies at a multiple of 32 bytes. An array begins wherever its owner has put it, which only a call tells:
+NumPy's large ones begin 16 bytes past such a multiple. Vectors overlap, and some elements are computed twice, to the same
+value. Where nothing would be won the first loop does it all, by usual stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+from ..dialect.index import Const, Tensor
+from ..dialect.loops import For, Store
+from ..dialect.types import product
+from ..lowering.stream import MANY, PART, WHOLE, leading_store, least_size
+from .expressions import Expressions
+from .lines import memory_text
+
+
+class Streams(Expressions):
+    """How the stores of the current point's loop stream."""
+
+    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
+        super().__init__(sizes, written, declarations)
+        self.streams = False
+        self.aligned: dict[Tensor, str] = {}
+        self.won: str | None = None  # in a loop that was shifted: whether its stores stream
+        self.whole: tuple[Tensor, str] | None = None  # and by whole vectors, into this array
+
+    def turns(self, s: For, start: str, stop: str, step: str) -> None:
+        raise NotImplementedError
+
+    def counting(self, start: str, stop: str, step: str, once: bool = False) -> AbstractContextManager[str]:
+        raise NotImplementedError
+
+    def first_place(self, s: For, store: Store, start: str) -> str:
+        """Where a loop's first vector is stored."""
+        raise NotImplementedError
+
+    def shift(self, s: For, start: str, stop: str) -> bool:
+        """Emits a vector loop that streams in three parts, where that is possible."""
+        store = leading_store(s)
+        if store is None:
+            return False
+        size, width, outer = store.tensor.element.bytes, str(s.width), (self.won, self.whole)
+        address = self.address_of(self.first_place(s, store, start))
+        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {WHOLE - 1}")
+        begin = self.add(f"add i64 {start}, {self.add(f'lshr i64 {rest}, {size.bit_length() - 1}')}")
+        last = self.linear("sub", stop, width)
+        self.won = won = self.worth_it(s, store, address, self.linear("sub", last, start))
+        edge = self.add(f"select i1 {won}, i64 {self.linear('add', start, '1')}, i64 {stop}")
+        with self.counting("0", self.add(f"select i1 {won}, i64 3, i64 1"), "1", once=True) as part:
+            first = self.chosen(part, (start, begin, last))
+            at = self.address_of(self.first_place(s, store, first))
+            aligned = self.add(f"icmp eq i64 {self.add(f'and i64 {at}, {WHOLE - 1}')}, 0")
+            self.whole = store.tensor, self.add(f"and i1 {won}, {aligned}")
+            self.turns(s, first, self.chosen(part, (edge, last, stop)), width)
+        self.won, self.whole = outer
+        return True
+
+    def chosen(self, number: str, values: Iterable[str]) -> str:
+        """One of three values, by its number."""
+        first, second, third = values
+        later = self.add(f"select i1 {self.add(f'icmp eq i64 {number}, 1')}, i64 {second}, i64 {third}")
+        return self.add(f"select i1 {self.add(f'icmp eq i64 {number}, 0')}, i64 {first}, i64 {later}")
+
+    def worth_it(self, s: For, store: Store, address: str, length: str) -> str:
+        """Whether an array's elements lie at multiples of their size, it is large, and the loop long."""
+        size, count = store.tensor.element.bytes, product(store.tensor.shape)
+        tests = [f"eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0"]
+        if not (isinstance(s.start, Const) and isinstance(s.end, Const)):
+            tests.append(f"sge i64 {length}, {MANY * s.width}")
+        if not isinstance(count, int):
+            tests.append(f"sge i64 {self.size(count)}, {least_size(store.tensor)}")
+        found, *others = [self.add(f"icmp {test}") for test in tests]
+        for other in others:
+            found = self.add(f"and i1 {found}, {other}")
+        return found
+
+    def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
+        """A vector past the caches: whole, in aligned parts, or as usual where the array is not aligned."""
+        self.streams = True
+        count = PART // tensor.element.bytes
+        part, parts = memory_text(tensor.element, count), []
+        for first in range(0, lanes, count):
+            picks = ", ".join(f"i32 {first + n}" for n in range(count))
+            one = self.add(f"shufflevector {wide} {text}, {wide} poison, <{count} x i32> <{picks}>")
+            place = self.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
+            parts.append(f"store {part} {one}, ptr {place}")
+        past = "!nontemporal !0"
+        ways = [(self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts])]
+        if self.whole is not None and tensor is self.whole[0]:
+            ways.insert(0, (self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {WHOLE}, {past}"]))
+        after = self.label()
+        for test, stores in ways:
+            yes, no = self.label(), self.label()
+            self.raw(f"br i1 {test}, label %{yes}, label %{no}")
+            self.start(yes)
+            for store in (*stores, f"br label %{after}"):
+                self.raw(store)
+            self.start(no)
+        for store in (*(f"{s}, align {tensor.element.bytes}" for s in parts), f"br label %{after}"):
+            self.raw(store)
+        self.start(after)
+
+    def is_aligned(self, tensor: Tensor, pointer: str) -> str:
+        """Whether a vector's parts may stream. Where its loop is not shifted they may if the array is aligned, which is found
+        once, at the function's entry."""
+        if self.won is not None:
+            found = self.add(f"icmp eq i64 {self.add(f'and i64 {self.address_of(pointer)}, {PART - 1}')}, 0")
+            return self.add(f"and i1 {self.won}, {found}")
+        if tensor not in self.aligned:
+            address, rest, flag = self.fresh(), self.fresh(), self.fresh()
+            self.aligned[tensor] = flag
+            self.entry += [
+                f"  {address} = ptrtoint ptr {self.pointers[tensor]} to i64",
+                f"  {rest} = and i64 {address}, {PART - 1}",
+                f"  {flag} = icmp eq i64 {rest}, 0",
+            ]
+        return self.aligned[tensor]
+
+    def address_of(self, pointer: str) -> str:
+        return self.add(f"ptrtoint ptr {pointer} to i64")
