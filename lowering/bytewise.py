@@ -25,12 +25,12 @@ from .contraction import Contracted, Contraction
 from .intervals import Interval
 from .matching import partners
 from .packing import Packed
-from .panels import ROWS
 from .ranges import Ranges, interval
 from .sizes import Sizes
 from .words import known_terms
 
 MANY = 4  # terms of a word
+HEIGHT = 4  # rows of a tile: 8 sums, 4 vectors of the panel and two factors fill 16 registers
 ONES = 0x10001  # both halves, to widen with
 POSITIVE, NEGATIVE = (1 << 15) - 1, 1 << 15  # the largest sums of 16 bits
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
@@ -85,7 +85,7 @@ class _Bytes(Packed):
         if columns is None:
             return None
         fill, column = columns
-        height = self.height(ROWS)
+        height = self.height(HEIGHT)
         known = self.known_words()
         words = self.neighbours(known)
         if words == 1 and known is not None and not self.swapped and (body := self.in_order(known, height, column)):
