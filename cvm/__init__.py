@@ -67,6 +67,8 @@ def parse(text: str | bytes, filename: str = "<text>") -> Module:
     """
     from cvm.parser import parse as parse_text
 
+    if not isinstance(text, (str, bytes)):
+        raise ParseError(f"expected a program's text, got {type(text).__name__}")
     return parse_text(text, filename)
 
 
@@ -77,17 +79,21 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     """
     from cvm.parser import read
 
+    if not isinstance(path, (str, _os.PathLike)):
+        raise ParseError(f"expected the path of a program, got {type(path).__name__}")
     return read(_Path(path), allow_outside=allow_outside)
 
 
 @_overload
-def compile(program: Module | str | _os.PathLike[str], entry: str = "main", target: str = "cpu") -> Compiled: ...
+def compile(
+    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu"
+) -> Compiled: ...
 @_overload
 def compile(program: _Callable[..., _Any], *, target: str = "cpu") -> TracedFunction: ...
 @_overload
 def compile(*, target: str = "cpu") -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
 def compile(
-    program: Module | str | _os.PathLike[str] | _Callable[..., _Any] | None = None,
+    program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None,
     entry: str = "main",
     target: str = "cpu",
 ) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
@@ -109,10 +115,22 @@ def compile(
     if isinstance(program, _os.PathLike):
         module = load(program)
     elif isinstance(program, str):
-        module = parse(program) if "\n" in program or "{" in program else load(program)
+        module = load(program) if _is_path(program) else parse(program)
+    elif isinstance(program, bytes):
+        module = parse(program)
     else:
+        from cvm.dialect.program import Module
+
+        if not isinstance(program, Module):
+            wanted = "a module, a program's text, a path to one, or a Python function"
+            raise Error(f"expected {wanted}, got {type(program).__name__}")
         module = program
     return _cast("Compiled", compile_program(module, entry, target))
+
+
+def _is_path(text: str) -> bool:
+    """Whether a string names a file: it is one line without braces."""
+    return bool(text.strip()) and "\n" not in text and "{" not in text
 
 
 def set_num_threads(n: int) -> None:

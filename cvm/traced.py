@@ -14,6 +14,7 @@ import numpy as np
 from cvm.dialect.program import Module
 from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
+from cvm.jit.arguments import samples_of
 from cvm.jit.function import CompiledFunction, compile_function
 
 from .trace import TracedArray, Tracer, caller
@@ -50,8 +51,13 @@ class TracedFunction:
         return self._bound[instance]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by name, as Python's functions are."""
-        return _named, (self.function.__module__, self.function.__qualname__)
+        """Pickled by name, as Python's functions are: by its own where it took the function's, or else with the function's."""
+        module, name = self.function.__module__, self.function.__qualname__
+        try:
+            decorated = _named(module, name) is self
+        except (ImportError, AttributeError):
+            decorated = False  # pickling the function says what is wrong with its name
+        return (_named, (module, name)) if decorated else (TracedFunction, (self.function, self.target))
 
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"  # type: ignore[attr-defined]
@@ -79,12 +85,9 @@ class TracedFunction:
         An argument that is not a list is the same for every sample. One kernel serves all shapes that are alike in which
         sizes are equal and which are 1. The results equal those of sample-by-sample calls.
         """
-        lengths = {len(s) for s in samples if isinstance(s, (list, tuple))}
-        if len(lengths) != 1:
-            raise CallError(f"the batch's arguments have one length, got {sorted(lengths)}")
         results = []
-        for n in range(lengths.pop()):
-            structure, arrays = self._flatten(tuple(s[n] if isinstance(s, (list, tuple)) else s for s in samples), {})
+        for sample in samples_of(samples):
+            structure, arrays = self._flatten(sample, {})
             compiled, form = self._compiled(structure, arrays, unknown=True)
             results.append(_result(compiled, form, arrays, None))
         return results

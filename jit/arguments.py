@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,19 +12,50 @@ from ..dialect.source import CallError, Diagnostic, Note, TargetError
 from ..dialect.types import BY_DTYPE, Size, Type
 
 
+def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call in the function's order, where some are given by their names."""
+    if not named:
+        return given
+    places = {a.name: n for n, a in enumerate(function.arguments)}
+    for name in named:
+        if name not in places:
+            raise _misfit(function, f"got one named {name}")
+        if places[name] < len(given):
+            raise _misfit(function, f"got %{name} twice")
+    missing = [name for name, n in places.items() if n >= len(given) and name not in named]
+    if missing or len(given) > len(places):
+        raise _misfit(function, f"got {len(given) + len(named)}" + "".join(f", no %{name}" for name in missing))
+    return (*given, *(named[name] for name, n in places.items() if n >= len(given)))
+
+
+def _misfit(function: Function, got: str) -> CallError:
+    expected = len(function.arguments)
+    names = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
+    message = f"@{function.name} takes {expected} argument{'' if expected == 1 else 's'} ({names}), {got}"
+    return CallError(Diagnostic(message, function.span, "call.arguments"))
+
+
+def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The arguments of each call of a batch: a list's elements one by one, and what is no list in every call."""
+    lists = [a for a in arguments if isinstance(a, (list, tuple))]
+    lengths = sorted({len(a) for a in lists})
+    if len(lengths) != 1:
+        got = f"got {' and '.join(map(str, lengths))}" if lengths else "got no list"
+        raise CallError(f"a batch has a list of samples for each argument, all of one length, {got}")
+    for n, given in enumerate(arguments):
+        ranks = sorted({np.ndim(a) for a in given if hasattr(a, "shape")}) if isinstance(given, (list, tuple)) else []
+        if len(ranks) > 1:
+            message = (
+                f"the samples of a batch have one rank, but those of argument {n} have {' and '.join(map(str, ranks))}"
+            )
+            raise CallError(message)
+    return [tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments) for n in range(lengths[0])]
+
+
 def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarray]:
     """The given values as contiguous arrays of the declared element types and ranks; raises CallError naming what is wrong."""
     if len(given) != len(function.arguments):
-        expected = len(function.arguments)
-        plural = "" if expected == 1 else "s"
-        names = ", ".join(f"%{a.name}: {a.type}" for a in function.arguments)
-        raise CallError(
-            Diagnostic(
-                f"@{function.name} takes {expected} argument{plural} ({names}), got {len(given)}",
-                function.span,
-                "call.arguments",
-            )
-        )
+        raise _misfit(function, f"got {len(given)}")
     arrays: list[np.ndarray] = []
     mistakes: list[Diagnostic] = []
     for argument, value in zip(function.arguments, given, strict=True):
@@ -126,11 +158,9 @@ def take_outputs(
         return [np.empty(t.array_shape, t.element.dtype) for t in types], []
     given = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(given) != len(types):
-        raise CallError(
-            Diagnostic(
-                f"@{function.name} has {len(types)} results, got {len(given)} arrays in out", function.span, "call.out"
-            )
-        )
+        wanted = f"{len(types)} result{'' if len(types) == 1 else 's'}"
+        message = f"@{function.name} has {wanted}, got {len(given)} arrays in out"
+        raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
     for n, (array, type) in enumerate(zip(given, types, strict=True)):
@@ -139,12 +169,13 @@ def take_outputs(
             or array.dtype != type.element.dtype
             or array.shape != type.array_shape
             or not array.flags.writeable
+            or _repeats(array)
         ):
-            got = (
-                describe(array) + ("" if array.flags.writeable else ", read-only")
-                if isinstance(array, np.ndarray)
-                else repr(array)
-            )
+            got = repr(array) if not isinstance(array, np.ndarray) else describe(array)
+            if isinstance(array, np.ndarray) and not array.flags.writeable:
+                got += ", read-only"
+            elif isinstance(array, np.ndarray) and _repeats(array):
+                got += ", whose elements share memory"
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
             raise CallError(
                 Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,))
@@ -157,6 +188,11 @@ def take_outputs(
         else:
             arrays.append(array)
     return arrays, copies
+
+
+def _repeats(array: np.ndarray) -> bool:
+    """Whether several elements lie in one place."""
+    return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
 
 
 def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import Type, evaluate
-from .arguments import beyond_range
+from .arguments import beyond_range, in_order
 from .cuda import Launch
 from .device import Call, device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
@@ -42,8 +42,9 @@ class CudaFunction(GpuFunction):
         self._recorded: dict[tuple[int, ...], Recorded] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. If an argument or `out` lies on the device, so do the results."""
+        arguments = in_order(self.function, arguments, named)
         given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
         if not any(map(is_on_device, (*arguments, *given))):
             return super().__call__(*arguments, out=out)

@@ -23,7 +23,7 @@ from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
 from . import fastcall
-from .arguments import size_place, take_arguments, take_outputs
+from .arguments import in_order, samples_of, size_place, take_arguments, take_outputs
 from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
@@ -77,8 +77,9 @@ class CompiledFunction:
         types = ", ".join(map(str, self.function.argument_types))
         return f"<cvm function @{self.function.name}({types}) on {self.target}>"
 
-    def __call__(self, *arguments: Any, out: Any = None) -> Any:
-        """Runs the function. Arguments are checked; `out` is an array, or a tuple of them, to write the results into."""
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
+        arguments = in_order(self.function, arguments, named)
         arrays = take_arguments(self.function, arguments)
         types = self._result_types(arrays)
         outputs, copies = take_outputs(out, types, arrays, self.function)
@@ -90,6 +91,13 @@ class CompiledFunction:
         if out is not None:
             return out
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def batch(self, *arguments: Sequence[Any]) -> list[Any]:
+        """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
+
+        An argument that is not a list is the same for every sample.
+        """
+        return [self(*sample) for sample in samples_of(arguments)]
 
     def _in_storage(
         self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]

@@ -18,7 +18,8 @@ import os
 import platform
 import sys
 import threading
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 from ..dialect.source import Error
 
@@ -260,10 +261,10 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Sets how many threads run a parallel loop, from now on and in all compiled functions."""
     global _wanted
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST:
+    if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")
     with _lock:
-        _wanted = n
+        _wanted = index(n)
         if _pool is not None:
             _pool.resize(get_num_threads() - 1)
 

@@ -124,8 +124,62 @@ def test_read_only_out_and_unknown_keywords(add):
     out.flags.writeable = False
     with pytest.raises(cvm.CallError, match="read-only"):
         add(A, A, out=out)
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(cvm.CallError, match="got one named into"):
         add(A, A, into=out)
+    with pytest.raises(cvm.CallError, match="whose elements share memory"):
+        add(A, A, out=np.lib.stride_tricks.as_strided(np.empty(3, np.int32), (4, 3), (0, 4)))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_arguments_by_name(target):
+    f = cvm.compile(ADD.replace("elemwise_add", "elemwise_sub"), target=target)
+    out = np.empty_like(A)
+    assert np.array_equal(f(b=A, a=A * 3), A * 2)
+    assert f(A * 3, b=A, out=out) is out
+    assert np.array_equal(out, A * 2)
+    for arguments, named, message in (
+        ((A,), {"a": A}, "takes 2 arguments .*, got %a twice"),
+        ((), {"b": A}, "takes 2 arguments .*, got 1, no %a"),
+        ((A, A, A), {"b": A}, "got %b twice"),
+    ):
+        with pytest.raises(cvm.CallError, match=message):
+            f(*arguments, **named)
+
+
+def test_a_batch_of_samples():
+    f = cvm.compile(
+        "func @main(%x: tensor<?N x 2 x i32>, %k: tensor<2xi32>) { %y = cvm.broadcast_add %x, %k return %y }"
+    )
+    samples = [np.full((n, 2), n, np.int32) for n in (3, 0, 1)]
+    k = np.array([1, 2], np.int32)
+    for sample, result in zip(samples, f.batch(samples, k), strict=True):
+        assert np.array_equal(result, sample + k)
+    assert f.batch([], k) == []
+    assert [r.tolist() for r in f.batch(samples[1:], [k, -k])] == [[], [[0, -1]]]
+    for given, message in (
+        ((k, k), "list of samples .*, got no list"),
+        ((samples, [k]), "all of one length, got 1 and 3"),
+        (([samples[0], k], k), "one rank, but those of argument 0 have 1 and 2"),
+        ((samples, k, k), "takes 2 arguments"),
+    ):
+        with pytest.raises(cvm.CallError, match=message):
+            f.batch(*given)
+
+
+@pytest.mark.parametrize("program", [3, None, [1], 2.5])
+def test_what_is_no_program_is_said(program):
+    with pytest.raises(cvm.ParseError, match="expected a program's text, got"):
+        cvm.parse(program)
+    if program is not None:
+        with pytest.raises(cvm.Error, match="expected a module, a program's text, a path"):
+            cvm.compile(program)
+    with pytest.raises(cvm.ParseError, match="expected the path of a program, got"):
+        cvm.load(program)
+
+
+def test_a_program_without_text_has_no_functions():
+    with pytest.raises(cvm.TargetError, match="no function @main; it has none"):
+        cvm.compile("")
 
 
 def test_out_may_overlap_inputs():

@@ -186,7 +186,16 @@ def test_arrays_of_other_libraries(wrap):
 
 
 def test_compiled_functions_pickle_by_name():
-    assert np.array_equal(pickle.loads(pickle.dumps(normalise))(IMAGE, GAIN), normalise(IMAGE, GAIN))
+    assert pickle.loads(pickle.dumps(normalise)) is normalise
+    again = pickle.loads(pickle.dumps(cvm.compile(number_of_ones, target="reference")))
+    assert again.target == "reference"
+    assert again(np.ones(3, np.int32)).tolist() == [1, 1, 1]
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(cvm.compile(lambda x: x + 1))
+
+
+def number_of_ones(x):
+    return cvm.where(x == 1, 1, 0)
 
 
 def branch(x):
