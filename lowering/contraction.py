@@ -62,7 +62,7 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
 
 
 def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
-    """The contraction that a kernel is, all of whose sizes are known, or at least those of the fold; None if it is none."""
+    """The contraction that a kernel is; None if it is none. All sizes are known, or of the fold all but the first."""
     loops, block = _chain(kernel.body)
     match block:
         case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
@@ -75,7 +75,7 @@ def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
         return None
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds) if known or not _is_size(i)):
         return None
-    if any(_is_size(i) for i in folds):
+    if any(_is_size(i) for i in folds[1:]):
         return None
     column = loops[-1]
     a, b = factors if depends(factors[1], {column}) else factors[::-1]

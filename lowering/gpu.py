@@ -13,10 +13,13 @@ from dataclasses import replace
 from ..dialect.index import Expr, Index, unflatten
 from ..dialect.loops import Alloc, Block, For, Kernel, statements, substitute_block
 from ..dialect.types import product
+from .apart import apart
 from .borders import borders
 from .collapse import collapse
 from .contract import reshaped
+from .contraction import recognise
 from .grid import accesses, independent_loops
+from .groups import grouped
 from .lanes import lanes
 from .matrix import matrix
 from .multiply import multiply
@@ -30,7 +33,6 @@ from .wide import wide
 
 # what comes before: where floats are folded, all that decides the order of folds, as on a CPU
 ORDERED = (unname, cut, collapse, borders, narrow, lanes)
-PLAIN = (unname, collapse)
 
 
 def place_on_gpu(plan: Plan) -> Plan:
@@ -39,9 +41,7 @@ def place_on_gpu(plan: Plan) -> Plan:
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        made = kernel
-        for change in ORDERED if folds_floats(kernel) else PLAIN:
-            made = change(made)
+        made = prepared(kernel)
         shapes = reshaped(kernel, made)
         views.update(shapes)
         ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
@@ -54,6 +54,19 @@ def place_on_gpu(plan: Plan) -> Plan:
     planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
     placed = [replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(k for made in kernels for k in place(made))]
     return replace(planned, kernels=tuple(placed))
+
+
+def prepared(kernel: Kernel) -> Kernel:
+    """The kernel with its axes joined; by lanes, where the order of a fold is theirs; groups of rows apart."""
+    if folds_floats(kernel):
+        made = kernel
+        for change in ORDERED:
+            made = change(made)
+        if any(isinstance(s, For) and s.kind == "vector" for s in statements(made.body)):
+            return made
+    made = collapse(unname(kernel))
+    cut = apart(grouped(made))
+    return cut if recognise(made, known=False) is None and recognise(cut, known=False) is not None else made
 
 
 def place(kernel: Kernel) -> list[Kernel]:

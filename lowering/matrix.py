@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -35,6 +34,7 @@ from ..dialect.index import (
     Read,
     Tensor,
     apply,
+    as_index,
     axes,
     both,
     cast,
@@ -42,13 +42,13 @@ from ..dialect.index import (
     inside,
 )
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
-from ..dialect.types import I8, I32, UI8, ElementType, product
+from ..dialect.types import I8, I32, UI8, ElementType, product, same_size
 from .accesses import depends
 from .contraction import Contraction, recognise
 from .grid import THREADS, accesses
 from .intervals import Interval
 from .ranges import Ranges, interval
-from .tiles import Tiles, allocated, at_least, digits, extent_of, within
+from .tiles import Tiles, allocated, at_least, digits, within
 
 PACK = 16  # bytes of an access, and terms that a channel axis is filled up to
 WORDS = 16  # of a step: two instructions' worth of 32 terms
@@ -79,15 +79,16 @@ def matrix(
     a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
     if a is None or b is None:
         return None
-    channel = next((i for i in sorted(c.folds, key=extent_of, reverse=True) if _is_axis_of_both(i, c)), None)
-    sizes = (
-        c.row.extent,
-        product(tuple(i.extent for i in (c.window, c.column) if i is not None)),
-        prod(map(extent_of, c.folds)),
-    )
+    channel = next((i for i in sorted(c.folds, key=_largest_first) if _is_axis_of_both(i, c)), None)
+    across = tuple(i.extent for i in (c.window, c.column) if i is not None)
+    sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.folds)))
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
     return _Words(kernel, c, channel, (a, b), constants).contracted()
+
+
+def _largest_first(i: Index) -> int:
+    return -i.extent if isinstance(i.extent, int) else -(1 << 62)
 
 
 def _byte(values: Interval) -> ElementType | None:
@@ -128,9 +129,9 @@ class _Words(Tiles):
         self.kernel, self.constants, self.channel = kernel, constants, channel
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.folds if i is not channel)
-        self.packs = -(-extent_of(channel) // PACK)  # of a tap
-        count = self.packs * prod(map(extent_of, self.taps))
-        super().__init__(c, -(-count * PACK // (4 * WORDS)))
+        self.packs = (channel.extent + (PACK - 1)) // PACK  # of a tap
+        count = self.packs * product(tuple(i.extent for i in self.taps))
+        super().__init__(c, (count + 3) // 4)
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
         self.each = Index("u", down), Index("v", along), Index("e", SUMS)
         self.left = Tensor("left", (2, self.high, WORDS), I32, "shared")
@@ -156,7 +157,7 @@ class _Words(Tiles):
         """The array of a factor as words, its channel axis last."""
         read, axis = _read(factor), _axis(factor, self.channel)
         assert read is not None and axis is not None
-        of, size = read.tensor, extent_of(self.channel)
+        of, size = read.tensor, self.channel.extent
         around = tuple(d for n, d in enumerate(of.shape) if n != axis)
         whole = self.packs * PACK
         words = Tensor(name, (*around, whole // 4), I32, "heap")
@@ -164,7 +165,7 @@ class _Words(Tiles):
         if of in self.constants:
             array = self.constants[of].reshape([d for d in of.shape if isinstance(d, int)])
             array = np.moveaxis(array, axis, -1)[..., :size].astype(byte.dtype)
-            filled = np.pad(array, [(0, 0)] * len(around) + [(0, whole - size)])
+            filled = np.pad(array, [(0, 0)] * len(around) + [(0, -array.shape[-1] % PACK)])
             words = replace(words, space="constant")
             self.packed[words] = filled.view(np.int32)
         elif of.element in (I8, UI8) and axis == of.rank - 1 and of.shape == packed.shape:
@@ -177,10 +178,10 @@ class _Words(Tiles):
     def packer(self, packed: Tensor, of: Tensor, axis: int) -> Kernel:
         at = axes(packed.shape)
         *around, last = at
-        size = extent_of(self.channel)
+        size = self.channel.extent
         body: Block = (Store(packed, at, cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
-        if packed.shape[-1] != size:
-            body = (If(last < size, body, (Store(packed, at, constant(0, packed.element)),)),)
+        if not same_size(packed.shape[-1], size):
+            body = (If(last < as_index(size), body, (Store(packed, at, constant(0, packed.element)),)),)
         for i in reversed(at):
             body = (For(i, body),)
         return Kernel(f"{self.kernel.name}.{packed.name}", (of, packed), body, 1, self.kernel.span)
@@ -205,10 +206,14 @@ class _Words(Tiles):
         assert read is not None and axis is not None
         around = [e for n, e in enumerate(read.indices) if n != axis]
         quarter = self.thread % 4
-        extents = [*map(extent_of, self.taps), self.packs]
-        *tap, pack = digits(step * 4 + quarter, extents)
+        extents = [i.extent for i in self.taps]
+        if isinstance(self.packs, int):
+            *tap, pack = digits(step * 4 + quarter, [*extents, self.packs])
+            inner = inside((*tap, pack)[0], (*extents, self.packs)[0])
+        else:  # what is not known comes first
+            pack, *tap = digits(step * 4 + quarter, [self.packs, *extents])
+            inner = inside(pack, self.packs)
         taps: dict[Expr, Expr] = dict(zip(self.taps, tap, strict=True))
-        inner = inside((*tap, pack)[0], extents[0])
         loads: list[Statement] = []
         stores: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):

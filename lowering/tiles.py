@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from math import prod
 
 from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, inside, rewrite, substitute, unflatten
 from ..dialect.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
-from ..dialect.types import Dim, product
+from ..dialect.types import Dim, larger, product
 from .contraction import Contraction
 from .grid import THREADS
 
@@ -21,21 +20,16 @@ PROCESSORS = 132  # tiles are smaller where there would be fewer of them
 LARGE, SMALL = 128, 64  # sides of a tile; large ones of 8 bytes an element do not fit in registers
 
 
-def extent_of(i: Index) -> int:
-    assert isinstance(i.extent, int), "the sizes of a fold are known"
-    return i.extent
-
-
 def at_least(size: Dim, least: int) -> bool:
     """Whether a size is so much; one that is not known is."""
     return not isinstance(size, int) or size >= least
 
 
-def digits(position: Expr, extents: Sequence[int]) -> list[Expr]:
+def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
     """The indices at a row-major position, each by one division of the position itself."""
     found: list[Expr] = []
     for n, extent in enumerate(extents):
-        digit = position // prod(extents[n + 1 :])
+        digit = position // product(tuple(extents[n + 1 :]))
         found.append(digit % extent if n else digit)
     return found
 
@@ -51,11 +45,11 @@ class Tiles:
 
     each: tuple[Index, ...]  # the sums of a thread
 
-    def __init__(self, c: Contraction, steps: int) -> None:
+    def __init__(self, c: Contraction, steps: Dim) -> None:
         self.c = c
         self.across = tuple(i for i in (c.window, c.column) if i is not None)
         self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in self.across))
-        self.steps = steps
+        self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
         large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), PROCESSORS)
         self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
@@ -96,7 +90,7 @@ class Tiles:
         step = Index("k", self.steps - 1)
         fetched, kept = self.fetch(as_index(0), as_index(0))
         body: list[Statement] = [*self.buffers(), self.threads(self.clear()), self.threads((*fetched, *kept))]
-        if self.steps > 1:
+        if at_least(self.steps, 2):
             half = step % 2
             fetched, kept = self.fetch(step + 1, 1 - half)
             body.append(For(step, (self.threads((*fetched, *self.products(half, False), *kept)),)))

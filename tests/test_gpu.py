@@ -182,6 +182,38 @@ def test_convolutions_by_tiles(attributes: str) -> None:
 
 
 @pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "attributes",
+    ["", "{padding = [1, 1]}", "{padding = [2, 1], stride = [2, 1]}", "{padding = [2, 2], dilation = [2, 2]}"],
+)
+def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
+    """Nothing is added for what is padding: neither infinities and NaN of weights, nor to -0.0, are seen there."""
+    kind = f"f{int(element[1:]) // 8}"
+    x, w = (RANDOM.normal(size=s).astype(kind) for s in ((2, 5, 14, 13), (20, 5, 3, 3)))
+    w[3, 2, 0, 1], w[4, 1, 2, 2] = np.inf, np.nan
+    tiny = np.finfo(kind).tiny
+    x[1], w[7] = np.abs(x[1]) * tiny, -np.abs(w[7]) * tiny  # sums of -0.0
+    given = f"%x: tensor<2x5x14x13x{element}>, %w: tensor<20x5x3x3x{element}>"
+    f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), x, w)
+    assert "__shared__" in f.lower("cuda") and "fma" in f.lower("cuda")
+    y = f(x, w)
+    assert np.isfinite(y[:, 4]).any() == bool(attributes) and np.signbit(y[1, 7][y[1, 7] == 0]).any()
+
+
+@pytest.mark.parametrize("element", ["f32", "i32", "i8"])
+@pytest.mark.parametrize("width", [7, 16])
+def test_convolutions_in_groups_by_tiles(element: str, width: int) -> None:
+    declared = SMALL if element == "i8" else ""
+    given = "%x: tensor<2x{0}x9x8x{1}> {2}, %w: tensor<{3}x{4}x3x3x{1}> {2}".format(
+        4 * width, element.replace("i8", "i32"), declared, 64, width
+    )
+    shapes = (2, 4 * width, 9, 8), (64, width, 3, 3)
+    x, w = (RANDOM.normal(size=s).astype("f4") if element == "f32" else small(*s) for s in shapes)
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1], groups = 4}"), x, w)
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("second", ["jk", "kj"])
 def test_products_of_floats_by_tiles(element: str, second: str) -> None:
     """The order of the sums is that of a CPU's panels, also where the terms are no whole number of steps."""
@@ -337,6 +369,23 @@ def test_products_of_unknown_sizes(declared: str, count: int) -> None:
     given = f"%x: tensor<?Mx40xi32> {declared}, %w: tensor<?Nx40xi32> {declared}"
     f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(count, 40), small(33, 40))
     assert on_tensor_cores(f) == bool(declared) and "__shared__" in f.lower("cuda")
+
+
+@pytest.mark.parametrize("element", ["i32", "i8", "f32"])
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 64, 100])
+def test_products_of_unknown_depth(element: str, count: int) -> None:
+    declared, kind = (SMALL, "i32") if element == "i8" else ("", element)
+    given = f"%x: tensor<?x?Kx{kind}> {declared}, %w: tensor<40x?Kx{kind}> {declared}"
+    x, w = (small(n, count).astype("f4" if element == "f32" else "i4") for n in (33, 40))
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), x, w)
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
+
+
+@pytest.mark.parametrize("declared", [SMALL, ""])
+def test_convolutions_of_unknown_channels(declared: str) -> None:
+    given = f"%x: tensor<2x?Cx9x8xi32> {declared}, %w: tensor<16x?Cx3x3xi32> {declared}"
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(2, 20, 9, 8), small(16, 20, 3, 3))
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == bool(declared)
 
 
 def test_convolutions_of_unknown_sizes() -> None:
