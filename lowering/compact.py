@@ -1,10 +1,10 @@
-"""Intermediate arrays of integers in the narrowest type that holds them:
+"""Intermediate arrays of integers, and constants, in the narrowest type that holds them:
 
     t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
 
-Arguments, results and constants keep their types. What is computed stays as wide as it was; only memory is narrower. So
-what pays for it keeps its type: small arrays, which stay in the cache, and elements that a kernel reads many times, unless
-the kernel is a contraction, which packs what it reads.
+Arguments and results keep their types. What is computed stays as wide as it was; only memory is narrower. So what pays for
+it keeps its type: small intermediate arrays, which stay in the cache, and elements that a kernel reads many times, unless the
+kernel is a contraction, which packs what it reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def compact(plan: Plan) -> Plan:
     kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
     types: dict[Tensor, ElementType] = {}  # of the arrays that have storage of their own
     for tensor, home in plan.home.items():
-        if home in plan.offsets and home not in kept and tensor in plan.ranges and tensor.rank and not _is_small(home):
+        large = home in plan.constants or (home in plan.offsets and not _is_small(home))
+        if large and home not in kept and tensor in plan.ranges and tensor.rank:
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
                 types[home] = found
@@ -48,7 +49,8 @@ def compact(plan: Plan) -> Plan:
     views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.home.items() if t is not h}
     kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
-    return make_plan(plan.name, plan.arguments, plan.results, plan.constants, kernels, views, ranges)
+    constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
+    return make_plan(plan.name, plan.arguments, plan.results, constants, kernels, views, ranges)
 
 
 def _is_small(tensor: Tensor) -> bool:

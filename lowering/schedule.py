@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,7 +55,9 @@ def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kern
                 made = PASSES[name](made)
             views.update(reshaped(part, made))
             kernels.append(made)
-    return make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
+    made = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
+    used = {made.home[p] for k in kernels for p in k.parameters}  # others are packed now
+    return replace(made, constants={t: a for t, a in constants.items() if t in used})
 
 
 def _parts(

@@ -19,6 +19,7 @@ from math import gcd, prod
 import numpy as np
 
 from ..dialect.index import (
+    Cast,
     Const,
     Expr,
     Index,
@@ -153,6 +154,9 @@ def is_plain(read: Read) -> bool:
 
 def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence[Index]) -> np.ndarray | None:
     """A constant factor's values, an axis for each of these indices."""
+    if isinstance(e, Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
+        found = known_terms(e.operand, constants, order)
+        return None if found is None else found.astype(e.type.dtype)
     if not (isinstance(e, Read) and e.tensor in constants and is_plain(e)):
         return None
     array = constants[e.tensor].reshape([d for d in e.tensor.shape if isinstance(d, int)])
