@@ -141,7 +141,7 @@ def _bind(
             given = []
         elif f.is_operand and (given or attributes.get(f.name) is not None):
             value = given.pop(0) if given else attributes.pop(f.name)
-            if value is not None:
+            if value is not None or f.required:
                 values[f.name] = tracer.operand(value, operator.dialect, span)
         elif f.is_operand and f.required:
             fail(f"{operator.name} wants the operand {f.name}", span)
@@ -173,6 +173,20 @@ def _attribute(operator: type[Operator[Any]], field: Field, value: Any, span: Sp
         fail(f"{operator.name}: attribute {field.name}: {e}", span)
 
 
+class NoSuchAttribute(TraceError, AttributeError):
+    """What a traced array does not have."""
+
+
+def _no_counterpart(name: str) -> NoReturn:
+    fail(f"np.{name} has no counterpart in the dali dialect here")
+
+
+def _no_options(name: str, options: dict[str, Any]) -> None:
+    given = [o for o, value in options.items() if value is not None]
+    if given:
+        fail(f"np.{name} takes only operands here, got {', '.join(given)}")
+
+
 class TracedArray:
     """Stands for an array while a Python function is traced. Its operators follow the dali dialect's rules."""
 
@@ -197,6 +211,10 @@ class TracedArray:
         return len(self.shape)
 
     @property
+    def size(self) -> int | Size:
+        return self.type.size
+
+    @property
     def dtype(self) -> np.dtype:
         return self.type.element.dtype
 
@@ -219,10 +237,31 @@ class TracedArray:
     def __getitem__(self, key: Any) -> Any:
         fail("subscripts of traced arrays are not part of the dali dialect")
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        fail("a compiled function changes no array in place: use cvm.where(condition, a, b)")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # a protocol that Python or NumPy asks for
+            raise AttributeError(name)
+        raise NoSuchAttribute(
+            Diagnostic(f"traced arrays have no {name}; use cvm's functions on them", caller(), "trace")
+        )
+
     def _number(self) -> NoReturn:
         fail("the elements of an array are not known while compiling, so they cannot become Python numbers")
 
     __int__ = __float__ = __index__ = __complex__ = _number
+
+    def __format__(self, form: str) -> str:
+        return repr(self) if not form else self._number()
+
+    def __round__(self, digits: int = 0) -> NoReturn:
+        fail("the dali dialect has no rounding to the nearest; it has cvm.floor and cvm.ceil")
+
+    def __divmod__(self, other: Any) -> NoReturn:
+        fail("the dali dialect has no divmod; use // and %")
+
+    __rdivmod__ = __divmod__
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         fail(
@@ -231,16 +270,16 @@ class TracedArray:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         name = UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or name is None or any(v is not None for v in options.values()):
-            fail(
-                f"np.{ufunc.__name__}{'' if method == '__call__' else '.' + method} has no counterpart in the dali dialect here"
-            )
+        if method != "__call__" or name is None:
+            _no_counterpart(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        _no_options(ufunc.__name__, options)
         return apply(f"dali.{name}", *inputs)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         name = {"where": "where", "clip": "clamp"}.get(function.__name__)
-        if name is None or kwargs:
-            fail(f"np.{function.__name__} has no counterpart in the dali dialect here")
+        if name is None:
+            _no_counterpart(function.__name__)
+        _no_options(function.__name__, kwargs)
         return apply(f"dali.{name}", *args)
 
     def astype(self, *_: Any) -> NoReturn:
@@ -249,8 +288,13 @@ class TracedArray:
     __hash__ = object.__hash__
 
 
-def _binary(name: str) -> Callable[[TracedArray, Any], Any]:
-    return lambda self, other: apply(f"dali.{name}", self, other)
+def _binary(name: str) -> Callable[..., Any]:
+    def operate(self: TracedArray, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            fail("the dali dialect has no powers modulo a number")
+        return apply(f"dali.{name}", self, other)
+
+    return operate
 
 
 def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:

@@ -229,6 +229,15 @@ def nothing(x):
         (text, "expected an array or a number, got str"),
         (nothing, "returns no array"),
         (lambda x: np.sort(x), "np.sort has no counterpart"),
+        (lambda x: np.add(x, 1, dtype="f8"), "np.add takes only operands here, got dtype"),
+        (lambda x: np.clip(x, a_min=0, a_max=1), "np.clip takes only operands here, got a_min, a_max"),
+        (lambda x: x.sum(), "traced arrays have no sum"),
+        (lambda x: x.__setitem__(0, 1), "changes no array in place"),
+        (lambda x: divmod(x, 2), "use // and %"),
+        (lambda x: round(x), "no rounding"),
+        (lambda x: pow(x, 2, 3), "no powers modulo"),
+        (lambda x: f"{x:.2f}", "cannot become Python numbers"),
+        (lambda x: x == None, "expected an array or a number, got NoneType"),  # noqa: E711
         (lambda x: cvm.clamp(x, 1), "wants the operand"),
         (lambda x: cvm.clamp(x, 1, 2, 3), "more"),
         (lambda x: cvm.conv2d(x, x, pading=1), "no attribute pading"),
@@ -242,6 +251,15 @@ def test_what_cannot_be_traced_says_why(function, message):
     if function is branch:
         assert diagnostic.file == __file__
         assert "if x > 0:" in str(diagnostic)
+
+
+def test_what_traced_arrays_have():
+    def f(x):
+        assert (x.shape, x.ndim, x.size, x.dtype, len(x)) == ((2, 3), 2, 6, np.int32, 2)
+        assert not hasattr(x, "sum")
+        return x
+
+    assert cvm.compile(f)(np.ones((2, 3), np.int32)).sum() == 6
 
 
 def test_a_broken_rule_names_the_line_of_python():
