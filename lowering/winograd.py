@@ -197,13 +197,12 @@ class Turned:
         self.kernel, self.c, self.windows, self.pairs = kernel, c, windows, windows.pairs
         self.high, self.wide = ((extent_of(i) + 1) // 2 for i in (c.window, c.column))
         self.count = self.high * self.wide
-        self.width = min(BLOCKS, self.count // LANES) * LANES
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
         self.rows = (*self.around, c.row)
         self.folds = (*(i for i in c.folds if i not in (windows.rows, windows.columns)), windows.rows, windows.columns)
         self.height = min(ROWS, extent_of(c.row))
-        self.v, self.lane = Index("v", self.width // LANES), Index("l", LANES)
+        self.lane = Index("l", LANES)
         outer = tuple(i.extent for i in c.outer)
         self.results = Tensor("turned", (*outer, extent_of(c.row), 4, self.count), I32, "heap")
 
@@ -273,15 +272,28 @@ class Turned:
         return read_at(e, read, [affine(substitute(i, values)).expression() for i in read.indices])
 
     def multiply(self, image: Tensor, weights: Tensor, tiled: bool) -> Block:
-        """The loop over panels of tiles: their columns turned, multiplied by those of all rows, and sums turned back."""
+        """The loops over panels of tiles, and over a narrower one at the end where that is enough."""
+        width = min(BLOCKS, self.count // LANES) * LANES
+        panels, rest = divmod(self.count, width)
+        if not panels or not 0 < rest <= width - LANES:
+            return self.panels(image, weights, tiled, width, 0, -(-self.count // width))
+        last = self.panels(image, weights, tiled, -(-rest // LANES) * LANES, self.count - rest, 1)
+        return *self.panels(image, weights, tiled, width, 0, panels), *last
+
+    def panels(self, image: Tensor, weights: Tensor, tiled: bool, width: int, begin: int, panels: int) -> Block:
+        """Panels of so many columns, that move back where they would go beyond the end: turned, multiplied by those of all
+        rows, and sums turned back."""
         c, height = self.c, self.height
+        self.width, self.v = width, Index("v", width // LANES)
         rows = extent_of(c.row)
-        tiles, panels = -(-rows // height), -(-self.count // self.width)
+        tiles = -(-rows // height)
         shape = tuple(map(extent_of, c.outer))
         groups = min(tiles, -(-GROUPS // (prod(shape) * panels)))
         flat = Index("panel", prod(shape) * panels * groups)
         *outer, panel, group = unflatten(flat, (*shape, panels, groups))
-        first = Let(Var("first", I64), minimum(panel * self.width, self.count - self.width))
+        end = self.count - width
+        at = minimum(panel * width + begin, end) if panels > 1 else as_index(min(begin, end))
+        first = Let(Var("first", I64), at)
         turned = Tensor("columns", (POINTS, self.pairs.steps, self.width), I32, "stack")
         per = -(-tiles // groups)
         tile, start = Index("tile", tiles), Var("row", I64)

@@ -16,6 +16,7 @@ SHAPES = {  # of the image, the weights, and what else is said
     "7x7": ((1, 18, 7, 7), (9, 18, 3, 3), "padding = [1, 1]"),
     "no border": ((1, 16, 12, 23), (8, 16, 3, 3), ""),
     "wide border": ((1, 16, 6, 10), (8, 16, 3, 3), "padding = [2, 3]"),
+    "a narrower panel": ((1, 16, 14, 14), (13, 16, 3, 3), "padding = [1, 1]"),
     "groups": ((2, 32, 8, 9), (16, 16, 3, 3), "padding = [1, 1], groups = 2"),
     "several images": ((3, 16, 8, 9), (8, 16, 3, 3), "padding = [1, 1]"),
 }
