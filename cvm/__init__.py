@@ -107,11 +107,9 @@ def compile(
     from cvm.jit.compile import compile_program
 
     if callable(program) or program is None:
-        from .traced import TracedFunction
+        from .traced import traced
 
-        return (
-            (lambda function: TracedFunction(function, target)) if program is None else TracedFunction(program, target)
-        )
+        return (lambda function: traced(function, target)) if program is None else traced(program, target)
     if isinstance(program, _os.PathLike):
         module = load(program)
     elif isinstance(program, str):

@@ -21,7 +21,7 @@ from cvm.jit.function import CompiledFunction, compile_function
 from cvm.lowering.differentiate import Rules
 
 from .trace import TracedArray, Tracer, caller, fail
-from .traced import TracedFunction, flatten_results, unflatten
+from .traced import TracedFunction, flatten_results, traced, unflatten
 
 Wrt = int | Sequence[int]
 
@@ -73,7 +73,7 @@ def _plain(function: Any) -> Callable[..., Any]:
 def _traced(function: Any, derived: Callable[..., Any]) -> Any:
     """The derived function: compiled where it is called with arrays, traced where it is called while tracing."""
     if function is None:
-        return TracedFunction(_positional(derived))
+        return traced(_positional(derived))
     plain, target = _plain(function), getattr(function, "target", "cpu")
     signature = inspect.signature(plain)
 
@@ -83,7 +83,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
         bound.apply_defaults()
         return derived(*bound.args)
 
-    return TracedFunction(named, target)
+    return traced(named, target)
 
 
 def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:

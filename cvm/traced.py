@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import weakref
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,8 +16,10 @@ import numpy as np
 from cvm.dialect.program import Module
 from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
+from cvm.jit import fastcall
 from cvm.jit.arguments import samples_of
-from cvm.jit.function import CompiledFunction, compile_function
+from cvm.jit.call_table import CallTable, leave
+from cvm.jit.function import CompiledFunction, NativeFunction, compile_function
 
 from .trace import TracedArray, Tracer, caller
 
@@ -38,16 +42,22 @@ class TracedFunction:
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes: dict[Signature, int] = {}
         self._plain: dict[Any, tuple[CompiledFunction, Any]] = {}  # of calls with nothing but arrays
+        self._tables: dict[CompiledFunction, CallTable] = {}  # of what is called directly, the rest going to `__call__`
         self._last: CompiledFunction | None = None
         self._bound: WeakKeyDictionary[Any, TracedFunction] = WeakKeyDictionary()
         update_wrapper(self, function)
+        if _is_direct(self):
+            self._left = leave(self, self._slow())
+
+    def _slow(self) -> Callable[..., Any]:
+        return MethodType(TracedFunction.__call__, weakref.proxy(self))
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
         """A method: one compiled function for each instance."""
         if instance is None:
             return self
         if instance not in self._bound:
-            self._bound[instance] = TracedFunction(self.function.__get__(instance, owner), self.target)
+            self._bound[instance] = traced(self.function.__get__(instance, owner), self.target)
         return self._bound[instance]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -57,7 +67,7 @@ class TracedFunction:
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
             decorated = False  # pickling the function says what is wrong with its name
-        return (_named, (module, name)) if decorated else (TracedFunction, (self.function, self.target))
+        return (_named, (module, name)) if decorated else (traced, (self.function, self.target))
 
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"  # type: ignore[attr-defined]
@@ -71,13 +81,25 @@ class TracedFunction:
                 structure, arrays = self._flatten(args, kwargs)
                 known = self._plain[key] = self._compiled(structure, arrays)
             if known is not None:
-                self._last, form = known
-                return _result(self._last, form, args, out)
+                found, form = known
+                self._last = found
+                answer = _result(found, form, args, out)
+                self._call_directly(found, form)
+                return answer
         if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
             return self.function(*args, **kwargs)
         structure, arrays = self._flatten(args, kwargs)
         compiled, form = self._compiled(structure, arrays)
         return _result(compiled, form, arrays, out)
+
+    def _call_directly(self, found: CompiledFunction, form: Any) -> None:
+        """The next calls like this one go to machine code, where they give what the compiled function gives."""
+        if found not in self._tables and _is_direct(self) and _is_plain(form):
+            if not isinstance(found, NativeFunction) or not found.knows_its_sizes:
+                return
+            self._tables[found] = found.call_table(self._slow())
+        if found in self._tables:
+            self._tables[found].serve(self)
 
     def batch(self, *samples: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank and differing shapes.
@@ -165,6 +187,21 @@ class TracedFunction:
         if not results:
             raise TraceError(f"{self.function.__name__} returns no array")
         return compile_function(tracer.finish(results), name, self.target), form
+
+
+def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
+    """The function, compiled for each signature it is called with."""
+    kind = fastcall.direct(TracedFunction) if target == "cpu" and fastcall.usable() else TracedFunction
+    return kind(function, target)
+
+
+def _is_direct(called: TracedFunction) -> bool:
+    return fastcall.usable() and isinstance(called, fastcall.direct_base())
+
+
+def _is_plain(form: Any) -> bool:
+    """Whether results are an array, or a tuple of several."""
+    return form == ("array",) or (form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)})
 
 
 def _is_traced(value: Any) -> bool:

@@ -1,10 +1,10 @@
 """An entry point that Python calls directly: machine code that checks its arguments and runs a program.
 
-It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and aligned, `out` given or not.
-Whatever else it is given goes to the slow entry in Python, which accepts more and explains what it does not accept. So every
+It serves what is usual: NumPy arrays of exactly the declared types and shapes, contiguous and aligned, `out` given or not;
+where sizes are unknown, sizes that came before. Whatever else it is given goes to the slow entry in Python, which accepts more and explains what it does not accept. So every
 check is still made, and nothing is reported from here.
 
-One piece of code serves all programs: an object that is called has a table of what its program takes. The code knows
+One piece of code serves all programs: an object that is called has a table of what its program takes (`call_table`). The code knows
 CPython's and NumPy's object layouts; `usable` looks whether they are as expected, and where they are not, the slow entry serves
 all calls. Objects are called by CPython's vectorcall protocol, without a tuple of arguments or a dictionary of keywords.
 """
@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..dialect.types import Type
-from .fastcall_text import ALIGNED, CONTIGUOUS, DATA, DESCRIPTOR, FLAGS, HEAD, RANK, SHAPE, WORDS, WRITEABLE, call_text
+from .fastcall_text import ALIGNED, CONTIGUOUS, DATA, DESCRIPTOR, FLAGS, HEAD, RANK, SHAPE, WRITEABLE, call_text
 from .native import Library
 
 EMPTY = 184  # PyArray_Empty in NumPy's table of functions
@@ -51,7 +49,7 @@ def usable() -> bool:
 
 
 @lru_cache(maxsize=1)
-def _addresses() -> dict[str, int]:
+def addresses() -> dict[str, int]:
     """The functions of Python and NumPy that the entry calls, and the objects that it knows."""
     api = ctypes.pythonapi
 
@@ -136,56 +134,9 @@ def direct(kind: type[Kind]) -> type[Kind]:
     return made
 
 
-def connect(
-    called: object,
-    slow: Callable[..., Any],
-    entry: int,
-    within: int,
-    arguments: Sequence[Type],
-    results: Sequence[Type],
-    constants: Sequence[np.ndarray],
-    workspace: int,
-    release: bool,
-) -> list[Any]:
-    """Lets calls of an object of a direct class go to the program's entry; gives what has to be kept with the object.
-
-    `within` is where the function is that says whether arguments lie in their ranges, if any; `release` lets other threads
-    run meanwhile.
-    """
-    memory = np.zeros(workspace + 128, np.uint8)
-    start = (memory.ctypes.data + 127) // 64 * 64  # the word before it tells whether the workspace is in use
-    types = [*arguments, *results]
-    shapes = [(ctypes.c_int64 * len(t.array_shape))(*t.array_shape) for t in types]
-    known = {
-        **_addresses(),
-        "arguments": len(arguments),
-        "results": len(results),
-        "constants": len(constants),
-        "program": entry,
-        "within": within,
-        "workspace": start if workspace else 0,
-        "busy": start - 64 if workspace else 0,
-        "release": release,
-        "slow": id(slow),
-    }
-    words = [known[name] for name in WORDS]
-    for t, shape in zip(types, shapes, strict=True):
-        size = t.size
-        assert isinstance(size, int), "sizes are known"
-        words += [id(t.element.dtype), len(shape), ctypes.addressof(shape), size * t.element.bytes]
-    kept = _take(called, [*words, *(c.ctypes.data for c in constants)])
-    return [*kept, memory, slow, shapes, [t.element.dtype for t in types], *constants]
-
-
-def leave(called: object, slow: Callable[..., Any]) -> list[Any]:
-    """Leaves all calls of an object of a direct class to the slow entry."""
-    known = {**dict.fromkeys(WORDS, 0), **_addresses(), "arguments": -1, "slow": id(slow)}
-    return [*_take(called, [known[name] for name in WORDS]), slow]
-
-
-def _take(called: object, words: list[int]) -> list[Any]:
+def take(called: object, table: int) -> Library:
+    """Lets calls of an object of a direct class go by the table that lies there; gives what has to be kept with the object."""
     library, code = _code()
-    table = (ctypes.c_int64 * len(words))(*words)
     place = (ctypes.c_int64 * 2).from_address(id(called) + HEAD)
-    place[:] = code, ctypes.addressof(table)
-    return [library, table]
+    place[:] = code, table
+    return library

@@ -15,7 +15,7 @@ import numpy as np
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Module
 from ..dialect.source import CallError, Diagnostic, TargetError
-from ..dialect.types import Dim, Type, as_given, evaluate
+from ..dialect.types import Type, as_given, evaluate
 from ..dialect.verify import instantiate
 from ..lowering.cost import Cost, cost
 from ..lowering.inline import has_derivatives
@@ -24,6 +24,7 @@ from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
 from . import fastcall
 from .arguments import in_order, samples_of, size_place, take_arguments, take_outputs
+from .call_table import CallTable, atoms_of, can_serve, leave
 from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
@@ -248,10 +249,12 @@ class NativeFunction(CompiledFunction):
         self._constant_pointers = [c.ctypes.data for c in made.constants]
         imports = {"parallel": parallel_address()} if made.parallel else {}
         self.library = Library(made.image, {"entry": ENTRY}, ("within",) if made.within else (), imports)
+        self._atoms = atoms_of(function.argument_types, made.sizes)
+        self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
+        self._scratch = threading.local()
+        self._direct: CallTable | None = None
         if fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._call_directly()
-        self._scratch = threading.local()
-        self._size_places = [size_place(function, atom) for atom in made.sizes]
 
     def _compile(self) -> Compiled:
         from .kept import Compiled
@@ -275,46 +278,62 @@ class NativeFunction(CompiledFunction):
     def _computed_in_place(self) -> frozenset[int]:
         return self._made.in_place
 
-    def _is_direct(self, workspace: Dim) -> bool:
-        """Whether calls need not pass through Python: sizes are known, and arguments only read."""
+    @property
+    def _is_direct(self) -> bool:
+        """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
         function = self.function
-        plain = not any(a.attributes.keys() - {"range"} for a in function.arguments) and function.results
-        small = isinstance(workspace, int) and workspace < LARGEST_KEPT
-        return bool(plain and self._static and small)
+        asked = {k for a in function.arguments for k in a.attributes}
+        plain = not asked - ({"range"} if self._static else set()) and function.results
+        return bool(plain and can_serve(function.argument_types))
 
     def _ranges_text(self) -> str:
         """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
-        if not self._is_direct(self.plan.workspace):
-            return ""
-        looked = declared(self.function)
+        looked = declared(self.function) if self._is_direct else {}
         return all_within_text(looked) if looked else ""
 
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
-        workspace = self._made.workspace
-        if not self._is_direct(workspace):
-            self._kept = fastcall.leave(self, slow)
-            return
-        assert isinstance(workspace, int)
-        self._kept = fastcall.connect(
-            self,
-            slow,
-            self.library.addresses["entry"],
-            self.library.addresses.get("within", 0),
-            self.function.argument_types,
-            self.function.result_types,
-            self._made.constants,
-            workspace,
-            self._made.release,
-        )
+        if self._is_direct:
+            self._direct = self.call_table(slow)
+            self._direct.serve(self)
+        else:
+            self._kept = leave(self, slow)
+
+    @property
+    def knows_its_sizes(self) -> bool:
+        """Whether all calls like one that was made are direct."""
+        return self._direct is not None and self._static
+
+    def call_table(self, slow: Callable[..., Any]) -> CallTable:
+        """What the code that Python calls has to know of this function."""
+        function, made = self.function, self._made
+        addresses = self.library.addresses
+        types = function.argument_types, function.result_types
+        table = CallTable(slow, addresses["entry"], addresses.get("within", 0), *types, made.constants, self._atoms)
+        if self._static:
+            assert isinstance(made.workspace, int)
+            shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
+            if made.workspace < LARGEST_KEPT:
+                table.know((), shapes, made.workspace, made.release)
+        return table
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        sizes = {
-            atom: arrays[n].shape[axis] for atom, (n, axis) in zip(self._made.sizes, self._size_places, strict=True)
-        }
+        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
-        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, self.workspace(sizes)))
+        work = self.workspace(sizes)
+        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, work))
+        if self._direct is not None and not self._static:
+            self._know(sizes, [*arrays, *outputs])
+
+    def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
+        """Later calls with sizes that were checked in this one are direct."""
+        workspace = evaluate(self._made.workspace, sizes)
+        moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
+        if self._direct is not None and workspace < LARGEST_KEPT:
+            self._direct.know(
+                tuple(sizes.values()), [a.shape for a in arrays], workspace, moved > WORTH_RELEASING // 10
+            )
 
     def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
         """The table that the entry takes: arguments and results, then the constants."""

@@ -255,3 +255,152 @@ def test_shapes_of_every_rank(shape):
     x = np.full(dims, -3, np.int32)
     assert np.array_equal(f(x), -x)
     assert f(x).shape == dims
+
+
+ANY = """
+func @main(%a: tensor<?N x ?M x i32>, %b: tensor<?M x i32>) -> tensor<?M x ?N x i32> {
+  %s = dali.add %a, %b
+  %y = cvm.transpose %s {axes = [1, 0]}
+  return %y
+}
+"""
+
+
+def test_sizes_that_came_before_do_not_pass_through_python(slow_calls):
+    f = cvm.compile(ANY)
+    for times in range(3):
+        for n, m in ((3, 4), (5, 1), (0, 2), (4, 3)):
+            a, b = np.arange(n * m, dtype=np.int32).reshape(n, m), np.arange(m, dtype=np.int32)
+            out = np.empty((m, n), np.int32)
+            assert np.array_equal(f(a, b), (a + b).T)
+            assert f(a, b, out=out) is out and np.array_equal(out, (a + b).T)
+        assert len(slow_calls) == 4, times
+
+
+def test_sizes_are_still_compared(slow_calls):
+    f = cvm.compile(ANY)
+    a, b, c = np.ones((3, 4), np.int32), np.ones(4, np.int32), np.ones(3, np.int32)
+    assert f(a, b).shape == (4, 3)
+    assert f(a, b).shape == (4, 3)
+    with pytest.raises(cvm.CallError, match=r"expected tensor<\?M x i32> with \?M = 4, as in %a, got tensor<3xi32>"):
+        f(a, c)
+    with pytest.raises(cvm.CallError, match="out: expected a writable array"):
+        f(a, b, out=np.empty((3, 4), np.int32))
+    assert f(a, b).tolist() == [[2, 2, 2]] * 4
+
+
+def test_more_sizes_than_are_kept():
+    f = cvm.compile(ANY)
+    for n in (*range(300), 7, 299, 150):
+        a, b = np.full((n, 2), n, np.int32), np.ones(2, np.int32)
+        for _ in range(2):
+            assert f(a, b).tolist() == [[n + 1] * n] * 2
+
+
+def test_workspace_grows_with_the_sizes(slow_calls):
+    f = cvm.compile(
+        "func @main(%x: tensor<?N x ?N x i32>, %w: tensor<?N x ?N x i32>) -> tensor<?N x ?N x i32> {\n"
+        "  %h = cvm.dense %x, %w\n  %y = cvm.dense %h, %w\n  return %y\n}\n"
+    )
+    rng = np.random.default_rng(0)
+    for n in (4, 32, 100, 8, 100, 32):
+        x, w = rng.integers(-9, 9, (2, n, n)).astype(np.int32)
+        for _ in range(2):
+            assert np.array_equal(f(x, w), x @ w.T @ w.T)
+    assert len(slow_calls) == 4
+
+
+def test_a_requirement_that_fails_for_known_sizes():
+    f = cvm.compile(DIVISION.replace("3xi32", "?N x i32"))
+    for n in (3, 5):
+        x = np.arange(n, dtype=np.int32)
+        for _ in range(2):
+            assert f(x, np.ones(n, np.int32)).tolist() == list(range(n))
+        with pytest.raises(cvm.CallError, match=r"3:8.*division by zero"):
+            f(x, np.zeros(n, np.int32))
+
+
+def test_threads_and_many_sizes():
+    f = cvm.compile(NEEDS_MEMORY.replace("64x64x", "?N x ?N x "))
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for n in range(1, 60):
+            x, w = rng.integers(-9, 9, (2, n, n)).astype(np.int32)
+            for _ in range(3):
+                if not np.array_equal(f(x, w), x @ w.T @ w.T):
+                    wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_traced_functions_are_called_directly(monkeypatch):
+    from cvm.traced import TracedFunction
+
+    seen = []
+    original = TracedFunction.__call__
+
+    def counted(self, *arguments, **keywords):
+        seen.append(arguments)
+        return original(self, *arguments, **keywords)
+
+    monkeypatch.setattr(TracedFunction, "__call__", counted)
+
+    @cvm.compile
+    def f(a, b):
+        return a * 2 + b, a - b
+
+    x, y = np.arange(4, dtype=np.int32), np.ones(4, np.int32)
+    outs = np.empty(4, np.int32), np.empty(4, np.int32)
+    for _ in range(3):
+        both = f(x, y)
+        assert [v.tolist() for v in both] == [[1, 3, 5, 7], [-1, 0, 1, 2]]
+        assert f(x, y, out=outs) is outs and outs[0].tolist() == [1, 3, 5, 7]
+    assert len(seen) == 1
+    assert f(x.reshape(2, 2), y.reshape(2, 2))[0].shape == (2, 2)  # another signature
+    assert f(x.reshape(2, 2), y.reshape(2, 2))[0].shape == (2, 2)
+    assert f(x, y)[0].shape == (4,)
+    assert f(x, b=y)[1].tolist() == [-1, 0, 1, 2]
+    assert f(x.astype(np.float32), y.astype(np.float32))[0].dtype == np.float32
+    with pytest.raises(cvm.CallError, match="missing a required argument"):
+        f(x)
+    assert f.program().functions["f"].arguments[0].known_type.element.name == "f32"
+
+
+def test_traced_structures_and_methods_stay_what_they_are():
+    class Scale:
+        def __init__(self, k):
+            self.k = k
+
+        @cvm.compile
+        def by(self, x):
+            return {"y": [x * self.k]}
+
+        @cvm.compile
+        def plain(self, x):
+            return (x + self.k,)
+
+    two, three = Scale(2), Scale(3)
+    x = np.arange(3, dtype=np.int32)
+    for _ in range(3):
+        assert two.by(x)["y"][0].tolist() == [0, 2, 4] and three.by(x)["y"][0].tolist() == [0, 3, 6]
+        (y,) = two.plain(x)
+        assert y.tolist() == [2, 3, 4]
+
+
+def test_a_traced_function_that_is_gone_is_freed():
+    import gc
+    import weakref
+
+    f = cvm.compile(lambda a: a + 1)
+    assert f(A)[0, 0] == 1
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
