@@ -180,7 +180,7 @@ def repeat(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 @sample(transform.Tile)
 def tile(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
-    return cls(i32s(random, shape(random, most=3)), tuple(random.integers(1, 4, between(random, 0, 3)).tolist()))
+    return cls(i32s(random, shape(random, most=3)), tuple(random.integers(1, 4, between(random, 1, 3)).tolist()))
 
 
 @sample(transform.Concatenate)

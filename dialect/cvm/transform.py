@@ -68,7 +68,12 @@ class Tile(CvmOperator[T]):
     x: T
     reps: tuple[int, ...]
 
-    constraints = (numbers("x"), within(1, "reps", 1, MAX_ATTR, at="reps"))
+    symbols = {"M": lambda o: len(o.reps)}
+    constraints = (
+        numbers("x"),
+        within(1, "reps", 1, MAX_ATTR, at="reps"),
+        C(2, "M >= 1, reps having M entries", lambda o: len(o.reps) >= 1, at="reps"),
+    )
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2x2x9xi32> {
           %y = cvm.tile %x {reps = [2, 1, 3]}
