@@ -14,6 +14,7 @@ from ..dialect.index import ZERO, Expr, Extent, Read, Tensor, substitute, walk
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product
+from ..lowering.flat import flat
 from ..lowering.grid import THREADS, accesses
 from ..lowering.plan import Plan, scratch_buffers, written
 from .cuda_addresses import Val, fits
@@ -170,8 +171,8 @@ class _Function(Expressions):
         match s.body:
             case (Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
                 zero: dict[Expr, Expr] = {s.index: ZERO}
-                to, source = (tuple(substitute(i, zero) for i in p) for p in (at, there))
-                self.statement(*to, *source)
+                to, source = (substitute(flat(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
+                self.statement(to, source)
                 self.line(f"{self.pack(tensor, to, s.width)} = {self.pack(of, source, s.width)};")
                 return True
         return False

@@ -167,12 +167,12 @@ class Expressions(Addresses):
             text = f"to_half({text})"
         self.line(f"{self.place(tensor, at)} = {text};")
 
-    def pack(self, tensor: Tensor, at: tuple[Expr, ...], width: int) -> str:
-        """A pack, or the place of one in an array."""
+    def pack(self, tensor: Tensor, at: Expr, width: int) -> str:
+        """A pack, or the row-major place of one in an array."""
         if tensor.space == "pack":
             return self.arrays[tensor]
         constant = "" if tensor in self.written else "const "
-        where = self.address(flat(at, tensor.shape)).text
+        where = self.address(at).text
         return f"*({constant}Pack<{self.declared(tensor)}, {width}>*)({self.arrays[tensor]} + {where})"
 
     def in_memory(self, tensor: Tensor) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..dialect.index import Expr, Tensor
 from ..dialect.loops import For
+from ..lowering.flat import flat
 from ..lowering.matrix import product_of
 from .cuda_expressions import Expressions
 from .cuda_spelling import PIECES
@@ -25,8 +26,9 @@ def emit_matrix(f: Expressions, s: For) -> None:
     def place(side: tuple[Tensor, Expr, Expr], below: int) -> str:
         tensor, half, first = side
         row = first + (group + below)
-        f.statement(half, row)
-        return f.pack(tensor, (half, row, quarter), 4)
+        at = flat((half, row, quarter), tensor.shape)
+        f.statement(at)
+        return f.pack(tensor, at, 4)
 
     rows = f.fresh()
     f.line(f"{PACK} {rows}[{2 * u.extent}];")

@@ -198,7 +198,8 @@ class _Proof:
         if mine * factor <= 0 or any(self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()):
             return False
         common = gcd(mine, factor)
-        return self.holds(_plain(goal * (abs(mine) // common) - fact * (abs(factor) // common)), facts)
+        times = abs(mine) // common  # a goal is whole: it is not negative where so many times it is above minus that
+        return self.holds(_plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts)
 
     def rank(self, atom: Expr) -> tuple[int, int]:
         """Atoms that hold others rank above them; indices by when they were bound; sizes last."""

@@ -162,7 +162,7 @@ class _Words(Tiles):
         whole = self.packs * PACK
         words = Tensor(name, (*around, whole // 4), I32, "heap")
         packed = Tensor(f"{name}.packed", (*around, whole), byte, "heap")
-        if of in self.constants:
+        if of in self.constants and isinstance(size, int):
             array = self.constants[of].reshape([d for d in of.shape if isinstance(d, int)])
             array = np.moveaxis(array, axis, -1)[..., :size].astype(byte.dtype)
             filled = np.pad(array, [(0, 0)] * len(around) + [(0, -array.shape[-1] % PACK)])

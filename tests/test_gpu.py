@@ -65,6 +65,30 @@ def test_rows_that_are_broadcast_are_coalesced() -> None:
     assert excess(memory) == (1, 1)
 
 
+@pytest.mark.parametrize("size", ["256x3", "33x7", "?x3", "5x9x7"])
+@pytest.mark.parametrize("element", ["ui8", "f32"])
+def test_packs_go_on_from_row_to_row(size: str, element: str) -> None:
+    shape = {"256x3": (256, 3), "33x7": (33, 7), "?x3": (41, 3), "5x9x7": (5, 9, 7)}[size]
+    x, w = (
+        RANDOM.integers(0, 256, shape).astype(element.replace("ui8", "u1").replace("f32", "f4")),
+        RANDOM.normal(size=shape[-1]),
+    )
+    given = f"%x: tensor<{size}x{element}>, %w: tensor<{size.split('x')[-1]}xf32>"
+    f, memory = counted(program(given, "%y = dali.mul %x, %w"), x, w.astype("f4"))
+    assert f"*(const Pack<{'float' if element == 'f32' else 'unsigned char'}, 4>*)" in f.lower("cuda")
+    assert excess(memory)[1] < 1.2
+
+
+@pytest.mark.parametrize("size", ["1000", "999", "?", "12x16"])
+def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
+    shape = (12, 16) if size == "12x16" else (999,) if size != "1000" else (1000,)
+    x = (RANDOM.normal(size=shape) * 10.0 ** RANDOM.integers(-5, 5, shape)).astype("f4")
+    f, memory = counted(
+        program(f"%x: tensor<{size}xf32>", "%a = dali.exp %x\n  %b = dali.sin %a\n  %y = dali.add %b, %x"), x
+    )
+    assert "Pack<float, 4>" in f.lower("cuda") and excess(memory) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("signature", "shape", "order"),
     [
@@ -386,6 +410,12 @@ def test_convolutions_of_unknown_channels(declared: str) -> None:
     given = f"%x: tensor<2x?Cx9x8xi32> {declared}, %w: tensor<16x?Cx3x3xi32> {declared}"
     f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(2, 20, 9, 8), small(16, 20, 3, 3))
     assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == bool(declared)
+
+
+def test_weights_of_known_depth_for_what_has_unknown_depth() -> None:
+    x, w = small(33, 64), small(40, 64)
+    lines = f"%w = const dense<{w.tolist()}> : tensor<40x64xi32>\n  %y = cvm.dense %x, %w"
+    counted(program(f"%x: tensor<?x?xi32> {SMALL}", lines), x)
 
 
 def test_convolutions_of_unknown_sizes() -> None:

@@ -21,6 +21,20 @@ func @main(%x: tensor<1024x1024xf32>, %y: tensor<1024x1024xf32>) -> tensor<1024x
   return %b
 }
 """
+CHAIN = """
+func @main(%x: tensor<1048576xf32>, %y: tensor<1048576xf32>) -> tensor<1048576xf32> {
+  %a = dali.mul %x, %y
+  %b = dali.exp %a
+  %c = dali.clamp %b, 0.0, 1000.0
+  return %c
+}
+"""
+IMAGE = """
+func @main(%x: tensor<1080x1920x3xui8>, %g: tensor<3xf32>) -> tensor<1080x1920x3xf32> {
+  %a = dali.mul %x, %g
+  return %a
+}
+"""
 SMALL = "{range = [-128, 127]}"
 DENSE = """
 func @main(%x: tensor<4096x4096xi32> SMALL, %w: tensor<4096x4096xi32> SMALL) -> tensor<4096x4096xi32> {
@@ -57,6 +71,8 @@ func @main(%x: tensor<4096x4096xf32>) -> tensor<4096x4096xf32> {
 """
 PROGRAMS = {
     "elementwise": ELEMENTWISE,
+    "chain": CHAIN,
+    "image": IMAGE,
     "dense 8 bits": DENSE.replace("SMALL", SMALL),
     "dense 32 bits": DENSE.replace("SMALL", ""),
     "conv": CONV.replace("SMALL", SMALL),
@@ -67,6 +83,8 @@ PROGRAMS = {
 # what stands in the PTX of a program, and how often at least
 CONTAINS = {
     "elementwise": {"ld.global.nc.v4": 2, "st.global.v4": 1},
+    "chain": {"ld.global.nc.v4": 2, "st.global.v4": 1},
+    "image": {"st.global.v4": 1},
     "dense 8 bits": {"mma.sync.aligned.m16n8k32": 64, "ld.global.nc.v4.u32": 4, "ld.shared.v4.u32": 12},
     "conv": {"mma.sync.aligned.m16n8k32": 32, "ld.global.nc.v4.u32": 3, "ld.shared.v4.u32": 8},
     "floats": {"fma.rn.f32": 1024, "ld.shared.v4.f32": 32},
