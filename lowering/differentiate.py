@@ -16,6 +16,7 @@ from ..dialect.op import Operator
 from ..dialect.program import Function, Literal, Module, Operation, Value
 from ..dialect.source import Diagnostic, Note, Span, VerifyError
 from ..dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
+from ..dialect.types import Undecided
 from .dead import live_operations
 from .inline import has_derivatives
 
@@ -162,6 +163,8 @@ class Rules:
             return rule()
         except NotImplementedError as e:
             self._missing(operation, active, str(e) or operation.operator.name)
+        except Undecided:
+            self._missing(operation, active, f"{operation.operator.name} of sizes that are not known")
 
     def _missing(self, operation: Operation, active: Mapping[Value, Value | None], what: str) -> NoReturn:
         message = f"{what} has no derivative; it is on the path {path(operation, active)}"

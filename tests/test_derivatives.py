@@ -227,6 +227,19 @@ def test_missing_rule_names_the_path() -> None:
         cvm.compile(text)
 
 
+def test_sizes_that_a_rule_has_to_know() -> None:
+    text = """func @f(%x: tensor<?xf64>) -> tensor<?xf64> {
+      %y = cvm.concatenate %x, %x {axis = 0}
+      return %y
+    }
+    func @main(%x: tensor<?xf64>, %g: tensor<?xf64>) -> tensor<?xf64> {
+      %gx = "theano.l_op"(%x, %g) {callee = @f}
+      return %gx
+    }"""
+    with pytest.raises(cvm.VerifyError, match=r"cvm.concatenate of sizes that are not known .* on the path %x -> %y"):
+        cvm.compile(text)
+
+
 def test_unknown_by_one_operand() -> None:
     x = np.array([0.7, 1.9])
     density = cvm.grad(lambda a, x: cvm.theano.sum(cvm.theano.gammainc(a, x)), wrt=1)(np.array([2.0, 2.0]), x)

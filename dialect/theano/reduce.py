@@ -84,7 +84,9 @@ class Reduction(Operator[T]):
             case "maximum" | "minimum":
                 return [x.scalar("eq", y.with_ones(over)).scalar("switch", g, 0)]
             case "mul_without_zeros":
-                return [x.scalar("eq", 0).scalar("switch", 0, g * y.with_ones(over) / x)]
+                zeros = x.scalar("eq", 0)
+                others = y.with_ones(over) / zeros.scalar("switch", 1, x)  # finite: what is not chosen is derived, too
+                return [zeros.scalar("switch", 0, g * others)]
         return [None]
 
     def _of_product(self: Any, x: Any, y: Any, g: Any) -> Any:
