@@ -17,18 +17,20 @@ from dataclasses import dataclass
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.source import Span
-from ..dialect.types import Dim, Size, product
+from ..dialect.types import Dim, Size, product, same_size
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .addresses import Val
 from .invariants import Invariants
-from .lines import Lines, memory_text
+from .lines import Lines, is_number, memory_text
 from .streams import Streams
 
 LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
 METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
-!2 = !{!"llvm.loop.unroll.disable"}"""
+!2 = !{!"llvm.loop.unroll.disable"}
+!3 = distinct !{!3, !4}
+!4 = !{!"llvm.loop.unroll.count", i32 4}"""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,13 @@ def is_square(s: For) -> bool:
     return False
 
 
+def has_vectors(s: For) -> bool:
+    """Whether a loop does vectors and has no other loops inside."""
+    loops = [b for b in statements(s.body) if isinstance(b, For)]
+    inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)
+    return inner and (s.kind == "vector" or bool(loops))
+
+
 def piece_text(n: int, types: list[str]) -> str:
     """The function that runs some iterations of a kernel with what the context holds."""
     f = Lines()
@@ -207,12 +216,14 @@ class _Function(Streams):
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
-        with self.counting(start, stop, step) as variable, self.inside(s, variable):
+        known = is_number(start) and is_number(stop)
+        hint = "3" if has_vectors(s) and not known else ""
+        with self.counting(start, stop, step, hint) as variable, self.inside(s, variable):
             self.emit_block(s.body)
 
     @contextmanager
-    def counting(self, start: str, stop: str, step: str, once: bool = False) -> Iterator[str]:
-        """A loop around what is emitted meanwhile, which has a variable; `once` if LLVM is to leave it as it is."""
+    def counting(self, start: str, stop: str, step: str, hint: str = "") -> Iterator[str]:
+        """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it."""
         before, head, body, after = self.block, self.label(), self.label(), self.label()
         variable, following = self.fresh(), self.fresh()
         self.open_frame()
@@ -227,8 +238,9 @@ class _Function(Streams):
         del self.frames[-2:]
         self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
         self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
-        once = once or len(self.lines) - phi > LARGEST_UNROLLED
-        self.raw(f"br label %{head}{', !llvm.loop !1' if once else ''}")
+        if len(self.lines) - phi > LARGEST_UNROLLED:
+            hint = "1"
+        self.raw(f"br label %{head}{f', !llvm.loop !{hint}' if hint else ''}")
         self.start(after)
 
     def first_place(self, s: For, store: Store, start: str) -> str:

@@ -34,7 +34,7 @@ class Streams(Expressions):
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         raise NotImplementedError
 
-    def counting(self, start: str, stop: str, step: str, once: bool = False) -> AbstractContextManager[str]:
+    def counting(self, start: str, stop: str, step: str, hint: str = "") -> AbstractContextManager[str]:
         raise NotImplementedError
 
     def first_place(self, s: For, store: Store, start: str) -> str:
@@ -53,7 +53,7 @@ class Streams(Expressions):
         last = self.linear("sub", stop, width)
         self.won = won = self.worth_it(s, store, address, self.linear("sub", last, start))
         edge = self.add(f"select i1 {won}, i64 {self.linear('add', start, '1')}, i64 {stop}")
-        with self.counting("0", self.add(f"select i1 {won}, i64 3, i64 1"), "1", once=True) as part:
+        with self.counting("0", self.add(f"select i1 {won}, i64 3, i64 1"), "1", "1") as part:
             first = self.chosen(part, (start, begin, last))
             at = self.address_of(self.first_place(s, store, first))
             aligned = self.add(f"icmp eq i64 {self.add(f'and i64 {at}, {WHOLE - 1}')}, 0")

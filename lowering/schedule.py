@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dialect.index import Tensor
 from ..dialect.loops import Kernel
+from .bools import bools
 from .borders import borders
 from .collapse import collapse
 from .contract import contract, reshaped
@@ -32,6 +33,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "collapse": collapse,
     "borders": borders,
     "narrow": narrow,
+    "bools": bools,
     "sweep": sweep,
     "interleave": interleave,
     "tile": tile,

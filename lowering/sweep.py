@@ -40,7 +40,7 @@ from .vectorise import can_be_vector
 
 ROWS = 8  # read at once
 SUMS = 1 << 15  # bytes of the sums of a block, which stay in the nearest caches
-BLOCKS = 4  # at least, for threads to share
+BLOCKS = 2  # at least, for threads to share: where rows are read in short pieces, memory is slower
 NARROWEST = 256  # columns of a block
 LEAST = 16  # rows, and columns
 NEAR = 256  # bytes between rows that are no more than neighbours
