@@ -59,6 +59,7 @@ class Addresses(Lines):
         self.levels: dict[str, int] = {}  # the first frame that knows a value; parameters are known to all
         self.lane: Index | None = None
         self.lanes = 1
+        self.first = 1  # what the lane's index is a multiple of where a vector begins
         self.open_frame()
 
     def value(self, e: Expr) -> Val:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ..dialect.types import F16, F32, F64, I1, I32, I64, ElementType
 from ..lowering.accesses import stride as stride_along
+from ..lowering.near import Lanes, offsets, windows
 from ..lowering.stream import PART
 from .addresses import Addresses, Val
 from .lines import is_number, memory_text, number_text, suffix, type_text
@@ -18,7 +20,16 @@ from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 from .squares import turn
 
 ROW = 16  # bytes of a row of a square that is turned in registers
-NEAR = 4  # elements so far apart are loaded as whole vectors and shuffled
+AHEAD = 4  # vectors further on that squares ask for
+
+
+class Square(NamedTuple):
+    """An unrolled loop around lanes: where it begins, what it writes, and what its first iteration turned, by the access."""
+
+    along: Index
+    start: int
+    written: set[Tensor]
+    vectors: dict[int, list[str]]
 
 
 class Expressions(Addresses):
@@ -29,8 +40,7 @@ class Expressions(Addresses):
         self.declarations = declarations
         self.stale: list[int] = []
         self.entry: list[str] = []  # what stands before the first statement
-        self.square: tuple[Index, int, dict[int, list[str]]] | None = None  # an unrolled loop around lanes, where it
-        # begins, and what its first iteration turned
+        self.square: Square | None = None  # what is around the current lanes
 
     # values
 
@@ -186,8 +196,8 @@ class Expressions(Addresses):
             return self.get(tensor, self.pointer(tensor, at), self.lanes if stride else 1)
         if (crossed := self.crossed(tensor, at)) is not None:
             return crossed
-        if stride is not None and 1 < stride <= NEAR:
-            return self.near(tensor, self.pointer(tensor, at), stride)
+        if (near := self.near(tensor, at)) is not None:
+            return near
         text, wide, one = "poison", type_text(tensor.element, self.lanes), type_text(tensor.element)
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
             text = self.add(f"insertelement {wide} {text}, {one} {self.get(tensor, pointer, 1).text}, i64 {n}")
@@ -210,9 +220,9 @@ class Expressions(Addresses):
         """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
         iteration, and turned in registers.
         """
-        if self.square is None or tensor in self.written:
+        if self.square is None or tensor in self.square.written:
             return None
-        index, start, vectors = self.square
+        index, start, _, vectors = self.square
         rows = ROW // tensor.element.bytes
         if index.extent != rows or self.lanes % rows or stride_along(tensor, at, index) != 1:
             return None
@@ -222,6 +232,8 @@ class Expressions(Addresses):
                 return None
             self.kept.append(at)
             part, size = memory_text(tensor.element, rows), tensor.element.bytes
+            if any(t.space == "stack" for t in self.square.written):
+                self.ask_for_later(tensor, at)
             loaded = [self.add(f"load {part}, ptr {p}, align {size}") for p in self.lane_pointers(tensor, at)]
             vectors[id(at)] = turn(self, memory_text(tensor.element), loaded, rows)
         text = vectors[id(at)][n]
@@ -229,24 +241,45 @@ class Expressions(Addresses):
             text = self.add(f"trunc {memory_text(I1, self.lanes)} {text} to {type_text(I1, self.lanes)}")
         return Val(text, self.lanes)
 
-    def near(self, tensor: Tensor, pointer: str, stride: int) -> Val:
-        """Elements a few apart: the vectors that hold them, the last one ending with the last element, shuffled."""
-        lanes, element = self.lanes, tensor.element
-        starts = [*(n * lanes for n in range(stride - 1)), stride * (lanes - 1) + 1 - lanes]
+    def ask_for_later(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
+        """Brings the rows that the lanes are at some steps later nearer: processors foresee one row, not many side by side."""
+        stride = self.stride(tensor, at)
+        if stride is None or tensor.space == "stack":
+            return
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for pointer in self.lane_pointers(tensor, at):
+            later = self.add(
+                f"getelementptr {memory_text(tensor.element)}, ptr {pointer}, i64 {AHEAD * self.lanes * stride}"
+            )
+            self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
+
+    def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val | None:
+        """Elements near each other: the vectors that hold them, shuffled."""
+        assert self.lane is not None
+        apart = offsets(tensor, at, Lanes(self.lane, self.first, self.lanes, lambda e: not self.varies(e)))
+        starts = None if apart is None else windows(apart)
+        if apart is None or starts is None:
+            return None
+        element, pointer = tensor.element, self.pointer(tensor, at)
+        length = min(self.lanes, max(apart) - min(apart) + 1)
         vectors = []
         for start in starts:
             place = f"getelementptr inbounds {memory_text(element)}, ptr {pointer}, i64 {start}"
-            vectors.append(self.get(tensor, self.add(place) if start else pointer, lanes).text)
-        found, wide = vectors[0], type_text(element, lanes)
-        for n, (start, vector) in enumerate(zip(starts[1:], vectors[1:], strict=True), 1):
-            where = [(lane * stride, min(lane * stride // lanes, stride - 1)) for lane in range(lanes)]
-            mask = [
-                lanes + at - start if chunk == n else at if n == 1 and chunk == 0 else lane
-                for lane, (at, chunk) in enumerate(where)
-            ]
-            picks = ", ".join(f"i32 {m}" for m in mask)
-            found = self.add(f"shufflevector {wide} {found}, {wide} {vector}, <{lanes} x i32> <{picks}>")
-        return Val(found, lanes)
+            vectors.append(self.get(tensor, self.add(place) if start else pointer, length).text)
+        if length == 1:
+            return Val(vectors[0])
+        wide, found = type_text(element, length), vectors[0]
+        where = {
+            lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length
+        }  # in what is found so far
+        for start, vector in zip(starts[1:] or [0], vectors[1:] or ["poison"], strict=True):
+            now = where | {
+                lane: length + n - start for lane, n in enumerate(apart) if lane not in where and n - start < length
+            }
+            picks = ", ".join(f"i32 {now.get(lane, 'poison')}" for lane in range(self.lanes))
+            found = self.add(f"shufflevector {wide} {found}, {wide} {vector}, <{self.lanes} x i32> <{picks}>")
+            where = {lane: lane for lane in now}
+        return Val(found, self.lanes)
 
     def get(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
         text = self.add(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")

@@ -18,9 +18,11 @@ from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product, same_size
+from ..lowering.near import begins
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .addresses import Val
+from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
 from .streams import Streams
@@ -261,24 +263,25 @@ class _Function(Streams):
     def inside(self, s: For, variable: str) -> Iterator[None]:
         """The scope of a loop's body, in which its index has a value."""
         self.drop_stale()
-        outer = self.known, self.addresses, self.lane, self.lanes
+        outer = self.known, self.addresses, self.lane, self.lanes, self.first
         self.known, self.addresses = dict(self.known), dict(self.addresses)
         if s.kind == "vector":
             assert self.lane is None, "a vector loop inside another"
-            self.lane, self.lanes = s.index, s.width
+            self.lane, self.lanes, self.first = s.index, s.width, begins(s.start, s.end, s.width)
             self.known.pop(id(s.index), None)
         else:
             self.known[id(s.index)] = Val(variable)
         self.addresses[id(s.index)] = variable
         self.kept.append(s.index)
         yield
-        self.known, self.addresses, self.lane, self.lanes = outer
+        self.known, self.addresses, self.lane, self.lanes, self.first = outer
 
     def unrolled(self, s: For) -> None:
         self.compute_before(s)
         start, end = s.start, s.end
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
-        outer, self.square = self.square, (s.index, start.value, {}) if is_square(s) else None
+        stored = {t.tensor for t in statements(s.body) if isinstance(t, Store)}
+        outer, self.square = self.square, Square(s.index, start.value, stored, {}) if is_square(s) else None
         for n in range(start.value, end.value):
             with self.inside(s, str(n)):
                 self.emit_block(s.body)

@@ -9,7 +9,7 @@
         and the iterations of i that are left over, as they were
 
 What is read along the short axis alone is the same every time, and read before. Loops over many elements are parallel, by
-blocks that do so each.
+blocks that do so each. What is read plane by plane is left to `planes`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ..dialect.loops import (
 from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride
 from .collapse import Joined, join
+from .planes import of_planes, reads_planes
 from .vectorise import independent, lanes
 
 LONGEST = 7  # elements of the short axis
@@ -49,15 +50,16 @@ def interleave(kernel: Kernel) -> Kernel:
     count, period = made.outer.extent, made.inner.extent
     if not (isinstance(count, int) and isinstance(period, int) and 2 <= period <= LONGEST and count >= MANY):
         return kernel
-    if (
-        any(isinstance(s, (For, If)) for s in statements(loop.body))
-        or allocated(loop.body)
-        or not _suits(loop, made.index)
-    ):
+    if any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
         return kernel
     width = lanes(loop)
     alone = made.kernel.body == (loop,) and count % width == 0 and count * period >= WORTH_SHARING
-    whole = _turns(made, loop.body, width, count // width, period, alone)
+    if _suits(loop, made.index):
+        whole = _turns(made, loop.body, width, count // width, period, alone)
+    elif reads_planes(loop, made):
+        whole = of_planes(loop.body, made, width, alone)
+    else:
+        return kernel
     if count % width:
         left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
         rest = replace(loop, start=as_index(count // width * width * period))

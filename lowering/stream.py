@@ -14,6 +14,7 @@ from ..dialect.loops import Alloc, Block, For, Kernel, Let, Require, Statement, 
 from ..dialect.types import product
 from .accesses import depends, reads, stores, stride
 from .affine import affine
+from .near import period
 from .vectorise import overlaps
 
 LARGE = 1 << 24  # bytes
@@ -64,7 +65,7 @@ def can_shift(s: For) -> bool:
         return False
     if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value < MANY * s.width:
         return False
-    return overlaps(s)
+    return overlaps(s) and period(reads(s.body), s.index) == 1
 
 
 def _aligned(s: Store, lane: For) -> bool:

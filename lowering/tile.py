@@ -11,8 +11,9 @@
 
 Two loops are tiled if what is written moves by single elements along the one, and what is read along the other. For what is
 unrolled around lanes, code generation reads a vector for each lane, along the other loop. Where the result is larger than
-the caches a tile is first put together in a buffer, and then streams row by row. A last tile that does not fit begins
-earlier (elements are written twice, to the same value); what sizes known when called leave over stays as it was.
+the caches a tile is first put together in a buffer, and then streams row by row; where elements are small, the many rows
+that are read across are first copied side by side. A last tile that does not fit begins earlier (elements are written twice,
+to the same value); where sizes are known only when called, the last part of a tile does.
 """
 
 from __future__ import annotations
@@ -20,17 +21,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, as_index, minimum
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, rewrite_block, statements, substitute_block
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, minimum, rewrite, substitute
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    map_expressions,
+    rewrite_block,
+    statements,
+    substitute_block,
+)
 from ..dialect.types import Dim
 from .accesses import allocated, reads, stores, stride
+from .affine import key
 from .collapse import is_whole
 from .stream import is_large
 from .vectorise import independent
 
 ROW = 16  # bytes that are turned at once
 VECTOR = 32  # bytes
+LINE = 64  # bytes that a row of a buffer has more than a tile's: rows then lie in different places of the nearest cache
+WAYS = 16  # as many rows that lie a power of two apart stay near enough
 DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
+HELD, RUN = 1 << 18, 1 << 12  # bytes of a tile that is put together in a buffer, and of a row that is read for it
 
 
 def tile(kernel: Kernel) -> Kernel:
@@ -90,51 +107,73 @@ def _below(extent: Dim, least: int) -> bool:
 
 
 def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
-    """The chain of loops with loops over tiles around the two that cross, and what is left over."""
+    """The chain of loops with loops over tiles around the two that cross."""
     rows, lanes = _block(inner)
-    i, j = _Axis(outer.index, rows, DOWN), _Axis(inner.index, lanes, ALONG // VECTOR * lanes)
-    row, lane = Index("u", rows), Index("l", lanes)
-    body, held = inner.body, None
+    body, size = inner.body, VECTOR // lanes
     store = body[-1]
     assert isinstance(store, Store)
-    if is_large(store.tensor):
-        held = Tensor("turned", (i.side, j.side), store.tensor.element, "stack")
+    large = is_large(store.tensor)
+    j = _Axis(inner.index, lanes, ALONG // size)
+    held_rows = HELD // (j.side * max(size, store.tensor.element.bytes))
+    i = _Axis(outer.index, rows, max(min(held_rows, RUN // size), rows) if large else DOWN)
+    row, lane = Index("u", rows), Index("l", lanes)
+    before, after = (), ()
+    if large:
+        held = Tensor("turned", (i.side, j.side + LINE // size), store.tensor.element, "stack")
         body = (*body[:-1], replace(store, tensor=held, indices=(i.part * rows + row, j.part * lanes + lane)))
-    there: dict[Expr, Expr] = {
-        outer.index: i.first + i.part * rows + row,
-        inner.index: j.first + j.part * lanes + lane,
-    }
-    block: Block = (For(lane, substitute_block(body, there), kind="vector", width=lanes),)
-    block = (For(j.part, (For(i.part, (For(row, block, kind="unrolled"),)),)),)
-    if held is not None:
         r, c = Index("r", i.side), Index("c", j.side)
-        copy = substitute_block(
-            (replace(store, value=held[r, c]),), {outer.index: i.first + r, inner.index: j.first + c}
-        )
-        block = (Alloc(held), *block, For(r, (For(c, copy),)))
+        copied = replace(store, value=held[r, c])
+        there: dict[Expr, Expr] = {outer.index: i.first + r, inner.index: j.first + c}
+        before, after = (Alloc(held),), (For(r, (For(c, substitute_block((copied,), there)),)),)
+    first, far = (), _far(inner)
+    if large and lanes > WAYS and len({key(r) for r in far}) == 1:
+        near = Tensor("near", (lanes, i.side + LINE // size), far[0].tensor.element, "stack")
+        k, c = Index("k", lanes), Index("c", i.side)
+        value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
+        first = (Alloc(near), For(k, (For(c, (Store(near, (k, c), value),)),)))
+        body = _read_from(near[lane, i.part * rows + row], key(far[0]), body)
+    body = substitute_block(body, {outer.index: i.begin + row, inner.index: j.begin + lane})
+    block: Block = (
+        For(i.part, (For(row, (For(lane, body, kind="vector", width=lanes),), kind="unrolled"),), stop=i.stop),
+    )
+    block = (For(j.tile, (*before, For(j.part, (*first, *block), stop=j.stop), *after)),)
+    if isinstance(fits := both(i.fits, j.fits), Expr):
+        block = (If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
     shared = alone and len(chain) == 2  # different threads may take different tiles: they write different elements
-    block = (For(i.tile, (For(j.tile, block),), kind="parallel" if shared else "serial"),)
-    if not (isinstance(outer.index.extent, int) and isinstance(inner.index.extent, int)):
-        left = replace(inner, start=as_index(inner.index.extent // j.side * j.side))
-        block = (
-            *block,
-            replace(outer, stop=as_index(outer.index.extent // i.side * i.side), body=(left,)),
-            replace(outer, start=as_index(outer.index.extent // i.side * i.side), body=(inner,)),
-        )
+    block = (For(i.tile, block, kind="parallel" if shared else "serial"),)
     for s in reversed(chain[:-1]):
         if s is not outer:
             block = (replace(s, body=block),)
     return block
 
 
+def _read_from(there: Read, place: object, body: Block) -> Block:
+    """The body with another read for those of one place."""
+
+    def change(e: Expr) -> Expr | None:
+        return there if isinstance(e, Read) and key(e) == place else None
+
+    return map_expressions(body, lambda e: rewrite(e, change))
+
+
 class _Axis:
-    """An index by tiles and parts of a tile, `step` elements each."""
+    """An index by tiles and parts of a tile, `step` elements each. Where a size is known a last tile that would not fit
+    begins earlier; where it is not, a last part does."""
 
     def __init__(self, index: Index, step: int, most: int) -> None:
         n = index.extent
-        self.side = min(most, n // step * step) if isinstance(n, int) else most
-        self.tile = Index(f"{index.name}.tile", -(-n // self.side) if isinstance(n, int) else n // self.side)
+        known = isinstance(n, int)
+        self.side = (min(most, n) if known else most) // step * step
+        self.tile = Index(f"{index.name}.tile", (n + (self.side - 1)) // self.side)
         self.part = Index(f"{index.name}.part", self.side // step)
-        self.first = self.tile * self.side
-        if isinstance(n, int) and n % self.side:
+        self.first = self.tile * self.side  # of a tile
+        if known and n % self.side:
             self.first = minimum(self.first, as_index(n - self.side))
+        self.begin = self.first + self.part * step  # of a part
+        self.stop: Expr | None = None
+        self.fits: Expr | bool = True
+        if not known:
+            self.end = minimum(self.first + self.side, as_index(n))
+            self.stop = (self.end - self.first + (step - 1)) // step
+            self.begin = minimum(self.begin, as_index(n - step))
+            self.fits = as_index(n) >= step

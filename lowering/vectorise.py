@@ -5,15 +5,16 @@
         for j of 100 in 92..100 vector 8 { ... }
 
 The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
-elements, or the same one; few elements apart will do for reads. What the width leaves over is computed by
+elements, or the same one; reads will do that are near each other, or go where other reads say. What the width leaves over is computed by
 one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. A vector
-is 32 bytes of the widest element, several of them where a fold needs more sums in flight.
+is 32 bytes of the widest element, several of them where a fold needs more sums in flight. What reads backwards goes backwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import lcm
 
 from ..dialect.index import Apply, Expr, Index, Read, children, maximum, walk
 from ..dialect.loops import (
@@ -28,14 +29,15 @@ from ..dialect.loops import (
     expressions,
     rewrite_block,
     statements,
+    substitute_block,
     usual,
 )
 from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from .affine import affine, key
+from .near import VECTORS, Lanes, begins, offsets, period, windows
 
 VECTOR_BYTES = 32
-NEAR = 4  # neighbouring lanes this far apart are loaded as whole vectors and shuffled
 
 
 def vectorise(kernel: Kernel) -> Kernel:
@@ -45,7 +47,7 @@ def vectorise(kernel: Kernel) -> Kernel:
 def _vectors(s: Statement) -> Block | None:
     match s:
         case For(kind="serial") if can_be_vector(s):
-            return widen(s, lanes(s))
+            return tuple(_backwards(w) for w in widen(s, lanes(s)))
         case For(kind="vector" | "unrolled"):
             return (s,)
     return None
@@ -97,19 +99,33 @@ def _alike(s: For) -> bool:
 
 
 def _beside(s: For) -> bool:
-    """Whether accesses are contiguous, or the same for all lanes, or reads near each other."""
+    """Whether accesses are contiguous, or the same for all lanes, or reads near each other, or gathers."""
     own = allocated(s.body)
-    far = [stride(r.tensor, r.indices, s.index) for r in reads(s.body) if r.tensor not in own]
-    far = [n for n in far if n not in (0, 1)]
     if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
         return False
-    return all(n is not None and 1 < n <= NEAR for n in far)
+    several = Lanes(s.index, begins(s.start, s.end, width := lanes(s)), width, lambda e: not depends(e, {s.index}))
+    return all(_near(r, several) or _is_gather(r, s.index) for r in reads(s.body) if r.tensor not in own)
+
+
+def _near(r: Read, lanes: Lanes) -> bool:
+    n = stride(r.tensor, r.indices, lanes.index)
+    if n is not None:
+        return abs(n) <= VECTORS
+    found = offsets(r.tensor, r.indices, lanes)
+    return found is not None and windows(found) is not None
+
+
+def _is_gather(r: Read, index: Index) -> bool:
+    """Whether an element is read where a neighbour of another lane's says: elsewhere each time, all of them at once."""
+    where = [x for i in r.indices for x in walk(i) if isinstance(x, Read) and depends(x, {index})]
+    plain = [i for i in r.indices if not any(isinstance(x, Read) for x in walk(i))]
+    return bool(where) and not any(depends(i, {index}) for i in plain)
 
 
 def lanes(s: For) -> int:
     """How many elements are computed at once."""
     widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
-    least = VECTOR_BYTES // widest
+    least = lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
     extent = s.index.extent
     if not isinstance(extent, int) or not any(isinstance(b, For) for b in statements(s.body)):
         return least
@@ -136,8 +152,9 @@ def widen(s: For, width: int) -> Block:
     difference = affine(end) - affine(start)
     if not difference.terms:
         count = difference.constant
+        whole = count % (parts := period(reads(s.body), s.index)) == 0
         if count < width:
-            return widen(s, width // 2) if count >= 2 and width >= 4 else (s,)
+            return widen(s, width // 2) if count >= 2 and width >= 4 and parts == 1 else (s,)
         if count >= 8 * width and (early := _early(s, width)):
             first = replace(s, stop=start + width, kind="vector", width=width)
             return (first, *widen(replace(s, start=start + (width - early)), width))
@@ -145,7 +162,7 @@ def widen(s: For, width: int) -> Block:
         vectors = replace(s, stop=middle, kind="vector", width=width)
         if not count % width:
             return (vectors,)
-        if not overlaps(s):
+        if not (whole and overlaps(s)):
             return vectors, replace(s, start=middle, stop=end)
         return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
     count = maximum(end - start, 0)
@@ -153,6 +170,19 @@ def widen(s: For, width: int) -> Block:
     vectors = replace(s, stop=start + whole, kind="vector", width=width)
     rest = replace(s, start=start + whole, stop=end)
     return vectors, rest
+
+
+def _backwards(s: Statement) -> Statement:
+    """Vectors from the last to the first, where memory is read from its end: what is read ahead is then what is read next."""
+    if not isinstance(s, For) or s.kind != "vector" or any(isinstance(b, For) for b in statements(s.body)):
+        return s
+    steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
+    length = affine(s.end) - affine(s.start)
+    if not steps or any(n is None or n > 0 for n in steps) or length.terms or length.constant < 2 * s.width:
+        return s
+    block, lane = Index("b", length.constant // s.width), Index("l", s.width)
+    there: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
+    return For(block, (For(lane, substitute_block(s.body, there), kind="vector", width=s.width),))
 
 
 def _early(s: For, width: int) -> int:
