@@ -23,17 +23,24 @@ _INTRINSICS = {
 
 def complete(text: str, features: Collection[str]) -> str:
     """The module with every such function defined."""
-    return _DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features), text)
+    called: set[str] = set()
+    made = _DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features, called), text)
+    return "\n".join([made, *sorted(called)])
 
 
-def _defined(name: str, lanes: int, features: Collection[str]) -> str:
-    """One of them, for vectors of so many words."""
+def _defined(name: str, lanes: int, features: Collection[str], called: set[str]) -> str:
+    """One of them, for vectors of so many words; what it calls is added to what is called."""
     wide = f"<{lanes} x i32>"
     feature, instruction, taken, given = _INTRINSICS.get((name, lanes), ("", "", 0, 0))
-    declared: list[str] = []
-    if feature in features:
+    halved = _INTRINSICS.get((name, lanes // 2), ("",))[0] in features
+    before: list[str] = []
+    if halved and feature not in features:
+        half = f"{name}.v{lanes // 2}i32"
+        before = [_defined(name, lanes // 2, features, called).replace(f"@{half}", f"@half.{half}")]
+        body = _by_halves(f"@half.{half}", lanes)
+    elif feature in features:
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (taken, given))
-        declared = [f"declare {result} @{instruction}({parts}, {parts})"]
+        called.add(f"declare {result} @{instruction}({parts}, {parts})")
         body = _on_parts(f"call {result} @{instruction}({parts} %x, {parts} %y)", wide, parts, result)
     elif name == "addhalves":
         halves = f"<{2 * lanes} x i16>"
@@ -41,13 +48,26 @@ def _defined(name: str, lanes: int, features: Collection[str]) -> str:
     else:
         body = _plain(name, lanes)
     head = f"define internal {wide} @{name}.v{lanes}i32({wide} %a, {wide} %b) alwaysinline nounwind {{"
-    return "\n".join([*declared, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
+    return "\n".join([*before, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
 
 
 def _on_parts(instruction: str, wide: str, parts: str, result: str) -> list[str]:
     """An instruction on the operands seen as vectors of parts."""
     casts = [f"%x = bitcast {wide} %a to {parts}", f"%y = bitcast {wide} %b to {parts}"]
     return [*casts, f"%z = {instruction}", f"%r = bitcast {result} %z to {wide}"]
+
+
+def _by_halves(function: str, lanes: int) -> list[str]:
+    """A function on the two halves of vectors."""
+    wide, half = f"<{lanes} x i32>", f"<{lanes // 2} x i32>"
+    ends = [", ".join(f"i32 {n}" for n in range(first, first + lanes // 2)) for first in (0, lanes // 2)]
+    lines = [
+        f"%{v}{n} = shufflevector {wide} %{v}, {wide} poison, {half} <{end}>"
+        for v in "ab"
+        for n, end in enumerate(ends)
+    ]
+    lines += [f"%r{n} = call {half} {function}({half} %a{n}, {half} %b{n})" for n in (0, 1)]
+    return [*lines, f"%r = shufflevector {half} %r0, {half} %r1, {wide} <{', '.join(ends)}>"]
 
 
 def _plain(name: str, lanes: int) -> list[str]:

@@ -50,7 +50,7 @@ def by_bytes(
     ):
         signed = signed if isinstance(others, int) else Interval(*I8.limits)
         limits = (unsigned.high,) if isinstance(size, int) else LIMITS
-        limit = next((u for u in limits if u <= UI8.limits[1] and _fit(u, signed)), None)
+        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed)), None)
         if sign is not True and limit is not None and signed.within(I8):
             known = both(*([] if sign is False else [~sign]), size <= limit, others <= I8.limits[1])
             made = _Bytes(kernel, c, constants, limit, signed, swapped).made()
@@ -58,7 +58,7 @@ def by_bytes(
     return None
 
 
-def _fit(limit: int, signed: Interval, words: int = 1) -> bool:
+def fit(limit: int, signed: Interval, words: int = 1) -> bool:
     """Whether sums of the products of so many words fit 16 bits, whatever the bytes are."""
     products = 2 * words * limit
     return products * signed.high <= POSITIVE and products * -signed.low <= NEGATIVE
@@ -117,7 +117,7 @@ class _Bytes(Packed):
         """How many words, one after the other, go together everywhere."""
         for words in TOGETHER:
             if self.words.steps % words == 0:
-                if _fit(self.limit, self.signed, words):
+                if fit(self.limit, self.signed, words):
                     return words
                 if known is not None:
                     sums = (s.reshape(-1, words, 2).sum(1) for s in _sums(known))

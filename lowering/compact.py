@@ -17,7 +17,7 @@ from ..dialect.index import Cast, Expr, Read, Tensor, cast, rewrite, walk
 from ..dialect.loops import Block, For, Kernel, Statement, Store, blocks, expressions, map_expressions, rewrite_block
 from ..dialect.types import I8, I16, I32, UI8, UI16, UI32, ElementType, evaluate, product
 from .collapse import collapse
-from .contraction import recognise
+from .contraction import recognise, windowed
 from .cost import UNKNOWN
 from .intervals import Interval
 from .plan import Plan, make_plan, scratch_buffers
@@ -79,7 +79,10 @@ def read_often(kernel: Kernel) -> set[Tensor]:
 
     count(kernel.body, 1)
     often = {p for p in kernel.parameters if counts[p] > OFTEN * evaluate(product(p.shape), UNKNOWN)}
-    return often if often and recognise(collapse(unname(kernel))) is None else set()
+    if not often:
+        return often
+    plain = collapse(unname(kernel))
+    return often if recognise(plain) is None and windowed(plain) is None else set()
 
 
 def _compacted(kernel: Kernel, narrowed: Mapping[Tensor, Tensor]) -> Kernel:

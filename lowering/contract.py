@@ -39,6 +39,7 @@ from .packing import Packed
 from .panels import LANES, ROWS
 from .ranges import Ranges
 from .sizes import Sizes, sizes_of
+from .slide import slide
 from .winograd import by_turning
 from .words import Terms, extent_of
 
@@ -60,7 +61,7 @@ def contract(
     if found is None and (cut := grouped(kernel)) is not kernel and recognise(cut) is not None:
         return _seen_as(kernel, cut, contract, constants, ranges)
     if found is None:
-        return None
+        return slide(kernel, constants, ranges)
     sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
     turned = None if sizes is None else by_turning(kernel, found, sizes, constants)
     made = _with(turned, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))

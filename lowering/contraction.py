@@ -41,6 +41,20 @@ class Contraction:
 
 
 @dataclass(frozen=True, eq=False)
+class Windowed:
+    """A nest that moves a window over one array for each of its outer loops: `places` are the other two loops."""
+
+    outer: tuple[Index, ...]
+    places: tuple[Index, ...]
+    folds: tuple[Index, ...]
+    guard: tuple[Expr, ...]
+    weights: Expr
+    values: Expr
+    accumulator: Tensor
+    epilogue: Block
+
+
+@dataclass(frozen=True, eq=False)
 class Contracted:
     """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand.
 
@@ -63,16 +77,10 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
 
 def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
     """The contraction that a kernel is; None if it is none. All sizes are known, or of the fold all but the first."""
-    loops, block = _chain(kernel.body)
-    match block:
-        case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
-            folds, inner = _chain((fold,))
-        case _:
-            return None
-    guard, inner = _guard(inner)
-    factors = _factors(inner, acc)
-    if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
+    parts = _sum_of_products(kernel)
+    if parts is None:
         return None
+    loops, folds, guard, factors, acc, epilogue = parts
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds) if known or not _is_size(i)):
         return None
     if any(_is_size(i) for i in folds[1:]):
@@ -84,11 +92,43 @@ def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
     mentioned = [e for e in (b, *guard) if isinstance(e, Expr)]
     only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in mentioned)]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
-    if not only_a or not _stores_columns(tuple(epilogue), column):
+    if not only_a or not _stores_columns(epilogue, column):
         return None
     row, window = only_a[-1], only_b[-1] if only_b else None
     outer = tuple(i for i in loops if i not in (row, window, column))
-    return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, tuple(epilogue))
+    return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, epilogue)
+
+
+def windowed(kernel: Kernel) -> Windowed | None:
+    """The window that a kernel moves over an array, all of whose sizes are known; None if it does not."""
+    parts = _sum_of_products(kernel)
+    if parts is None or not all(isinstance(i.extent, int) and i.extent > 0 for i in (*parts[0], *parts[1])):
+        return None
+    loops, folds, guard, factors, acc, epilogue = parts
+    places: set[Expr] = set(loops[-2:])
+    weights, values = factors if depends(factors[1], places) else factors[::-1]
+    if len(loops) < 3 or depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops[:-2]):
+        return None
+    moves = all(depends(values, {i}) for i in (*loops[-2:], *folds))
+    found = Windowed(tuple(loops[:-2]), tuple(loops[-2:]), tuple(folds), tuple(guard), weights, values, acc, epilogue)
+    return found if moves and _stores_columns(epilogue, loops[-1]) else None
+
+
+def _sum_of_products(
+    kernel: Kernel,
+) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
+    """The loops, those of the fold, its guard and factors, the sum, and what follows."""
+    loops, block = _chain(kernel.body)
+    match block:
+        case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
+            folds, inner = _chain((fold,))
+        case _:
+            return None
+    guard, inner = _guard(inner)
+    factors = _factors(inner, acc)
+    if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
+        return None
+    return loops, folds, guard, factors, acc, tuple(epilogue)
 
 
 def _is_size(i: Index) -> bool:

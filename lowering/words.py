@@ -10,7 +10,7 @@ they are reached, so that reading it needs no guard. Constants are packed here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
@@ -93,13 +93,19 @@ class Words(Terms):
 
     def each(self, e: Expr) -> list[Expr]:
         """An expression at each of the terms of a word."""
-        return [substitute(e, {self.index: self.part * self.many + n}) for n in range(self.many)]
+        count = min(self.many, extent_of(self.index))
+        return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
 
 
 def in_words(folds: Sequence[Index], many: int) -> Words:
     """The outermost index that is a multiple taken by so many; where there is none, the one that needs the fewest zeros."""
     whole = [i for i in folds if extent_of(i) % many == 0]
     index = whole[0] if whole else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    return words_along(index, folds, many)
+
+
+def words_along(index: Index, folds: Sequence[Index], many: int) -> Words:
+    """This index taken by so many."""
     part = Index(index.name, -(-extent_of(index) // many))
     return Words(tuple(part if i is index else i for i in folds), index, part, many)
 
@@ -227,24 +233,39 @@ class _Axis:
         return self.index * self.apart + low if low >= 0 else self.index * self.apart - -low
 
 
-def image_of(b: Expr, guard: Sequence[Expr], words: Words) -> Image | None:
-    """The image of a factor that is read along sums of indices; None where it is read otherwise."""
+def image_of(
+    b: Expr, guard: Sequence[Expr], words: Words, inside: Collection[int] | None = None, space: str = "heap"
+) -> Image | None:
+    """The image of a factor that is read along sums of indices, with these of its axes; None where it is read otherwise."""
     read = only_read(b)
-    if read is None:
+    if read is None or not all(is_edge(g, read) for g in guard):
         return None
-    found = [_axis(e, d, n, words) for n, (e, d) in enumerate(zip(read.indices, read.tensor.shape, strict=True))]
-    axes = [a for a in found if a is not None]
-    if len(axes) < len(found) or not all(is_edge(g, read) for g in guard):
+    along = range(read.tensor.rank) if inside is None else inside
+    found = {n: _axis(read.indices[n], read.tensor.shape[n], n, words) for n in along}
+    axes = [a for a in found.values() if a is not None]
+    if len(axes) < len(found) or not axes:
         return None
-    image = Tensor("image", tuple(a.index.extent for a in axes), I32, "heap")
+
+    def read_in(term: int) -> Expr:
+        at = [e if (a := found.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
+        return read_at(b, read, at)
+
+    image = Tensor("image", tuple(a.index.extent for a in axes), I32, space)
     place = tuple(a.index for a in axes)
-    within = [[a.within(n) for a in axes] for n in range(words.many)]
+    terms = range(min(words.many, extent_of(words.index)))
+    within = [[a.within(n) for a in axes] for n in terms]
+
+    def filled(some: Sequence[int], more: bool) -> Block:
+        value = word([read_in(n) for n in some], words.many, some[0])
+        return (Store(image, place, image[place] | value if more else value),)
+
     body: Block = ()
-    for ranges, group in groupby(range(words.many), key=within.__getitem__):
-        terms = list(group)
-        value = word([read_at(b, read, [a.read(n) for a in axes]) for n in terms], words.many, terms[0])
+    for ranges, group in groupby(terms, key=within.__getitem__):
         if all(start < stop for start, stop in ranges) or not body:
-            body = (*body, *_ranged(axes, ranges, (Store(image, place, image[place] | value if body else value),)))
+            body = (*body, *_ranged(axes, ranges, filled(list(group), bool(body))))
+    if all(ranges[1:] == within[0][1:] for ranges in within[1:]):  # mostly all terms are there
+        first = max(ranges[0][0] for ranges in within), min(ranges[0][1] for ranges in within)
+        body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
     if any(r != (0, extent_of(a.index)) for r, a in zip(within[0], axes, strict=True)):
         body = (*loops_of(place[1:], (Store(image, place, constant(0, I32)),)), *body)
     return Image(image, tuple(a.place for a in axes), (For(axes[0].index, body),))
@@ -278,11 +299,11 @@ def is_edge(condition: Expr, read: Read) -> bool:
     return bool(same) and all(same)
 
 
-def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, int]], body: Block) -> Block:
+def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, int]], body: Block, otherwise: Block = ()) -> Block:
     """Loops over the parts of an image's axes for which something is wanted; of the outermost one, which is there, a branch."""
     for a, (start, stop) in reversed(list(zip(axes[1:], ranges[1:], strict=True))):
         end = None if stop == a.index.extent else as_index(stop)
         body = (For(a.index, body, as_index(start), end),)
     first, (start, stop) = axes[0].index, ranges[0]
     held = both(first >= start if start else True, first < stop if stop < extent_of(first) else True)
-    return (If(held, body),) if isinstance(held, Expr) else body
+    return (If(held, body, otherwise),) if isinstance(held, Expr) else body

@@ -105,7 +105,7 @@ def test_parts_of_words(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given[1][:16] = [-0x7F7F7F80, 0x7F7F7F7F] * 8  # the least and the largest signed bytes
     given[0][:16] = [-1, -1, 0x7F7F7F7F, 0x7F7F7F7F] * 4
     for _ in range(2):
-        pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8))
+        pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16))
         monkeypatch.setattr(instructions, "_INTRINSICS", {})  # then on a processor without them
         monkeypatch.setattr(native, "object_code", native.fresh_object_code)
 

@@ -1,0 +1,62 @@
+"""Windows that move over one array for each channel are computed from words, exact at the ends of all ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.lowering.check import check
+from cvm.lowering.pipeline import lower
+
+import cvm
+
+SHAPES = {  # of the image, the weights, and what else is said
+    "3x3": ((1, 4, 9, 16), (4, 1, 3, 3), "padding = [1, 1], groups = 4"),
+    "overlapping vectors": ((2, 3, 6, 28), (3, 1, 3, 3), "padding = [1, 1], groups = 3"),
+    "strided": ((1, 3, 14, 29), (3, 1, 3, 3), "padding = [1, 1], stride = [2, 2], groups = 3"),
+    "5x5": ((1, 3, 7, 18), (3, 1, 5, 5), "padding = [2, 2], groups = 3"),
+    "dilated": ((1, 3, 9, 21), (3, 1, 3, 2), "padding = [2, 2], dilation = [2, 3], groups = 3"),
+    "wide border": ((1, 3, 2, 20), (3, 1, 3, 3), "padding = [4, 3], groups = 3"),
+}
+RANGES = {  # of the image and the weights, and how they are multiplied
+    "bytes": ((0, 127), (-128, 127), "bytepairs"),
+    "all of a byte": ((0, 255), (-64, 64), "bytepairs"),
+    "too much for bytes": ((0, 255), (-65, 65), "pairdot"),
+    "signed": ((-128, 127), (-128, 127), "pairdot"),
+    "16 bits": ((-32768, 32767), (-32768, 32767), "pairdot"),
+    "beyond": ((-32769, 32767), (-128, 127), ""),
+}
+
+
+def text(name: str, low: int, high: int, weights: np.ndarray) -> str:
+    image, kernel, attributes = SHAPES[name]
+    x, w = (f"tensor<{'x'.join(map(str, s))}xi32>" for s in (image, kernel))
+    return f"""func @main(%x: {x} {{range = [{low}, {high}]}}) {{
+  %w = const dense<{weights.tolist()}> : {w}
+  %s = cvm.conv2d %x, %w {{{attributes}}}
+  %y = cvm.cvm_right_shift %s {{precision = 24, shift_bit = 1}}
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("ranges", RANGES)
+def test_every_path(name: str, ranges: str) -> None:
+    (low, high), ends, function = RANGES[ranges]
+    image, kernel, _ = SHAPES[name]
+    random = np.random.default_rng(0)
+    mixed = random.choice(np.array(ends), kernel)
+    mixed.flat[:2] = ends
+    for weights in (np.full(kernel, ends[0]), np.full(kernel, ends[1]), mixed):
+        program = text(name, low, high, weights)
+        module = cvm.parse(program)
+        for part in lower(module, module.functions["main"]).kernels:
+            check(part)
+        compiled, reference = cvm.compile(program), cvm.compile(program, target="reference")
+        lowered = compiled.lower("schedule")
+        if weights is mixed:
+            assert (".windows(" in lowered) == bool(function)
+            assert function in lowered and ("bytepairs" in lowered) == (function == "bytepairs")
+        for x in (np.full(image, low), np.full(image, high), random.choice(np.array((low, high)), image)):
+            given = x.astype(np.int32)
+            np.testing.assert_array_equal(compiled(given), reference(given), strict=True)
