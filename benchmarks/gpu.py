@@ -25,6 +25,10 @@ import numpy as np
 import cvm
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+SIDE, TICKS = 4096, 64  # of the simulated field
+IMAGES = 10_000  # of digits
+CHECKED = 1 << 16  # elements of what is compared with a CPU
+CALLS = 200  # whose time is taken together
 Peers = Callable[..., dict[str, Callable[[], Any]]]  # of torch and the arguments: what to time, by name
 
 
@@ -76,8 +80,15 @@ def dense(n: int) -> str:
     return function(given, "%y = cvm.dense %x, %w", result="%y")
 
 
+def images_of(n: int) -> int:
+    return min(max(n // (64 * 56 * 56), 1), 16)
+
+
 def conv(n: int) -> str:
-    given = "%x: tensor<16x64x56x56xi32> {range = [-127, 127]}, %w: tensor<64x64x3x3xi32> {range = [-127, 127]}"
+    images = images_of(n)
+    given = (
+        f"%x: tensor<{images}x64x56x56xi32> {{range = [-127, 127]}}, %w: tensor<64x64x3x3xi32> {{range = [-127, 127]}}"
+    )
     return function(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}", result="%y")
 
 
@@ -129,7 +140,7 @@ WORK = {
     "dense i32 in [-127, 127]": Work(dense, products, multiplied),
     "dense i8": Work(words, products, multiplied),
     "dense f32": Work(floats, lambda torch, x, w: {"torch f32": lambda: x @ w.T}, multiplied),
-    "conv2d 16x64@56 3x3": Work(conv, convolutions, lambda n: 2 * 16 * 64 * 64 * 9 * 56 * 56),
+    "conv2d 16x64@56 3x3": Work(conv, convolutions, lambda n: 2 * images_of(n) * 64 * 64 * 9 * 56 * 56),
 }
 
 
@@ -146,10 +157,11 @@ def arguments(f: Any) -> list[np.ndarray]:
 
 
 def check(work: Work) -> str:
-    """Whether the device gives the bits of the CPU, for a small size."""
-    text = work.program(1 << 16)
+    """Whether the device gives the bits of the CPU, or of the reference where no code is made for it, for a small size."""
+    text = work.program(CHECKED)
     given = arguments(cvm.compile(text, target="reference"))
-    found, wanted = (cvm.compile(text, target=t)(*given) for t in ("cuda", "cpu"))
+    target = "cpu" if importlib.util.find_spec("llvmlite") else "reference"
+    found, wanted = (cvm.compile(text, target=t)(*given) for t in ("cuda", target))
     return "same bits" if np.array_equal(found, wanted, equal_nan=found.dtype.kind == "f") else "DIFFERENT"
 
 
@@ -185,8 +197,16 @@ def measure(name: str, work: Work, n: int, rounds: int, torch: Any) -> str:
     if torch is not None and work.peers is not None:
         tensors = [torch.from_numpy(a).cuda() for a in host]
         for peer, run in work.peers(torch, *tensors).items():
-            peers.append(f"{peer} {of_torch(torch, run, rounds):.3f}")
+            peers.append(beside(peer, lambda r=run: f"{of_torch(torch, r, rounds):.3f}"))  # type: ignore[misc]
     return f"| {name} | {check(work)} | {mine:.3f} | {rate} | {copy / mine:.2f} | {', '.join(peers)} | {call:.0f} µs |"
+
+
+def beside(peer: str, figure: Callable[[], str]) -> str:
+    """A peer's name and figure; one that does not run here leaves the row as it is."""
+    try:
+        return f"{peer} {figure()}"
+    except Exception as e:
+        return f"{peer} fails: {type(e).__name__}"
 
 
 def of_torch(torch: Any, run: Callable[[], Any], rounds: int) -> float:
@@ -204,8 +224,9 @@ def of_torch(torch: Any, run: Callable[[], Any], rounds: int) -> float:
     return statistics.median(times)
 
 
-def called(run: Callable[[], Any], wait: Callable[[], Any], count: int = 200) -> float:
+def called(run: Callable[[], Any], wait: Callable[[], Any], count: int | None = None) -> float:
     """Microseconds of a call, the device keeping up or not."""
+    count = count or CALLS
     for _ in range(5):
         run()
     wait()
@@ -220,18 +241,18 @@ def called(run: Callable[[], Any], wait: Callable[[], Any], count: int = 200) ->
 
 
 def gray_scott(rounds: int, torch: Any) -> str:
-    """Ticks of two fields of 4096 x 4096, which are read and written once a tick."""
+    """Ticks of two large fields, which are read and written once a tick."""
     from cvm.jit.device import device
 
-    text = (EXAMPLES / "gray_scott" / "gray_scott.cvm").read_text("utf-8").replace("512", "4096")
-    g, on, ticks = cvm.compile(text, entry="gray_scott", target="cuda"), device(), 64
-    g.step(2 * ticks)
+    text = (EXAMPLES / "gray_scott" / "gray_scott.cvm").read_text("utf-8").replace("512", str(SIDE))
+    g, on = cvm.compile(text, entry="gray_scott", target="cuda"), device()
+    g.step(2 * TICKS)
     with on.active():
-        each = timed(on, lambda: g.step(ticks), rounds) / ticks
-        moved = 4 * 4096 * 4096 * 4
+        each = timed(on, lambda: g.step(TICKS), rounds) / TICKS
+        moved = 4 * SIDE * SIDE * 4
         a, b = on.allocate(moved // 2), on.allocate(moved // 2)
         copy = timed(on, lambda: on.copy(int(a), int(b), moved // 2), rounds)
-    return f"| Gray-Scott 4096 x 4096, a tick | {each:.3f} ms | {moved / each / 1e6:.0f} GB/s, {copy / each:.2f} of a copy |"
+    return f"| Gray-Scott {SIDE} x {SIDE}, a tick | {each:.3f} ms | {moved / each / 1e6:.0f} GB/s, {copy / each:.2f} of a copy |"
 
 
 def centred() -> str:
@@ -265,7 +286,8 @@ def small_kernels(rounds: int, torch: Any) -> str:
         tensor = torch.from_numpy(x).cuda()
         for mode in ("default", "reduce-overhead"):
             compiled = torch.compile(theirs, mode=mode)
-            peers.append(f"torch.compile {mode} {called(lambda c=compiled: c(tensor), torch.cuda.synchronize):.1f} µs")  # type: ignore[misc]
+            figure = lambda c=compiled: f"{called(lambda: c(tensor), torch.cuda.synchronize):.1f} µs"  # noqa: E731
+            peers.append(beside(f"torch.compile {mode}", figure))
     return f"| {launches} kernels on 64 x 64 | {mine:.1f} µs | {', '.join(peers)} |"
 
 
@@ -274,7 +296,7 @@ def digits(rounds: int, torch: Any) -> str:
     from pycuda.gpuarray import to_gpu
 
     f = cvm.compile(EXAMPLES / "digits" / "digits.cvm", target="cuda")
-    images = np.random.default_rng(0).integers(0, 17, (10_000, 1, 8, 8), np.int32)
+    images = np.random.default_rng(0).integers(0, 17, (IMAGES, 1, 8, 8), np.int32)
     device = f.device  # type: ignore[union-attr]
     with device.active():
         given = to_gpu(images)
@@ -290,8 +312,9 @@ def digits(rounds: int, torch: Any) -> str:
                 tensor, model = torch.from_numpy(images).cuda().to(dtype), network.to(dtype)
                 compiled = torch.compile(model)
                 for peer, run in ((name, model), (f"compiled {name}", compiled)):
-                    peers.append(f"torch {peer} {of_torch(torch, lambda r=run, x=tensor: r(x), rounds):.3f} ms")  # type: ignore[misc]
-    return f"| digits, 10,000 images | {mine:.3f} ms | {', '.join(peers)} |"
+                    figure = lambda r=run, x=tensor: f"{of_torch(torch, lambda: r(x), rounds):.3f} ms"  # noqa: E731
+                    peers.append(beside(f"torch {peer}", figure))
+    return f"| digits, {IMAGES:,} images | {mine:.3f} ms | {', '.join(peers)} |"
 
 
 PROGRAMS: dict[str, Callable[[int, Any], str]] = {
@@ -310,12 +333,12 @@ def said(row: Callable[[], str], name: str) -> str:
         return f"| {name} | fails: {type(e).__name__}: {text} |"
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--megabytes", type=int, default=256, help="of the largest argument")
+    parser.add_argument("--megabytes", type=float, default=256, help="of the largest argument")
     parser.add_argument("--rounds", type=int, default=20)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     from cvm.jit.device import device, missing
 
     if lacking := missing():
@@ -326,9 +349,9 @@ def main() -> int:
     def chosen(name: str) -> bool:
         return not options.names or any(o in name for o in options.names)
 
-    print(f"{device().name}, {datetime.date.today()}, {options.megabytes} MB\n", flush=True)
+    print(f"{device().name}, {datetime.date.today()}, {options.megabytes:g} MB\n", flush=True)
     print("| work | against the CPU | ms | rate | copy / cvm | peers, ms | a call |\n|---|---|---|---|---|---|---|")
-    size = options.megabytes << 18
+    size = int(options.megabytes * (1 << 18))
     for name, work in WORK.items():
         if chosen(name):
             row = said(lambda n=name, w=work: measure(n, w, size, options.rounds, torch), name)  # type: ignore[misc]

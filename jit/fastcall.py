@@ -14,12 +14,14 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .fastcall_text import ALIGNED, CONTIGUOUS, DATA, DESCRIPTOR, FLAGS, HEAD, RANK, SHAPE, WRITEABLE, call_text
-from .native import Library
+
+if TYPE_CHECKING:
+    from .native import Library
 
 EMPTY = 184  # PyArray_Empty in NumPy's table of functions
 HAS_VECTORCALL, DEFAULT_FLAGS, BASE_TYPE = 1 << 11, 1 << 18, 1 << 10  # flags of a type
@@ -78,6 +80,8 @@ def addresses() -> dict[str, int]:
 @lru_cache(maxsize=1)
 def _code() -> tuple[Library, int]:
     """The code that serves all programs, and where it is."""
+    from .native import Library  # and with it LLVM, which other targets do without
+
     library = Library(call_text(), {}, ("call",))
     return library, library.addresses["call"]
 

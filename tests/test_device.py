@@ -77,6 +77,9 @@ def test_dlpack_of_a_host_array_reads_the_same() -> None:
 @needs_nvrtc
 @pytest.mark.skipif(not importlib.util.find_spec("pycuda"), reason="PyCUDA is not installed: pip install pycuda")
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler to build the stand-in driver with")
-def test_pycuda_over_a_driver_that_emulates() -> None:
-    done = subprocess.run([sys.executable, str(HERE / "on_stand_in.py")], capture_output=True, text=True, timeout=600)
+@pytest.mark.parametrize("script", ["on_stand_in.py", "benchmark_on_stand_in.py"])
+def test_pycuda_over_a_driver_that_emulates(script: str) -> None:
+    """What target cuda does, and that the benchmark of GPUs needs nothing that is not there."""
+    done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "launches" in done.stdout, done.stdout + done.stderr
+    assert "fails" not in done.stdout and "DIFFERENT" not in done.stdout, done.stdout

@@ -77,6 +77,7 @@ def test_packages_are_listed() -> None:
     [
         ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.op"),
         ("import cvm; cvm.parse('func @main() { return }')", "llvmlite lark pycuda cvm.lowering cvm.jit"),
+        ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
         ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),
     ],
 )
