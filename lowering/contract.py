@@ -23,14 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import inf, prod
+from math import inf
 from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import Expr, Read, Tensor, apply, both, substitute, walk
-from ..dialect.loops import Alloc, Block, For, If, Kernel
-from ..dialect.types import F32, F64, I16, I32
+from ..dialect.index import Expr, Read, Tensor, apply, as_index, both, substitute, walk
+from ..dialect.loops import Alloc, Block, If, Kernel
+from ..dialect.types import F32, F64, I16, I32, Dim, product
 from .bytewise import by_bytes
 from .collapse import flatten
 from .contraction import Contracted, Contraction, recognise
@@ -41,13 +41,13 @@ from .ranges import Ranges
 from .sizes import Sizes, sizes_of
 from .slide import slide
 from .winograd import by_turning
-from .words import Terms, extent_of
+from .words import Terms, size_of
 
 Constants = Mapping[Tensor, np.ndarray]
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
-LARGEST = 1 << 14  # terms of a sum: panels are on the stack
+LEAST_ROWS, LEAST_TERMS = 4, 8
 
 
 def contract(
@@ -62,12 +62,36 @@ def contract(
         return _seen_as(kernel, cut, contract, constants, ranges)
     if found is None:
         return slide(kernel, constants, ranges)
+    if found.unknown:
+        return _where_large(kernel, found, constants, ranges)
     sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
     turned = None if sizes is None else by_turning(kernel, found, sizes, constants)
     made = _with(turned, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))
-    if made is not None and sizes is not None and any(sizes.found in k.parameters for k in made.kernels):
-        made = replace(made, kernels=(*sizes.kernels, *made.kernels))
-    return made
+    return None if made is None else _after(sizes, made)
+
+
+def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
+    """Of sizes that are not known: by panels where they turn out to be large, and else as it was."""
+    large = _worth_packing(c)
+    if not isinstance(large, Expr):
+        return None
+    sizes = sizes_of(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
+    made = _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
+    if made is None:
+        return None
+    plain = replace(kernel, name=f"{kernel.name}.small")
+    return _after(sizes, made).only(large).beside(Contracted((plain,), {}).only(~large))
+
+
+def _after(sizes: Sizes | None, made: Contracted) -> Contracted:
+    """Kernels, and before them those that look how large factors are, if anything depends on it."""
+    if sizes is None or not any(sizes.found in (*k.parameters, *_read(made.where.get(k))) for k in made.kernels):
+        return made
+    return Contracted(sizes.kernels, {}).beside(made)
+
+
+def _read(e: Expr | None) -> set[Tensor]:
+    return set() if e is None else {r.tensor for r in walk(e) if isinstance(r, Read)}
 
 
 def _seen_as(
@@ -95,18 +119,7 @@ def _with(
     if not isinstance(held, Expr):
         return first
     made = others(replace(kernel, name=f"{kernel.name}.other"))
-    return None if made is None else _either(first, made, held)
-
-
-def _either(first: Contracted, other: Contracted, held: Expr) -> Contracted:
-    """Kernels that compute where a condition holds, and others where it does not."""
-    guarded = {k: _where(test, k) for made, test in ((first, held), (other, ~held)) for k in made.kernels}
-    return Contracted(
-        tuple(guarded.values()),
-        {**first.views, **other.views},
-        {**first.constants, **other.constants},
-        frozenset(guarded[k] for k in first.ready | other.ready),
-    )
+    return None if made is None else first.only(held).beside(made.only(~held))
 
 
 def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges: Ranges) -> Contracted | None:
@@ -114,10 +127,10 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
 
     def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> Contracted | None:
         c = recognise(kernel)
-        if c is None or not _worth_packing(c):
+        if c is None or _worth_packing(c) is False:
             return None
         element = c.accumulator.element
-        quick = None if sizes is None else by_bytes(kernel, c, sizes, constants, ranges)
+        quick = None if sizes is None or c.unknown else by_bytes(kernel, c, sizes, constants, ranges)
 
         def others(kernel: Kernel) -> Contracted | None:
             words = None if sizes is None else _Contract(kernel, c, constants, 2).in_words(sizes)
@@ -128,22 +141,17 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         return _with(quick, kernel, others)
 
     found = recognise(kernel)
-    if found is not None and found.window is not None and _waste(extent_of(found.column)) > FLAT:
+    if found is not None and found.window is not None and _waste(found.window.extent, found.column.extent) > FLAT:
         flat = flatten(kernel)
         if flat is not kernel and recognise(flat) is not None:
             return _seen_as(kernel, flat, contracted, constants, ranges)
     return contracted(kernel, constants, ranges)
 
 
-def _where(condition: Expr, kernel: Kernel) -> Kernel:
-    """The kernel, doing something only where a condition holds."""
-    body = tuple(replace(s, body=(If(condition, s.body),)) if isinstance(s, For) else s for s in kernel.body)
-    more = [r.tensor for r in walk(condition) if isinstance(r, Read) and r.tensor not in kernel.parameters]
-    return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
-
-
-def _waste(columns: int) -> float:
+def _waste(rows: Dim, columns: Dim) -> float:
     """How many lanes are computed for each that is needed; without end where a vector does not fit."""
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return 1
     return inf if columns < LANES else -(-columns // LANES) * LANES / columns
 
 
@@ -152,10 +160,14 @@ def reshaped(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
     return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
 
 
-def _worth_packing(c: Contraction) -> bool:
-    rows, columns, terms = extent_of(c.row), extent_of(c.column), prod(map(extent_of, c.folds))
-    work = rows * columns * extent_of(c.window) * terms
-    return rows >= 4 and columns >= LANES and 8 <= terms <= LARGEST and work >= LEAST
+def _worth_packing(c: Contraction) -> Expr | bool:
+    """Whether there are tiles to fill and enough to do; what has to be seen when called, if sizes are not known."""
+    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
+    work = rows * columns * size_of(c.window) * terms
+    exact = c.accumulator.element.is_integer and isinstance(rows, int)
+    fewest = LEAST_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
+    wanted = ((rows, fewest), (columns, LANES), (terms, LEAST_TERMS), (work, LEAST))
+    return both(*(n >= least if isinstance(n, int) else as_index(n) >= least for n, least in wanted))
 
 
 class _Contract(Packed):
@@ -170,8 +182,8 @@ class _Contract(Packed):
         most = ROWS // 2 if self.element is I32 else ROWS * 4 // self.element.bytes
         panels = None if self.element is I32 or len(c.folds) > 1 else self.panels_of(Terms(c.folds))
         if panels is None:
-            panel = Tensor("full", (self.terms, self.width), self.element, "stack")
-            fill, column = (Alloc(panel), *self.of_factors(panel)), panel[self.k, self.place]
+            panel = self.buffer("full", self.terms)
+            fill, column = (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
         else:
             column = panels[(*self.beside, self.panel, self.k, self.place)]
 

@@ -12,8 +12,8 @@ and convolutions are such nests, and so is a product followed by a sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -39,6 +39,12 @@ class Contraction:
     accumulator: Tensor
     epilogue: Block
 
+    @property
+    def unknown(self) -> set[Index]:
+        """The indices but the outer ones of which it is only known when called how far they go."""
+        inner = (self.row, self.window, self.column, *self.folds)
+        return {i for i in inner if i is not None and not isinstance(i.extent, int)}
+
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
@@ -58,13 +64,31 @@ class Windowed:
 class Contracted:
     """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand.
 
-    Those that are `ready` have their loops as they should be; the others are for the passes.
+    Those that are `ready` have their loops as they should be; the others are for the passes. Some compute only `where` a
+    condition holds.
     """
 
     kernels: tuple[Kernel, ...]
     views: dict[Tensor, Tensor]
     constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
     ready: frozenset[Kernel] = frozenset()
+    where: Mapping[Kernel, Expr] = field(default_factory=dict)
+
+    def only(self, condition: Expr) -> Contracted:
+        """The same, where a condition holds."""
+        return replace(
+            self, where={k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
+        )
+
+    def beside(self, others: Contracted) -> Contracted:
+        """The same, and others as well."""
+        return Contracted(
+            (*self.kernels, *others.kernels),
+            {**self.views, **others.views},
+            {**self.constants, **others.constants},
+            self.ready | others.ready,
+            {**self.where, **others.where},
+        )
 
 
 def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
@@ -75,15 +99,24 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 
-def recognise(kernel: Kernel, known: bool = True) -> Contraction | None:
-    """The contraction that a kernel is; None if it is none. All sizes are known, or of the fold all but the first."""
+def only_where(condition: Expr, kernel: Kernel) -> Kernel:
+    """A kernel that does something only where a condition holds; what threads share stays so."""
+    match kernel.body:
+        case (For(kind="parallel") as loop,):
+            body: Block = (replace(loop, body=(If(condition, loop.body),)),)
+        case body:
+            body = (If(condition, body),)
+    more = [r.tensor for r in walk(condition) if isinstance(r, Read) and r.tensor not in kernel.parameters]
+    return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
+
+
+def recognise(kernel: Kernel) -> Contraction | None:
+    """The contraction that a kernel is; None if it is none."""
     parts = _sum_of_products(kernel)
     if parts is None:
         return None
     loops, folds, guard, factors, acc, epilogue = parts
-    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*loops, *folds) if known or not _is_size(i)):
-        return None
-    if any(_is_size(i) for i in folds[1:]):
+    if any(isinstance(i.extent, int) and i.extent < 1 for i in (*loops, *folds)):
         return None
     column = loops[-1]
     a, b = factors if depends(factors[1], {column}) else factors[::-1]
@@ -129,10 +162,6 @@ def _sum_of_products(
     if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
         return None
     return loops, folds, guard, factors, acc, tuple(epilogue)
-
-
-def _is_size(i: Index) -> bool:
-    return not isinstance(i.extent, int)
 
 
 def _chain(block: Block) -> tuple[list[Index], Block]:

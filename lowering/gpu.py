@@ -66,7 +66,7 @@ def prepared(kernel: Kernel) -> Kernel:
             return made
     made = collapse(unname(kernel))
     cut = apart(grouped(made))
-    return cut if recognise(made, known=False) is None and recognise(cut, known=False) is not None else made
+    return cut if recognise(made) is None and recognise(cut) is not None else made
 
 
 def place(kernel: Kernel) -> list[Kernel]:

@@ -73,8 +73,8 @@ def matrix(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
 ) -> OnWords | None:
     """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
-    c = recognise(kernel, known=False)
-    if c is None or c.accumulator.element is not I32:
+    c = recognise(kernel)
+    if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
         return None
     a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
     if a is None or b is None:

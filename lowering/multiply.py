@@ -40,8 +40,10 @@ NEAR = 4  # elements between what neighbouring threads read
 
 def multiply(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of some size."""
-    c = recognise(kernel, known=False)
-    if c is None or not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
+    c = recognise(kernel)
+    if c is None or c.unknown & {*c.folds[1:]}:
+        return None
+    if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):
         return None
     made = _Scalars(c)
     if not all(at_least(n, SMALLEST) for n in (made.rows, made.columns, made.depth)):

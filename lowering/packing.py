@@ -10,13 +10,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import Expr, Index, Read, Tensor, substitute, walk
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, substitute, walk
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, substitute_block
 from ..dialect.types import I32
 from .accesses import depends, stride
 from .contraction import Contracted, Contraction, made
 from .panels import LANES, NEAR, Panels, Row
-from .words import Terms, Words, extent_of, image_of, in_words, is_plain, known_terms, loops_of, only_read, row_words
+from .words import (
+    Terms,
+    Words,
+    by_words,
+    image_of,
+    in_words,
+    is_multiple,
+    is_plain,
+    known_terms,
+    loops_of,
+    only_read,
+    row_words,
+)
 
 SQUARE = 4  # columns of 16 bytes that are turned in registers
 
@@ -71,8 +83,8 @@ class Packed(Panels):
         if image is None:
             return None
         self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
-        panel = Tensor("panel", (self.words.steps, self.width), I32, "stack")
-        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[self.step, self.place]
+        panel = self.buffer("panel", self.words.steps)
+        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[(*self.own, self.step, self.place)]
 
     def panels_of(self, terms: Terms) -> Tensor | None:
         """All panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
@@ -82,21 +94,23 @@ class Packed(Panels):
         known = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
         if known is not None:
             return self.known_panels(terms.packed(known))
-        return None if terms.partial else self.all_panels(terms)
+        return self.all_panels(terms)
 
     def known_panels(self, known: np.ndarray) -> Tensor:
+        columns = known.shape[-2]
         known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
-        blocks = np.minimum(np.arange(self.panels * self.together), self.blocks - 1)
-        columns = extent_of(self.c.column)
-        first = blocks // self.across * columns + np.minimum(blocks % self.across * LANES, columns - LANES)
-        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(self.panels, self.width), :].swapaxes(-1, -2)
+        across = -(-columns // LANES)
+        count = known.shape[-2] // columns * across  # blocks
+        blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
+        first = blocks // across * columns + np.minimum(blocks % across * LANES, columns - LANES)
+        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
         packed = Tensor("columns", panels.shape, self.element, "constant")
         self.constants[packed] = np.ascontiguousarray(panels)
         return packed
 
     def all_panels(self, terms: Terms) -> Tensor:
         """The panels by a kernel, along the columns where these lie side by side; else they are turned, four steps at once."""
-        panel, value, folds = Index("panel", self.panels), terms.value(self.c.b), terms.folds
+        panel, value = Index("panel", self.panels), terms.value(self.c.b)
         packed = Tensor(
             "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
         )
@@ -104,17 +118,28 @@ class Packed(Panels):
         turned = not all(n is not None and 0 <= n <= NEAR for n in apart)
         if turned and isinstance(terms, Words):  # words first, then what is turned lies side by side
             lines = (*self.beside, *self.lines)
-            folds = (self.step,)
-            value = self.lined("lines", self.c.b, lines)[(*lines, self.step)]
-        step: Expr = terms.step if folds is terms.folds else self.step
-        value = substitute(value, self.column(self.lane))
-        at = (*self.beside, panel, step, self.place)
-        lanes: Block = (For(self.lane, (Store(packed, at, value),), kind="vector", width=LANES),)
-        if turned and len(folds) == 1 and terms.steps % SQUARE == 0:
-            t, u = Index("t", terms.steps // SQUARE), Index("u", SQUARE)
-            square = For(u, substitute_block(lanes, {folds[0]: t * SQUARE + u}), kind="unrolled")
-            body = loops_of((*self.beside, panel, t), (self.placed((square,), unrolled=True),))
+            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
+
+        def lanes(value: Expr) -> Block:
+            store = Store(
+                packed, (*self.beside, panel, terms.step, self.place), substitute(value, self.column(self.lane))
+            )
+            return (For(self.lane, (store,), kind="vector", width=LANES),)
+
+        def placed(body: Block) -> Block:
+            return substitute_block((self.placed(body, unrolled=True),), {self.panel: panel})
+
+        if turned and len(terms.folds) == 1:
+            (fold,), steps = terms.folds, terms.steps // SQUARE
+            t, u = Index("t", steps), Index("u", SQUARE)
+            square = For(u, substitute_block(lanes(value), {fold: t * SQUARE + u}), kind="unrolled")
+            rest = For(fold, placed(lanes(value)), as_index(steps * SQUARE))
+            whole = is_multiple(terms.steps, SQUARE)
+            body = loops_of((*self.beside, panel), (For(t, placed((square,))), *(() if whole else (rest,))))
+        elif isinstance(terms, Words):
+            order = (*self.beside, *terms.folds, panel)
+            body = by_words(terms, self.c.b, order, lambda value: placed(lanes(value)))
         else:
-            body = loops_of((*self.beside, *folds, panel), (self.placed(lanes, unrolled=True),))
-        self.kernels.append(made(self.kernel, "columns", substitute_block(body, {self.panel: panel}), (packed,)))
+            body = loops_of((*self.beside, *terms.folds, panel), placed(lanes(value)))
+        self.kernels.append(made(self.kernel, "columns", body, (packed,)))
         return packed

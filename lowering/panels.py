@@ -1,13 +1,14 @@
 """Contractions over panels of columns and tiles of registers: the loops that `contract` puts in a nest's place.
 
 A panel holds all terms of some columns, a block of 8 columns being a vector; a tile is some rows of a panel's sums. What
-the terms are, numbers or words of two, is the same to these loops.
+the terms are, numbers or words of two, is the same to these loops. Where it is not known how many terms there are, panels
+go by groups, each with a buffer of its own that is as deep as it turns out to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from dataclasses import replace
 
 from ..dialect.index import (
     TRUE,
@@ -26,12 +27,24 @@ from ..dialect.index import (
     unflatten,
     walk,
 )
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, map_expressions, substitute_block
-from ..dialect.types import I64, product
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    map_expressions,
+    statements,
+    substitute_block,
+)
+from ..dialect.types import I64, Dim, product
 from .accesses import depends, stride
 from .contraction import Contraction, made
 from .narrow import narrowed
-from .words import Image, Words, extent_of, loops_of
+from .words import Image, Words, divided, is_multiple, loops_of, size_of
 
 LANES = 8
 BLOCKS = 2  # vectors of a panel
@@ -41,6 +54,8 @@ DEEP = (
     384  # steps of a panel that stay in the cache nearest to the processor, 24 KB; sums of deeper ones wait in memory
 )
 UNROLLED = 2  # steps, one after the other
+DEEPEST = 1 << 14  # steps of a panel on the stack
+GROUPS = 16  # of panels that may be deeper
 WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
@@ -53,13 +68,13 @@ class Panels:
 
     def __init__(self, kernel: Kernel, c: Contraction) -> None:
         self.kernel, self.c = kernel, c
-        self.terms = prod(map(extent_of, c.folds))
+        self.terms = product(tuple(i.extent for i in c.folds))
         self.k: Expr = flat_index(c.folds, tuple(i.extent for i in c.folds))
-        self.across = -(-extent_of(c.column) // LANES)
-        self.blocks = self.across * extent_of(c.window)
-        self.together = min(BLOCKS, self.blocks)
+        self.across = divided(c.column.extent, LANES)
+        self.blocks = self.across * size_of(c.window)
+        self.together = min(BLOCKS, self.blocks) if isinstance(self.blocks, int) else BLOCKS
         self.width = self.together * LANES
-        self.panels = -(-self.blocks // self.together)
+        self.panels = divided(self.blocks, self.together)
         self.element = c.accumulator.element
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
@@ -68,6 +83,9 @@ class Panels:
         self.outer = [Var(i.name, I64) for i in c.outer]
         self.panel: Expr = Var("panel", I64) if c.outer else self.flat
         self.lines = (c.column,) if c.window is None else (c.window, c.column)
+        self.group = Index("g", GROUPS)
+        shallow = isinstance(self.terms, int) and self.terms <= DEEPEST
+        self.own: tuple[Expr, ...] = () if shallow else (self.group,)  # where a panel's buffer begins
 
     # panels
 
@@ -79,19 +97,30 @@ class Panels:
             names = [*self.outer, self.panel]
             named = [Let(v, e) for v, e in zip(names, unflatten(self.flat, shape), strict=True) if isinstance(v, Var)]
             body = (*named, *substitute_block(body, dict(zip(c.outer, self.outer, strict=True))))
-        work = prod(map(extent_of, c.outer)) * self.terms * self.blocks * LANES * extent_of(c.row)
-        loop = For(self.flat, body, kind="parallel" if work >= WORTH_SHARING else "serial")
+        work = self.flat.extent * self.together * LANES * c.row.extent * self.terms
+        count, loop = self.flat.extent, For(self.flat, body)
+        if any(isinstance(s, Alloc) and s.tensor.space == "heap" for s in statements(body)):
+            per = divided(count, GROUPS)
+            loop = For(
+                self.group, (replace(loop, start=self.group * per, stop=minimum(self.group * per + per, count)),)
+            )
+        loop = replace(loop, kind="serial" if isinstance(work, int) and work < WORTH_SHARING else "parallel")
         results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
         return made(self.kernel, "tiles", (loop,), results)
+
+    def buffer(self, name: str, steps: Dim) -> Tensor:
+        """One panel."""
+        shape = (steps, self.width)
+        return Tensor(name, (GROUPS, *shape) if self.own else shape, self.element, "heap" if self.own else "stack")
 
     def placed(self, body: Block, unrolled: bool = False) -> For:
         """A body for each block of the panel, with names for where the block begins."""
         block: Expr = self.panel * self.together + self.v
-        if self.blocks % self.together:
+        if not is_multiple(self.blocks, self.together):
             block = minimum(block, self.blocks - 1)
-        columns = extent_of(self.c.column)
+        columns = self.c.column.extent
         first: Expr = block % self.across * LANES
-        first = first if columns % LANES == 0 else minimum(first, columns - LANES)
+        first = first if is_multiple(columns, LANES) else minimum(first, columns - LANES)
         named = (Let(self.p, block // self.across), Let(self.q, first))
         return For(self.v, (*named, *body), kind="unrolled" if unrolled else "serial")
 
@@ -103,7 +132,7 @@ class Panels:
     def of_image(self, image: Image, words: Words, to: Tensor) -> Block:
         """Fills a panel with words of an image."""
         at = tuple(substitute(e, self.column(self.lane)) for e in image.at)
-        store = Store(to, (words.step, self.v * LANES + self.lane), image.words[at])
+        store = Store(to, (*self.own, words.step, self.v * LANES + self.lane), image.words[at])
         apart = stride(image.words, at, self.lane)
         if apart is not None and 0 <= apart <= NEAR:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
@@ -114,9 +143,9 @@ class Panels:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
         c, column = self.c, self.v * LANES + self.lane
 
-        one = Store(to, (self.k, column), substitute(c.b, self.column(self.lane)))
+        one = Store(to, (*self.own, self.k, column), substitute(c.b, self.column(self.lane)))
         tests = [substitute(g, self.column(self.lane)) for g in c.guard]
-        zero = Store(to, (self.k, column), constant(0, to.element))
+        zero = Store(to, (*self.own, self.k, column), constant(0, to.element))
         near = [stride(n.tensor, n.indices, c.column) for n in walk(c.b) if isinstance(n, Read)]
         if not all(n is not None and 0 <= n <= NEAR for n in near):
             inner: Block = (If(_all(tests), (one,)),) if tests else (one,)
@@ -135,14 +164,16 @@ class Panels:
 
     def _cleared(self, to: Tensor) -> Block:
         step, column = Index("s", self.terms), Index("c", self.width)
-        zero = Store(to, (step, column), constant(0, to.element))
+        zero = Store(to, (*self.own, step, column), constant(0, to.element))
         return (For(step, (For(column, (zero,), kind="vector", width=self.width),)),)
 
     # tiles
 
     def height(self, most: int) -> int:
         """How many rows a tile has: as many as registers hold, or somewhat fewer where much less is left over."""
-        rows = extent_of(self.c.row)
+        rows = self.c.row.extent
+        if not isinstance(rows, int):
+            return most
         return min(range(1, min(most, rows) + 1), key=lambda h: -(-rows // h) * (h + 2))
 
     def tiles(self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1, count: Count | None = None) -> Block:
@@ -151,9 +182,10 @@ class Panels:
         What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts, and
         `count` may tell how many a part has.
         """
-        rows = extent_of(self.c.row)
-        tile, r = Index("tile", -(-rows // height)), Index("r", height)
-        first = tile * height if rows % height == 0 else minimum(tile * height, rows - height)  # the last one overlaps
+        rows = self.c.row.extent
+        tile, r = Index("tile", divided(rows, height)), Index("r", height)
+        whole = is_multiple(rows, height)
+        first = tile * height if whole else minimum(tile * height, rows - height)  # the last one overlaps
         start = Let(Var("row", I64), first)
         sums = Tensor("sums", (height, self.width), self.element, "register")
         place = (r, self.v * LANES + self.lane)
@@ -164,14 +196,15 @@ class Panels:
                 For(tile, (start, Alloc(sums), zero, *loops_of(folds, (add,)), self.finish(sums, r, start.var, r))),
             )
         (fold,) = folds
-        steps = extent_of(fold)
-        unrolled = next(n for n in range(UNROLLED if count is None else 1, 0, -1) if steps % n == 0)
+        steps = fold.extent
+        most = UNROLLED if count is None else 1
+        unrolled = next(n for n in range(most, 0, -1) if n == 1 or is_multiple(steps, n))
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
         inner = substitute_block((For(u, (add,), kind="unrolled"),), {fold: block * unrolled + u})
         part = Index("part", parts)
-        each = -(-steps // unrolled // parts)
+        each = divided(steps // unrolled, parts)
         ends = minimum(part * each + each, steps // unrolled) if count is None else part * each + count(tile, part)
-        loop = For(block, inner, part * each, ends)
+        loop = For(block, inner, part * each, None if parts == 1 and count is None else ends)
         if parts == 1:
             (loop,) = substitute_block((loop,), {part: as_index(0)})
             return (For(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r))),)
@@ -188,9 +221,9 @@ class Panels:
             For(tile, (start, self.finish(held, line, start.var, r))),
         )
 
-    def parts(self, steps: int) -> int:
-        """How many parts of so many steps of a panel stay in the nearest cache."""
-        return -(-steps // DEEP)
+    def parts(self, steps: Dim) -> int:
+        """How many parts of so many steps of a panel stay in the nearest cache, where sums of all rows can wait."""
+        return -(-steps // DEEP) if isinstance(steps, int) and isinstance(self.c.row.extent, int) else 1
 
     def each(self, r: Index, body: Block) -> For:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""

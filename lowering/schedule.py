@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import Tensor
+from ..dialect.index import Expr, Tensor
 from ..dialect.loops import Kernel
 from .bools import bools
 from .borders import borders
 from .collapse import collapse
 from .contract import contract, reshaped
+from .contraction import only_where
 from .interleave import interleave
 from .intervals import Interval
 from .lanes import lanes
@@ -51,12 +52,12 @@ def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kern
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        for part, names in _parts(kernel, passes(kernel), views, constants, ranges):
+        for part, names, condition in _parts(kernel, passes(kernel), views, constants, ranges):
             made = part
             for name in names:
                 made = PASSES[name](made)
             views.update(reshaped(part, made))
-            kernels.append(made)
+            kernels.append(made if condition is None else only_where(condition, made))
     made = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
     used = {made.home[p] for k in kernels for p in k.parameters}  # others are packed now
     return replace(made, constants={t: a for t, a in constants.items() if t in used})
@@ -68,18 +69,18 @@ def _parts(
     views: dict[Tensor, Tensor],
     constants: dict[Tensor, np.ndarray],
     ranges: dict[Tensor, Interval],
-) -> list[tuple[Kernel, Sequence[str]]]:
-    """The kernels that take a kernel's place, each with the passes it goes through."""
+) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
+    """The kernels that take a kernel's place, each with the passes it goes through, and where it computes anything."""
     if "collapse" not in names:
-        return [(kernel, names)]
+        return [(kernel, names, None)]
     plain = collapse(unname(kernel))
     shapes = reshaped(kernel, plain)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
     found = contract(plain, known, ranges)
     if found is None:
-        return [(kernel, names)]
+        return [(kernel, names, None)]
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)
-    return [(k, () if k in found.ready else names) for k in found.kernels]
+    return [(k, () if k in found.ready else names, found.where.get(k)) for k in found.kernels]

@@ -46,7 +46,7 @@ from ..dialect.index import (
     unflatten,
 )
 from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, substitute_block
-from ..dialect.types import I16, I32, I64
+from ..dialect.types import I16, I32, I64, product
 from .accesses import depends
 from .affine import affine
 from .contraction import Contracted, Contraction, made
@@ -87,7 +87,7 @@ class Windows:
 
     @property
     def terms(self) -> int:
-        return 9 * extent_of(self.pairs.index) * self.pairs.steps // extent_of(self.pairs.part)
+        return 9 * extent_of(self.pairs.index) * prod(map(extent_of, self.pairs.folds)) // extent_of(self.pairs.part)
 
 
 def windows_of(c: Contraction) -> Windows | None:
@@ -287,9 +287,10 @@ class Turned:
         self.width, self.v = width, Index("v", width // LANES)
         rows = extent_of(c.row)
         tiles = -(-rows // height)
-        shape = tuple(map(extent_of, c.outer))
-        groups = min(tiles, -(-GROUPS // (prod(shape) * panels)))
-        flat = Index("panel", prod(shape) * panels * groups)
+        shape = tuple(i.extent for i in c.outer)
+        sure = prod(n for n in shape if isinstance(n, int)) * panels
+        groups = min(tiles, -(-GROUPS // sure))
+        flat = Index("panel", product((*shape, panels, groups)))
         *outer, panel, group = unflatten(flat, (*shape, panels, groups))
         end = self.count - width
         at = minimum(panel * width + begin, end) if panels > 1 else as_index(min(begin, end))

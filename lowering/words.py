@@ -10,11 +10,11 @@ they are reached, so that reading it needs no guard. Constants are packed here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
-from math import gcd, prod
+from math import gcd
 
 import numpy as np
 
@@ -34,8 +34,8 @@ from ..dialect.index import (
     substitute,
     walk,
 )
-from ..dialect.loops import Block, For, If, Store
-from ..dialect.types import I32
+from ..dialect.loops import Block, For, If, Store, substitute_block
+from ..dialect.types import I32, Dim, Shape, Size, larger, product, same_size, smaller
 from .affine import Affine, affine, affine_conditions
 
 WORD = 32  # bits
@@ -48,12 +48,12 @@ class Terms:
     folds: tuple[Index, ...]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(map(extent_of, self.folds))
+    def shape(self) -> Shape:
+        return tuple(i.extent for i in self.folds)
 
     @property
-    def steps(self) -> int:
-        return prod(self.shape)
+    def steps(self) -> Dim:
+        return product(self.shape)
 
     @property
     def step(self) -> Expr:
@@ -61,7 +61,7 @@ class Terms:
 
     @property
     def partial(self) -> bool:
-        """Whether the last step is not whole."""
+        """Whether the last step may not be whole."""
         return False
 
     def value(self, e: Expr) -> Expr:
@@ -70,7 +70,7 @@ class Terms:
 
     def packed(self, array: np.ndarray) -> np.ndarray:
         """The same of known factors, whose last axes are the fold's."""
-        return array.reshape(*array.shape[: array.ndim - len(self.folds)], self.steps)
+        return array.reshape(*array.shape[: array.ndim - len(self.folds)], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Words(Terms):
 
     @property
     def partial(self) -> bool:
-        return extent_of(self.index) % self.many != 0
+        return not is_multiple(self.index.extent, self.many)
 
     def value(self, e: Expr) -> Expr:
         return word(self.each(e), self.many)
@@ -93,28 +93,44 @@ class Words(Terms):
 
     def each(self, e: Expr) -> list[Expr]:
         """An expression at each of the terms of a word."""
-        count = min(self.many, extent_of(self.index))
+        extent = self.index.extent
+        count = min(self.many, extent) if isinstance(extent, int) else self.many
         return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
 
 
 def in_words(folds: Sequence[Index], many: int) -> Words:
-    """The outermost index that is a multiple taken by so many; where there is none, the one that needs the fewest zeros."""
-    whole = [i for i in folds if extent_of(i) % many == 0]
-    index = whole[0] if whole else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
+    the one that needs the fewest zeros."""
+    found = [i for i in folds if is_multiple(i.extent, many)] or [i for i in folds if not isinstance(i.extent, int)]
+    index = found[0] if found else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
     return words_along(index, folds, many)
 
 
 def words_along(index: Index, folds: Sequence[Index], many: int) -> Words:
     """This index taken by so many."""
-    part = Index(index.name, -(-extent_of(index) // many))
+    part = Index(index.name, divided(index.extent, many))
     return Words(tuple(part if i is index else i for i in folds), index, part, many)
 
 
 def extent_of(index: Index | None) -> int:
-    if index is None:
-        return 1
-    assert isinstance(index.extent, int)
-    return index.extent
+    """The extent of an index, where it is known."""
+    extent = size_of(index)
+    assert isinstance(extent, int)
+    return extent
+
+
+def size_of(index: Index | None) -> Dim:
+    return 1 if index is None else index.extent
+
+
+def divided(size: Dim, by: int) -> Dim:
+    """How many pieces of so many there are, the last one perhaps smaller."""
+    return (size + (by - 1)) // by
+
+
+def is_multiple(size: Dim, of: int) -> bool:
+    """Whether a size is a multiple, as far as is known."""
+    return isinstance(size, int) and size % of == 0
 
 
 def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
@@ -165,6 +181,8 @@ def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence
         return None if found is None else found.astype(e.type.dtype)
     if not (isinstance(e, Read) and e.tensor in constants and is_plain(e)):
         return None
+    if not all(isinstance(i.extent, int) for i in order):
+        return None
     array = constants[e.tensor].reshape([d for d in e.tensor.shape if isinstance(d, int)])
     array = array[tuple(i.value if isinstance(i, Const) else slice(i.extent) for i in e.indices)]  # type: ignore[attr-defined]
     plain = [i for i in e.indices if isinstance(i, Index)]
@@ -184,18 +202,27 @@ def row_words(a: Expr, words: Words, rows: Sequence[Index]) -> tuple[Tensor, Blo
     """The words of the rows, and the loops that write them."""
     packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
     at = (*rows, *words.folds)
-    terms = words.each(a)
+    return packed, by_words(words, a, at, lambda value: (Store(packed, at, value),))
+
+
+def by_words(words: Words, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
+    """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
+    it may not be whole."""
+    terms = words.each(e)
     if not words.partial:
-        return packed, loops_of(at, (Store(packed, at, word(terms, words.many)),))
-    last = extent_of(words.part) - 1
-    whole = [Index(i.name, i.extent) if i is not words.part else Index(i.name, last) for i in at]
-    new: dict[Expr, Expr] = dict(zip(at, whole, strict=True))
-    store = Store(packed, tuple(whole), substitute(word(terms, words.many), new))
-    end: dict[Expr, Expr] = {words.part: as_index(last)}
-    left = word(terms[: extent_of(words.index) % words.many], words.many)
-    alone = Store(packed, tuple(substitute(i, end) for i in at), substitute(left, end))
-    others = [i for i in at if i is not words.part]
-    return packed, (*loops_of(whole, (store,)), *loops_of(others, (alone,)))
+        return loops_of(order, store(word(terms, words.many)))
+    last, rest = words.index.extent // words.many, words.index.extent % words.many
+    n = order.index(words.part)
+    before, after = order[:n], order[n + 1 :]
+    whole = Index(words.part.name, last)
+    block = substitute_block(loops_of(after, store(word(terms, words.many))), {words.part: whole})
+    body: Block = (For(whole, block),)
+    for left in range(1, words.many) if not isinstance(rest, int) else (rest,):
+        inner = [Index(i.name, i.extent) for i in after]
+        values: dict[Expr, Expr] = {words.part: as_index(last), **dict(zip(after, inner, strict=True))}
+        alone = loops_of(inner, substitute_block(store(word(terms[:left], words.many)), values))
+        body += alone if isinstance(rest, int) else (If(as_index(rest).eq(left), alone),)
+    return loops_of(before, body)
 
 
 # columns
@@ -220,13 +247,16 @@ class _Axis:
     apart: int
     between: int
     place: Expr  # of the words of a step
-    size: int  # of the array
+    size: Dim  # of the array
 
-    def within(self, term: int) -> tuple[int, int]:
+    def within(self, term: int) -> tuple[int, Dim]:
         """Where the image is read from inside of the array."""
         low = self.low + self.between * term
-        stop = (self.size - 1 - low) // self.apart + 1
-        return max(0, -(low // self.apart)), max(0, min(extent_of(self.index), stop))
+        stop = (self.size - 1 - low + self.apart) // self.apart
+        return max(0, -(low // self.apart)), larger(0, smaller(self.index.extent, stop))
+
+    def is_all(self, stop: Dim) -> bool:
+        return same_size(stop, self.index.extent)
 
     def read(self, term: int) -> Expr:
         low = self.low + self.between * term
@@ -252,7 +282,7 @@ def image_of(
 
     image = Tensor("image", tuple(a.index.extent for a in axes), I32, space)
     place = tuple(a.index for a in axes)
-    terms = range(min(words.many, extent_of(words.index)))
+    terms = range(len(words.each(b)))
     within = [[a.within(n) for a in axes] for n in terms]
 
     def filled(some: Sequence[int], more: bool) -> Block:
@@ -260,28 +290,35 @@ def image_of(
         return (Store(image, place, image[place] | value if more else value),)
 
     body: Block = ()
-    for ranges, group in groupby(terms, key=within.__getitem__):
-        if all(start < stop for start, stop in ranges) or not body:
-            body = (*body, *_ranged(axes, ranges, filled(list(group), bool(body))))
-    if all(ranges[1:] == within[0][1:] for ranges in within[1:]):  # mostly all terms are there
-        first = max(ranges[0][0] for ranges in within), min(ranges[0][1] for ranges in within)
+    for _, group in groupby(terms, key=lambda n: _written(within[n])):
+        some = list(group)
+        ranges = within[some[0]]
+        if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
+            body = (*body, *_ranged(axes, ranges, filled(some, bool(body))))
+    if all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:]):  # mostly all terms are there
+        first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
         body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
-    if any(r != (0, extent_of(a.index)) for r, a in zip(within[0], axes, strict=True)):
+    if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
         body = (*loops_of(place[1:], (Store(image, place, constant(0, I32)),)), *body)
     return Image(image, tuple(a.place for a in axes), (For(axes[0].index, body),))
 
 
-def _axis(e: Expr, size: object, n: int, words: Words) -> _Axis | None:
+def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
+    """Ranges, to be compared as they are written."""
+    return [(start, stop.key if isinstance(stop, Size) else stop) for start, stop in ranges]
+
+
+def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
     first, second, *_ = (affine(x) for x in words.each(e))
-    bounds = [interval(atom) for atom, _ in first.terms.values()]
-    if (second - first).terms or not isinstance(size, int) or any(None in b for b in bounds):
-        return None
-    low = first.constant
-    high = low
+    bounds = [(0, a.extent - 1) if isinstance(a, Index) else interval(a) for a, _ in first.terms.values()]
+    low = high = first.constant
     for (_, factor), (least, most) in zip(first.terms.values(), bounds, strict=True):
-        assert least is not None and most is not None
+        if least is None or most is None:
+            return None
         low += factor * (least if factor > 0 else most)
         high += factor * (most if factor > 0 else least)
+    if (second - first).terms or not isinstance(low, int):
+        return None
     apart = reduce(gcd, (abs(f) for _, f in first.terms.values()), 0) or 1
     place = Affine({k: (a, f // apart) for k, (a, f) in first.terms.items()}, (first.constant - low) // apart)
     index = Index(f"i{n}", (high - low) // apart + 1)
@@ -292,18 +329,15 @@ def is_edge(condition: Expr, read: Read) -> bool:
     """Whether a guard says no more than that the read is inside of its array."""
     sums = affine_conditions(condition)
     edges = [affine(e) for e in read.indices]
-    edges += [
-        (affine(e) * -1).plus(d - 1) for e, d in zip(read.indices, read.tensor.shape, strict=True) if isinstance(d, int)
-    ]
+    edges += [affine(as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]
     same = [[d for edge in edges if not (d := s - edge).terms and not d.constant] for s in sums or []]
     return bool(same) and all(same)
 
 
-def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, int]], body: Block, otherwise: Block = ()) -> Block:
+def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()) -> Block:
     """Loops over the parts of an image's axes for which something is wanted; of the outermost one, which is there, a branch."""
     for a, (start, stop) in reversed(list(zip(axes[1:], ranges[1:], strict=True))):
-        end = None if stop == a.index.extent else as_index(stop)
-        body = (For(a.index, body, as_index(start), end),)
+        body = (For(a.index, body, as_index(start), None if a.is_all(stop) else as_index(stop)),)
     first, (start, stop) = axes[0].index, ranges[0]
-    held = both(first >= start if start else True, first < stop if stop < extent_of(first) else True)
+    held = both(first >= start if start else True, True if axes[0].is_all(stop) else first < as_index(stop))
     return (If(held, body, otherwise),) if isinstance(held, Expr) else body

@@ -314,6 +314,7 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "ranges": ranges,
     "formulas": stage("formulas"),
     "loops": stage("loops"),
+    "schedule": stage("schedule"),
     "llvm": stage("llvm"),
     "cuda": stage("cuda"),
     "fmt": fmt,

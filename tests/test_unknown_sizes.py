@@ -1,0 +1,118 @@
+"""Contractions of sizes that are known only when called: by tiles or as plain loops, they agree with the reference, and floats
+with the program of known sizes to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.lowering import contract
+from cvm.lowering.check import check
+from cvm.lowering.pipeline import lower
+
+import cvm
+
+FOUR = "?x?x?x?"
+PROGRAMS = {
+    "dense": (
+        "cvm.dense %a, %b",
+        ("?x?", "?x?"),
+        [((m, k), (n, k)) for m, k, n in ((6, 8, 8), (13, 33, 21), (64, 70, 48), (5, 40, 9), (7, 7, 7), (1, 64, 64))],
+    ),
+    "dense of a known layer": ("cvm.dense %a, %b", ("?x34", "19x34"), [((n, 34), (19, 34)) for n in (6, 5, 1, 23)]),
+    "nothing at all": ("cvm.dense %a, %b", ("?x?", "?x?"), [((0, 9), (9, 9)), ((9, 9), (0, 9)), ((9, 0), (9, 0))]),
+    "1x1": ("cvm.conv2d %a, %b", ("?x?x?x?", "?x?x1x1"), [((2, c, 5, 4), (13, c, 1, 1)) for c in (9, 16, 3)]),
+    "3x3": (
+        "cvm.conv2d %a, %b {padding = [1, 1]}",
+        (FOUR, FOUR),
+        [((2, c, 9, w), (o, c, 3, 3)) for c, w, o in ((4, 17, 6), (3, 8, 13), (5, 7, 9), (2, 16, 5))],
+    ),
+    "3x3 of a known layer": (
+        "cvm.conv2d %a, %b {padding = [1, 1]}",
+        ("?x5x?x?", "7x5x3x3"),
+        [((n, 5, 9, w), (7, 5, 3, 3)) for n, w in ((1, 17), (2, 8), (0, 9), (1, 3))],
+    ),
+    "strided": (
+        "cvm.conv2d %a, %b {padding = [2, 3], stride = [2, 2]}",
+        (FOUR, FOUR),
+        [((1, 3, 9, w), (o, 3, 5, 7)) for w, o in ((26, 8), (13, 6), (31, 4))],
+    ),
+    "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (FOUR, FOUR), [((1, 3, 3, 60), (7, 3, 2, 3))]),
+    "dilated": (
+        "cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}",
+        (FOUR, FOUR),
+        [((1, c, 4, 12), (6, c, 3, 3)) for c in (2, 3)],
+    ),
+    "a batch of unknown size": (
+        "cvm.conv2d %a, %b {padding = [1, 1]}",
+        ("?x16x9x12", "8x16x3x3"),
+        [((n, 16, 9, 12), (8, 16, 3, 3)) for n in (3, 1, 0)],
+    ),
+}
+RANGES = {"8 bits": 128, "16 bits": 32768, "just beyond 16 bits": 32769, "32 bits": 2**31}
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "LEAST", 0)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_path(name: str) -> None:
+    operation, (a, b), shapes = PROGRAMS[name]
+    program = f"func @main(%a: tensor<{a}xi32>, %b: tensor<{b}xi32>) {{\n  %y = {operation}\n  return %y\n}}\n"
+    function, reference = (cvm.compile(program, target=t) for t in ("cpu", "reference"))
+    lowered = function.lower("schedule")
+    assert "pairdot" in lowered and (".small(" in lowered) == ("batch" not in name)
+    module = cvm.parse(program)
+    for kernel in lower(module, module.functions["main"]).kernels:
+        check(kernel)
+    random = np.random.default_rng(0)
+    for x, w in shapes:
+        for most in RANGES.values():
+            values = [random.integers(-m, m, s).astype(np.int32) for m, s in ((most, x), (128, w))]
+            np.testing.assert_array_equal(function(*values), reference(*values), strict=True)
+
+
+def test_what_is_large_goes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    program = "func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {\n  %y = cvm.dense %a, %b\n  return %y\n}\n"
+    condition = "?0 >= 6 & ?2 >= 8 & ?1 >= 8 & [mul(mul(?0, ?2), ?1)] >= 32768"
+    tiles, small = cvm.compile(program).lower("schedule").split("kernel @main.0.large.tiles(")[1].split("kernel @")
+    assert f"if {condition} {{" in tiles and f"if ~({condition}) {{" in small
+
+
+def matmul(element: str, a: str, b: str) -> str:
+    return f"""func @main(%a: tensor<{a} x {element}>, %b: tensor<{b} x {element}>) {{
+  %p = theano.dimshuffle %a {{new_order = [0, 1, "x"]}}
+  %q = theano.dimshuffle %b {{new_order = ["x", 0, 1]}}
+  %m = theano.elemwise %p, %q {{scalar_op = "mul"}}
+  %y = theano.sum %m {{axis = [1], acc_dtype = {element}}}
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "i32"])
+@pytest.mark.parametrize(
+    "sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (4, 40, 24), (5, 40, 24), (9, 7, 24), (9, 40, 7), (7, 20000, 9)]
+)
+def test_known_or_not_the_result_is_the_same(element: str, sizes: tuple[int, int, int]) -> None:
+    rows, terms, columns = sizes
+    random = np.random.default_rng(0)
+    x, w = (random.normal(size=s) * 100 for s in ((rows, terms), (terms, columns)))
+    dtype = {"f32": np.float32, "f64": np.float64, "i32": np.int32}[element]
+    x, w = x.astype(dtype), w.astype(dtype)
+    known = cvm.compile(matmul(element, f"{rows} x {terms}", f"{terms} x {columns}"))
+    unknown = cvm.compile(matmul(element, "?M x ?K", "?K x ?N"))
+    found = unknown(x, w)
+    np.testing.assert_array_equal(found, known(x, w), strict=True)
+    before = cvm.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            cvm.set_num_threads(threads)
+            np.testing.assert_array_equal(unknown(x, w), found, strict=True)
+    finally:
+        cvm.set_num_threads(before)
+    exact = x.astype(np.longdouble) @ w.astype(np.longdouble)
+    bound = 0 if element == "i32" else terms * np.finfo(dtype).eps * (np.abs(x) @ np.abs(w))  # of any summation
+    assert (np.abs(found - exact) <= bound).all()
