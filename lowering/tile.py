@@ -164,6 +164,9 @@ class _Axis:
         n = index.extent
         known = isinstance(n, int)
         self.side = (min(most, n) if known else most) // step * step
+        if known:  # as even tiles as whole cache lines allow
+            even = -(-n // -(-n // self.side))
+            self.side = min(-(-even // LINE) * LINE, self.side)
         self.tile = Index(f"{index.name}.tile", (n + (self.side - 1)) // self.side)
         self.part = Index(f"{index.name}.part", self.side // step)
         self.first = self.tile * self.side  # of a tile
