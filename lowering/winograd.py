@@ -175,10 +175,13 @@ def by_turning(
     image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.high + 1)))
     views[image] = shaped
     kernels.append(made(kernel, "image", body, (shaped,)))
-    multiply = made(kernel, "turned", turned.multiply(image, weights, array is not None), (turned.results,))
+    loops = turned.multiply(image, weights, array is not None)  # each a kernel, to be shared by threads
+    multiply = [
+        made(kernel, name, (loop,), (turned.results,)) for name, loop in zip(("turned", "last"), loops, strict=False)
+    ]
     results = kernel.parameters[len(kernel.parameters) - kernel.results :]
     finish = made(kernel, "finish", turned.finish(), results)
-    return Contracted((*kernels, multiply, finish), views, packed, frozenset({multiply, finish})), held
+    return Contracted((*kernels, *multiply, finish), views, packed, frozenset({*multiply, finish})), held
 
 
 def _pays(c: Contraction, windows: Windows) -> bool:
