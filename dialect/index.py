@@ -466,12 +466,14 @@ def walk(expr: Expr) -> Iterator[Expr]:
     """Every node once, parents first."""
     seen: set[int] = set()
     stack = [expr]
+    parts = _CHILDREN.get
     while stack:
         e = stack.pop()
         if id(e) not in seen:
             seen.add(id(e))
             yield e
-            stack.extend(reversed(children(e)))
+            if (of := parts(e.__class__)) is not None:
+                stack += of(e)[::-1]
 
 
 def interval(expr: Expr) -> tuple[int | None, int | None]:

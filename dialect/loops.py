@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant, substitute
@@ -139,12 +140,15 @@ def blocks(statement: Statement) -> tuple[Block, ...]:
     return ()
 
 
-def statements(block: Block) -> Iterator[Statement]:
+@lru_cache(maxsize=512)
+def statements(block: Block) -> tuple[Statement, ...]:
     """Every statement of a block, nested ones included, outer ones first."""
+    found: list[Statement] = []
     for s in block:
-        yield s
+        found.append(s)
         for inner in blocks(s):
-            yield from statements(inner)
+            found += statements(inner)
+    return tuple(found)
 
 
 def is_rare(s: Statement) -> bool:

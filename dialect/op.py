@@ -150,15 +150,20 @@ class Operator(Generic[T]):
         return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
 
     def map(self, change: Callable[[T], U]) -> Operator[U]:
-        """The same operator over other operands."""
-        new = {}
+        """The same operator over other operands; itself where they stay what they are."""
+        new: dict[str, Any] = {}
+        same = True
         for f in self.fields:
             if f.is_operand:
                 value = getattr(self, f.name)
                 if f.kind == "variadic":
-                    new[f.name] = tuple(change(v) for v in value)
-                else:
-                    new[f.name] = None if value is None else change(value)
+                    new[f.name] = made = tuple([change(v) for v in value])
+                    same = same and all(a is b for a, b in zip(made, value, strict=True))
+                elif value is not None:
+                    new[f.name] = made = change(value)
+                    same = same and made is value
+        if same:
+            return typing.cast(Any, self)
         mapped = dataclasses.replace(typing.cast(Any, self), **new)
         object.__setattr__(mapped, "_types", self.types)
         return mapped

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var, children, walk
 from ..dialect.loops import Alloc, Block, Let, Store, expressions, statements
@@ -10,15 +11,14 @@ from ..dialect.types import Dim
 from .affine import affine
 
 
-def reads(block: Block) -> Iterator[Read]:
+@lru_cache(maxsize=256)
+def reads(block: Block) -> tuple[Read, ...]:
     """Every read of a block, of its loop bounds and conditions too; an expression that is shared counts once."""
-    seen: set[int] = set()
+    found: dict[Read, None] = {}
     for s in statements(block):
         for e in expressions(s):
-            for n in walk(e):
-                if isinstance(n, Read) and id(n) not in seen:
-                    seen.add(id(n))
-                    yield n
+            found.update((n, None) for n in walk(e) if n.__class__ is Read)
+    return tuple(found)  # type: ignore[arg-type]
 
 
 def stores(block: Block) -> Iterator[Store]:

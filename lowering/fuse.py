@@ -54,7 +54,7 @@ def fuse(program: Formulas) -> Formulas:
             measures.add(step, inlined)
             step = replace(step, value=_put(step.value, inlined, measures))
             if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, []), measures):
-                other = _rival(step, uses[step.tensor], inlined)
+                other = _rival(step, uses[step.tensor], inlined) if step.tensor in measures.whole else None
                 if other is None or _terms(other) < _terms(step):
                     if other is not None:
                         kept.append(inlined.pop(other.tensor))

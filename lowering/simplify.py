@@ -21,12 +21,15 @@ def simplify(function: Function) -> Function:
     defined: dict[Value, Operator[Value]] = {}
     kept: list[Operation] = []
     for operation in function.operations:
-        operation = replace(operation, operator=operation.operator.map(lambda v: known.get(v, v)))
+        operator = operation.operator.map(lambda v: known.get(v, v))
+        if operator is not operation.operator:
+            operation = replace(operation, operator=operator)
         found = _simplest(operation, defined)
         if isinstance(found, Value):
             known[operation.results[0]] = found
             continue
-        operation = replace(operation, operator=found)
+        if found is not operation.operator:
+            operation = replace(operation, operator=found)
         kept.append(operation)
         defined.update((r, operation.operator) for r in operation.results)
     return replace(function, operations=tuple(kept), results=tuple(known.get(r, r) for r in function.results))
