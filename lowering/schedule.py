@@ -19,6 +19,7 @@ from .intervals import Interval
 from .lanes import lanes
 from .narrow import narrow
 from .parallelise import parallelise
+from .partial import partial
 from .plan import Plan, make_plan
 from .split import split
 from .stream import stream
@@ -40,6 +41,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "tile": tile,
     "parallelise": parallelise,
     "vectorise": vectorise,
+    "partial": partial,
     "lanes": lanes,
     "unroll": unroll,
     "stream": stream,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum, walk
+from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, cast, minimum, walk
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -27,15 +27,19 @@ from ..dialect.loops import (
     Let,
     Statement,
     Store,
+    accumulator,
+    assign,
     expressions,
     rewrite_block,
     rewrite_within,
     statements,
     substitute_block,
+    update,
 )
 from ..dialect.types import ElementType
 from .accesses import depends, reads, stride
 from .collapse import is_whole
+from .partial import narrow_sum
 from .vectorise import can_be_vector
 
 ROWS = 8  # read at once
@@ -161,10 +165,21 @@ class _Columns:
             return (replace(fold, body=self.rows(inner)),)
         n = fold.index.extent
         block, row = Index("r", n // ROWS), Index("u", ROWS)
-        group = For(row, substitute_block(fold.body, {fold.index: block * ROWS + row}))
-        some = For(block, (self.columns((group,)),))
+        group = _grouped(For(row, substitute_block(fold.body, {fold.index: block * ROWS + row})))
+        some = For(block, (self.columns(group),))
         rest = replace(fold, body=(self.columns(fold.body),), start=as_index(n // ROWS * ROWS))
         return (some,) if isinstance(n, int) and n % ROWS == 0 else (some, rest)
+
+
+def _grouped(rows: For) -> Block:
+    """Some rows; narrow integers are added in a type between before they go into their sum."""
+    found = narrow_sum(rows.body[-1]) if len(rows.body) == 1 else None
+    if found is None:
+        return (rows,)
+    acc, value, between, _ = found
+    part = accumulator("part", between)
+    adds = replace(rows, body=(update("add", part, cast(value, between)),))
+    return Alloc(part), assign(part, 0), adds, update("add", acc, cast(part[()], acc.element))
 
 
 def _parts(block: Block) -> Iterator[Block]:
