@@ -23,6 +23,7 @@ from .recorded import Recorded
 
 ALIGNMENT = 16  # bytes
 SEEN, KEPT = 64, 8  # calls that are remembered, and those whose launches are kept recorded
+DEFAULT_STREAMS = 1, 2  # which the launches come after, by themselves
 TOGETHER = 32  # ticks that are recorded as one: an even number
 
 
@@ -76,6 +77,7 @@ class CudaFunction(GpuFunction):
             own.append(array)
         results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
         wanted = [device_array(r) for r in results]
+        self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
         arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
         plan = self.gpu_plan
         for n, k in self._overwritten.items():

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dialect.source import TargetError
 from . import nvrtc
-from .recorded import Recorded, record
+from .recorded import Recorded, record, wait
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
 Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
@@ -125,6 +125,12 @@ class Device:
     def launch(calls: Iterable[Call]) -> None:
         for kernel, blocks, threads, arguments in calls:
             kernel.prepared_call((blocks, 1), (threads, 1, 1), *arguments)
+
+    @staticmethod
+    def wait(streams: Iterable[int]) -> None:
+        """Until the work of some streams is done."""
+        for stream in streams:
+            wait(stream)
 
     def record(self, calls: Iterable[Call], kept: Any) -> Recorded | None:
         """The launches as one graph, which keeps some objects alive; None where the driver has no graphs."""

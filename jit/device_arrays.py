@@ -25,6 +25,7 @@ class DeviceArray:
     dtype: np.dtype
     contiguous: bool
     owner: Any
+    stream: int | None = None  # whose work has to be done before the array may be used
 
     @property
     def nbytes(self) -> int:
@@ -43,13 +44,16 @@ def device_array(value: Any) -> DeviceArray:
     if interface is None:
         return _from_dlpack(value)
     dtype, shape = np.dtype(interface["typestr"]), tuple(interface["shape"])
+    stream = interface.get("stream")
+    if stream == 0:
+        raise CallError("an array on the device has to name its stream: 1 or 2 for the default ones, got 0")
     strides = interface.get("strides")
     step, plain = dtype.itemsize, []
     for n in reversed(shape):
         plain.append(step)
         step *= n
     contiguous = strides is None or 0 in shape or tuple(strides) == tuple(reversed(plain))
-    return DeviceArray(interface["data"][0] or 0, shape, dtype, contiguous, value)
+    return DeviceArray(interface["data"][0] or 0, shape, dtype, contiguous, value, stream)
 
 
 def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[Any]:

@@ -1,4 +1,5 @@
-"""Launches that the driver keeps as one graph and starts at once. PyCUDA has no graphs: its driver library is called directly."""
+"""Launches that the driver keeps as one graph and starts at once. PyCUDA has no graphs, and does not
+know the streams of others: its driver library is called directly."""
 
 from __future__ import annotations
 
@@ -31,6 +32,13 @@ class Recorded:
 def _driver() -> ctypes.CDLL:
     """The library that PyCUDA has loaded."""
     return ctypes.CDLL(_LIBRARY)
+
+
+def wait(stream: int) -> None:
+    """Until the work of a stream, of whoever's, is done."""
+    status = _driver().cuStreamSynchronize(ctypes.c_void_p(stream))
+    if status:
+        raise RuntimeError(f"the CUDA driver does not wait for the stream {stream:#x}: error {status}")
 
 
 def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any) -> Recorded | None:

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 os.environ["CVM_CUDA_CODE"] = "ptx"
@@ -94,6 +95,22 @@ def arrays_of_the_device() -> None:
         fails("@main takes 2 arguments", f, on_device)
         fails("out: ", f, on_device, w, out=(out[1], out[0]))
         fails("has 2 results", f, on_device, w, out=out[0])
+
+
+def streams() -> None:
+    """The work of an array's stream is waited for; that of the default ones comes first anyway."""
+    from pycuda.gpuarray import to_gpu
+
+    f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
+    x, w = np.ones((70, 3), "f4"), np.array([1, 2, 3], "f4")
+    with f.device.active():
+        for stream, waited in ((None, []), (1, []), (2, []), (0xBEEF0, [0xBEEF0])):
+            array = to_gpu(x)
+            interface = {**array.__cuda_array_interface__, "stream": stream, "version": 3}
+            driver.waited.clear()
+            results = f(SimpleNamespace(__cuda_array_interface__=interface), w)
+            assert driver.waited == waited, driver.waited
+            np.testing.assert_array_equal(results[0].get(), g(x, w)[0], strict=True)
 
 
 def in_place() -> None:
@@ -204,6 +221,7 @@ if __name__ == "__main__":
         for check in (
             arrays_of_the_host,
             arrays_of_the_device,
+            streams,
             in_place,
             declared_ranges,
             graphs,

@@ -86,6 +86,7 @@ class Driver:
         self.modules: dict[int, dict[str, Entry]] = {}
         self.functions: dict[int, Entry] = {}
         self.launched: list[str] = []
+        self.waited: list[int] = []
         self.copied = 0  # bytes between host and device
         self.capturing: list[Callable[[], None]] | None = None
         self.graphs: dict[int, list[Callable[[], None]]] = {}
@@ -94,7 +95,7 @@ class Driver:
         self.kept: list[Any] = [ctypes.create_string_buffer(b"not supported by the stand-in driver")]
 
     _PLAIN = re.compile(
-        r"cu(Init|CtxSynchronize|StreamSynchronize|ModuleUnload|Event(Record|Synchronize|Destroy_v2|Query)|CtxDetach"
+        r"cu(Init|CtxSynchronize|ModuleUnload|Event(Record|Synchronize|Destroy_v2|Query)|CtxDetach"
         r"|StreamDestroy_v2|DevicePrimaryCtxRelease_v2|CtxDestroy_v2|FuncSet\w+|ParamSet\w+)$"
     )
 
@@ -234,6 +235,9 @@ class Driver:
             self.capturing.append(run)
         else:
             run()
+
+    def cuStreamSynchronize(self, stream: int, *_: int) -> None:
+        self.waited.append(stream)
 
     # graphs: a stream records what is launched on it
 

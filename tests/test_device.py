@@ -65,6 +65,16 @@ def test_arrays_of_a_device_are_checked(arrays: tuple[Any, ...], message: str) -
     assert message in str(raised.value)
 
 
+def test_an_array_names_its_stream() -> None:
+    array = on_device((3,))
+    assert device_array(array).stream is None
+    array.__cuda_array_interface__["stream"] = 1234
+    assert device_array(array).stream == 1234
+    array.__cuda_array_interface__["stream"] = 0
+    with pytest.raises(cvm.CallError, match="has to name its stream"):
+        device_array(array)
+
+
 def test_dlpack_of_a_host_array_reads_the_same() -> None:
     """The structures are those of DLPack, whatever the device: NumPy's own arrays show it."""
     for array in (np.arange(6, dtype="i2").reshape(2, 3), np.zeros((0, 3)), np.ones(4, bool)):
