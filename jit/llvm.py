@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dialect.index import Const, Tensor
+from ..dialect.index import Apply, Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product, same_size
@@ -292,7 +292,9 @@ class _Function(Streams):
         assert condition.lanes == 1, "a branch on a condition that differs between lanes"
         self.drop_stale()
         yes, no, after = self.label(), self.label(), self.label()
-        self.raw(f"br i1 {condition.text}, label %{yes}, label %{no if s.otherwise else after}")
+        rare = isinstance(s.condition, Apply) and s.condition.function == "any"
+        weights = ", !prof !3" if rare else ""  # the usual way decides what stays in registers
+        self.raw(f"br i1 {condition.text}, label %{yes}, label %{no if s.otherwise else after}{weights}")
         for label, block in ((yes, s.then), (no, s.otherwise)):
             if label == yes or block:
                 self.start(label)

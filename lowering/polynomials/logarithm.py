@@ -96,26 +96,30 @@ def split_any(x: Expr) -> Split:
 def of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
     """log(1 + f) + correction"""
     square = f * f
+    corrected = isinstance(correction, Expr)
     if f.type is F32:
         rest = polynomial(f, base.tail)
+        if base is NATURAL and not corrected:
+            return fma(square, rest, f)
+        rest = fma(square, rest, correction) if corrected else square * rest
+    else:
+        s = f / (f + 2.0)
+        z = s * s
+        half = square * 0.5
+        rest = fma(s, fma(z, estrin(z, SERIES), half), -half)
         if base is not NATURAL:
-            return fma(f, base.e[F32], square * rest)
-        return f + fma(square, rest, correction) if isinstance(correction, Expr) else fma(square, rest, f)
-    s = f / (f + 2.0)
-    z = s * s
-    half = square * 0.5
-    rest = fma(s, fma(z, estrin(z, SERIES), half), -half)
-    if base is not NATURAL:
-        return fma(f, base.e[F64], rest * base.e[F64])
-    return f + (rest + correction if isinstance(correction, Expr) else rest)
+            rest = fma(rest, base.e[F64], correction) if corrected else rest * base.e[F64]
+        elif corrected:
+            rest = rest + correction
+    return f + rest if base is NATURAL else fma(f, base.e[f.type], rest)
 
 
-def combined(e: Expr, value: Expr, base: Base) -> Expr:
-    """e log 2 + value; log 2's second part is needed only for powers of the base to be exact."""
-    if base is BINARY:
-        return e + value
+def product(e: Expr, f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
+    """log(2^e (1 + f)) + correction; log 2's second part is needed only for powers of ten to be exact."""
     high, low = base.two[e.type]
-    return fma(e, high, value if base is NATURAL else fma(e, low, value))
+    if base is BINARY:
+        return e + of_one_plus(f, base)
+    return fma(e, high, of_one_plus(f, base, e * low if base is DECIMAL else correction))
 
 
 def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
@@ -127,13 +131,13 @@ def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
 def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
     """log(2^doublings x), also where x is subnormal, not positive or not finite."""
     m, e, _ = split_any(x)
-    return with_limits(x, 0.0, combined(e + doublings if doublings else e, of_one_plus(m - 1.0, base), base))
+    return with_limits(x, 0.0, product(e + doublings if doublings else e, m - 1.0, base))
 
 
 def _logarithm(x: Expr, base: Base) -> Expr:
     m, e, _ = split(x)
     unusual = outside(x, 1 - BIAS[x.type], BIAS[x.type] + 1)
-    return rarely(unusual, of_any(x, base), combined(e, of_one_plus(m - 1.0, base), base))
+    return rarely(unusual, of_any(x, base), product(e, m - 1.0, base))
 
 
 def log(x: Expr) -> Expr:
@@ -154,7 +158,7 @@ def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
     f = fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
     if isinstance(low, Expr):
         low = low * inverse * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
-    return combined(e, of_one_plus(f, NATURAL, low), NATURAL)
+    return product(e, f, NATURAL, low)
 
 
 def log1p(x: Expr) -> Expr:

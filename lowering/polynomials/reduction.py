@@ -14,15 +14,20 @@ from typing import NamedTuple
 from ...dialect.index import Bitcast, Expr, cast, constant, select
 from ...dialect.types import F32, F64, I32, I64, UI64
 from .doubled import exact_product, exact_sum, ordered_sum
-from .primitives import BIAS, ROUNDER, bits, fma
+from .primitives import BIAS, MANTISSA, ROUNDER, as_float, bits, fma, shift_right
 
 HALF_PI = {
     F32: (1.5707964, -4.371139e-08, -1.7151245e-15),
     F64: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 }
+# the same, the first two parts rounded down: the sign of zero is that of the argument then
+QUARTER_TURN = {F32: (1.5707963, 7.5497894e-08, 5.390303e-15), F64: HALF_PI[F64]}
 TWO_OVER_PI = 0.6366197723675814
 # up to here n has few enough bits that what the third part of pi/2 leaves out is far below the smallest |r|
 NEAR = {F32: 2.0**17, F64: 2.0**30}
+
+# of f64, bits after the point: more than n leaves of a mantissa are not needed, and f32 has too few
+FRACTION = 20
 
 # the bits of 2/pi after the point
 TWO_OVER_PI_BITS = (
@@ -37,11 +42,11 @@ LOW = (1 << 32) - 1
 
 
 class Reduced(NamedTuple):
-    """x = quadrant pi/2 + high + low; of the quadrant, an integer, only the two lowest bits mean anything."""
+    """x = quadrant pi/2 + high - excess; of the quadrant, an integer, only the two lowest bits mean anything."""
 
     quadrant: Expr
     high: Expr
-    low: Expr
+    excess: Expr
 
 
 def half_turns(x: Expr) -> tuple[Expr, Expr]:
@@ -51,9 +56,16 @@ def half_turns(x: Expr) -> tuple[Expr, Expr]:
 
 
 def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
-    """n and r, where x = (n - 1/2) pi + r."""
-    shifted = fma(x, TWO_OVER_PI / 2, -0.5) + (ROUNDER[x.type] + 1.0)
-    return bits(shifted), _less(x, (shifted - (ROUNDER[x.type] + 1.0)) + 0.5, 2.0)
+    """n and r, where x = (n + 1/2) pi - r, likewise."""
+    t = x.type
+    if t is F32:
+        shifted = fma(x, TWO_OVER_PI / 2, -0.5) + ROUNDER[t]
+        return bits(shifted), _less(-x, (shifted - ROUNDER[t]) + 0.5, -2.0)
+    # x / pi with some bits after the point, which are then set: but for the last of them, this is n + 1
+    origin = 1.5 * 2.0 ** (MANTISSA[t] - FRACTION)
+    above = bits(fma(x, TWO_OVER_PI / 2, origin)) | ((1 << FRACTION) - 1)
+    middle = as_float(above) - (origin + 0.5 - 2.0**-FRACTION)
+    return shift_right(above, FRACTION), _less(-x, middle, -2.0)
 
 
 def _less(x: Expr, n: Expr, quarters: float) -> Expr:
@@ -64,21 +76,20 @@ def _less(x: Expr, n: Expr, quarters: float) -> Expr:
 
 
 def quarter_turns(x: Expr) -> Reduced:
-    """x = quadrant pi/2 + high + low, for 0 <= x < NEAR."""
-    first, second, third = HALF_PI[x.type]
+    """For |x| < NEAR. High has the sign of a zero, and excess is never -0."""
+    first, second, third = QUARTER_TURN[x.type]
     shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
     n = shifted - ROUNDER[x.type]
-    start = fma(n, -first, x)
-    middle = exact_product(n, second)
-    high = start - middle.high
-    return Reduced(bits(shifted), high, ((start - high) - middle.high) - fma(n, third, middle.low))
+    start = fma(n, -first, x)  # exact
+    high = start - n * second
+    return Reduced(bits(shifted), high, fma(n, third, fma(n, second, high - start)))
 
 
 def far(x: Expr) -> Reduced:
     """For NEAR <= x < infinity."""
     if x.type is F32:
         quadrant, high, _ = _far(cast(x, F64), BIAS[F64] + 17, BIAS[F64] + 127, 2)
-        return Reduced(cast(quadrant, I32), cast(high, F32), cast(high - cast(cast(high, F32), F64), F32))
+        return Reduced(cast(quadrant, I32), cast(high, F32), cast(cast(cast(high, F32), F64) - high, F32))
     return _far(x, BIAS[F64] + 30, 2 * BIAS[F64], 3)
 
 
@@ -103,7 +114,7 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
     first, second, _ = HALF_PI[F64]
     angle = exact_product(rest.high, first)
     angle = ordered_sum(angle.high, fma(rest.high, second, fma(low + rest.low, first, angle.low)))
-    return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, angle.low)
+    return Reduced(Bitcast((top + (1 << 61)) >> 62, I64), angle.high, -angle.low)
 
 
 def _words(zeros: int, count: int) -> list[Expr]:

@@ -36,12 +36,14 @@ SIN = {
         -2.5052106905300227e-08, 1.6058941059609385e-10, -7.643021158720116e-13, 2.7214410357204616e-15,
     ),
 }  # fmt: skip
-# (tan r - r) / r^3 in r^2, |r| <= 1.0005 pi/4, to 2^-29.3 and 2^-55.4 of tan r: of f64 a quotient
-TAN_F32 = (0.33333352, 0.13332571, 0.05407098, 0.021222606, 0.010995554, -0.000118773205, 0.004481562)
-TAN_F64 = (
-    (0.33333333333333137, -0.020538620043415064, 0.000200950327612754),
-    (1.0, -0.4616158601304212, 0.02334443313198337, -0.00020843294313458224),
-)
+# (tan r - r) / r^3 in r^2, |r| <= 1.0005 pi/4, to 2^-30.7 and 2^-55.4 of tan r: a quotient
+TAN = {
+    F32: ((0.33333334, -0.014784722), (1.0, -0.44435394, 0.01583637)),
+    F64: (
+        (0.33333333333333137, -0.020538620043415064, 0.000200950327612754),
+        (1.0, -0.4616158601304212, 0.02334443313198337, -0.00020843294313458224),
+    ),
+}  # fmt: skip
 # (asin x - x) / x^3 in x^2, |x| <= 1/2, to 2^-27.6 and 2^-59.8 of asin x
 ASIN = {
     F32: (0.16666752, 0.074953094, 0.04546915, 0.024184778, 0.04215831),
@@ -52,16 +54,16 @@ ASIN = {
         0.03262647642603008,
     ),
 }  # fmt: skip
-# (atan t - t) / t^3 in t^2, |t| <= tan pi/8, to 2^-30.4 and 2^-59.3 of atan t
+# (atan t - t) / t^3 in t^2, |t| <= 1/2, to 2^-27.5 and 2^-57.8 of atan t
 ATAN = {
-    F32: (-0.33333316, 0.19998528, -0.14244385, 0.105990715, -0.06089669),
+    F32: (-0.33333233, 0.19994168, -0.14174213, 0.10155828, -0.051251654),
     F64: (
-        -0.333333333333332, 0.1999999999995368, -0.1428571428020034, 0.11111110783523782, -0.09090897758127105,
-        0.07692060216885792, -0.0666310413495049, 0.05847890823851092, -0.050393164934480796,
-        0.03806499509006914, -0.01790783344342671,
+        -0.3333333333333298, 0.19999999999903062, -0.1428571427637943, 0.11111110659292278, -0.09090896234978425,
+        0.07692073746368798, -0.0666380881393489, 0.058582861464906315, -0.05121946967465661, 0.041863344220776484,
+        -0.02743215554908946, 0.01011485131026606,
     ),
 }  # fmt: skip
-TAN_EIGHTH = 0.41421356237309503
+SOME, MOST = 0.5, 2.414  # ratios from which pi/4 and pi/2 are taken off
 
 
 def _sine(r: Expr) -> Expr:
@@ -97,18 +99,22 @@ def cos(x: Expr) -> Expr:
     return _rotated(size, *odd_quarters(size), 1)
 
 
+def _tangent(reduced: Reduced) -> Expr:
+    """r + r^3 P / Q or, of odd quadrants, -Q / (r Q + r^3 P); written so that zero keeps its sign."""
+    quadrant, r, excess = reduced
+    z = r * r
+    over, under = TAN[z.type]
+    less = fma(-(r * z), horner(z, over), excess)
+    divisor = estrin(z, under)
+    odd = is_odd(quadrant)
+    quotient = select(odd, divisor, less) / select(odd, fma(r, divisor, -less), divisor)
+    return select(odd, constant(0.0, z.type), r) - quotient
+
+
 def tan(x: Expr) -> Expr:
     size = absolute(x)
-
-    def value(reduced: Reduced) -> Expr:
-        quadrant, r, low = reduced
-        z = r * r
-        by = estrin(z, TAN_F32) if x.type is F32 else horner(z, TAN_F64[0]) / horner(z, TAN_F64[1])
-        t = r + fma(r * z, by, fma(low, z, low))
-        return flip(select(is_odd(quadrant), -1.0 / t, t), sign_of(x))
-
-    large = select(size < INFINITY, value(far(size)), NAN)
-    return rarely(size >= NEAR[x.type], large, value(quarter_turns(size)))
+    large = select(size < INFINITY, flip(_tangent(far(size)), sign_of(x)), NAN)
+    return rarely(size >= NEAR[x.type], large, _tangent(quarter_turns(x)))
 
 
 def _root(x: Expr) -> tuple[Expr, Expr, Expr]:
@@ -140,35 +146,37 @@ def acos(x: Expr) -> Expr:
 
 
 class _Angle(NamedTuple):
-    """base + atan q, the base being a multiple of pi/4."""
+    """eighths pi/4 + atan q"""
 
-    base: Expr
+    eighths: Expr
     q: Expr
 
     def value(self) -> Expr:
         first, second, _ = HALF_PI[self.q.type]
         z = self.q * self.q
-        rest = fma(self.base, second / first, self.q * z * polynomial(z, ATAN[z.type]))
-        return self.base + (self.q + rest)
+        rest = fma(self.q * z, estrin(z, ATAN[z.type]), self.eighths * (second / 2))
+        return fma(self.eighths, first / 2, self.q + rest)
 
-    def less_from(self, quarters: float, where: Expr) -> _Angle:
-        """So many quarters of a turn less the angle, where this holds."""
-        base = select(where, quarters * HALF_PI[self.q.type][0] - self.base, self.base)
-        return _Angle(base, select(where, -self.q, self.q))
+    def less_from(self, eighths: float, where: Expr) -> _Angle:
+        """So many eighths of a turn less the angle, where this holds."""
+        other = select(where, eighths - self.eighths, self.eighths)
+        return _Angle(other, select(where, -self.q, self.q))
 
 
-def _angle(up: Expr, across: Expr) -> _Angle:
-    """atan(up / across), both being positive."""
+def _angle(up: Expr, across: Expr | None = None) -> _Angle:
+    """atan(up / across) of what is positive, and finite: atan of up, (up - across) / (up + across) or -across / up."""
     t = up.type
-    quarter = constant(HALF_PI[t][0] / 2, t)
-    some, most = up > across * TAN_EIGHTH, up > across * (TAN_EIGHTH + 2.0)
-    dividend = select(most, -across, select(some, up - across, up))
-    divisor = select(most, up, select(some, up + across, across))
-    return _Angle(select(some, quarter, 0.0) + select(most, quarter, 0.0), dividend / divisor)
+    one = constant(1.0, t)
+    some, most = (up > (limit if across is None else across * limit) for limit in (SOME, MOST))
+    of_up, of_across = select(most, constant(0.0, t), one), select(some, one, 0.0)
+    eighths = (of_across - of_up) + 1.0
+    turned = (of_up, of_across) if across is None else (of_up * across, of_across * across)
+    return _Angle(eighths, fma(up, of_up, -turned[1]) / fma(up, of_across, turned[0]))
 
 
 def atan(x: Expr) -> Expr:
-    return flip(_angle(absolute(x), constant(1.0, x.type)).value(), sign_of(x))
+    size = minimum(2.0**MANY, absolute(x))
+    return flip(_angle(size).value(), sign_of(x))
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
@@ -179,7 +187,7 @@ def atan2(y: Expr, x: Expr) -> Expr:
     # two infinities, like any equals, have the ratio one, and two zeros zero
     same, one = least.eq(most), constant(1.0, t)
     ratio = select(same, select(least > 0.0, one, 0.0), least) / select(same, one, most)
-    far = _angle(ratio, one).less_from(1.0, steep)  # than can be added
+    far = _angle(ratio).less_from(2.0, steep)  # than can be added
     back = bits(x) < 0
-    far, usual = (angle.less_from(2.0, back).value() for angle in (far, _angle(up, across)))
+    far, usual = (angle.less_from(4.0, back).value() for angle in (far, _angle(up, across)))
     return flip(rarely(outside(most, -MANY, MANY), far, usual), sign_of(y))
