@@ -16,7 +16,8 @@
 A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is known from their ranges
 or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
 blocks a panel. Blocks and tiles that would reach beyond the end move back and compute elements again, so that nothing is
-masked; guards become zeros of the panel. Constants are packed beforehand.
+masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and one has no sign,
+`bytewise` does the same with words of four terms.
 """
 
 from __future__ import annotations
