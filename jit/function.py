@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .kept import Compiled
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
+LARGEST_RESULT = 1 << 32  # bytes of a result that a direct entry makes
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
 ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
 ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
@@ -49,7 +50,10 @@ def compile_function(module: Module, entry: str = "main", target: str = "cpu") -
 
         function = expand_derivatives(module, function)
         module = module.with_functions({**module.functions, entry: function})
-    return TARGETS[target](module, function)
+    try:
+        return TARGETS[target](module, function)
+    except MemoryError as e:
+        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
 
 
 def find(module: Module, entry: str, target: str) -> Function:
@@ -81,6 +85,12 @@ class CompiledFunction:
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
         arguments = in_order(self.function, arguments, named)
+        try:
+            return self._called(arguments, out)
+        except MemoryError as e:
+            raise CallError(Diagnostic(f"memory does not suffice: {e}", self.function.span, "run")) from None
+
+    def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         arrays = take_arguments(self.function, arguments)
         types = self._result_types(arrays)
         outputs, copies = take_outputs(out, types, arrays, self.function)
@@ -284,7 +294,12 @@ class NativeFunction(CompiledFunction):
         function = self.function
         asked = {k for a in function.arguments for k in a.attributes}
         plain = not asked - ({"range"} if self._static else set()) and function.results
-        return bool(plain and can_serve(function.argument_types))
+        return bool(plain and can_serve(function.argument_types) and self._results_are_had())
+
+    def _results_are_had(self) -> bool:
+        """Whether memory for results of known sizes is no question; where it is, the slow entry says so."""
+        static = (t for t in self.function.result_types if t.is_static)
+        return all(evaluate(t.size, {}) * t.element.bytes < LARGEST_RESULT for t in static)
 
     def _ranges_text(self) -> str:
         """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""

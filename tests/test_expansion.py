@@ -1,0 +1,57 @@
+"""Calls inside calls, and memory that does not suffice: limits that are errors, on every target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.dialect.expansion import DEEPEST, MOST
+
+import cvm
+
+X = np.array([1, -2], np.int32)
+
+
+def chain(calls: int, times: int = 1) -> str:
+    """@f0 calls @f1, which calls @f2, and so on, each as often."""
+    text = ""
+    for n in range(calls):
+        names = [f"%y{k}" for k in range(times)]
+        body = "".join(f"  {y} = call @f{n + 1}({x})\n" for x, y in zip(["%x", *names], names, strict=False))
+        text += f"func @f{n}(%x: tensor<2xi32>) {{\n{body}  return {names[-1]}\n}}\n"
+    return text + f"func @f{calls}(%x: tensor<2xi32>) {{\n  %y = cvm.negative %x\n  return %y\n}}\n"
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_the_deepest_calls(target: str) -> None:
+    f = cvm.compile(chain(DEEPEST), entry="f0", target=target)
+    assert f(X).tolist() == [-1, 2]
+
+
+@pytest.mark.parametrize("calls", [DEEPEST + 1, 3 * DEEPEST])
+def test_calls_that_are_too_deep(calls: int) -> None:
+    with pytest.raises(cvm.VerifyError, match=rf"calls are at most {DEEPEST} deep, but this one is {DEEPEST + 1}") as e:
+        cvm.parse(chain(calls))
+    (diagnostic,) = e.value.diagnostics
+    assert (diagnostic.code, diagnostic.line) == ("call.depth", 4 * (calls - DEEPEST - 1) + 2)
+
+
+def test_calls_that_amount_to_too_much() -> None:
+    assert cvm.compile(chain(8, times=2), entry="f0")(X).tolist() == [1, -2]
+    with pytest.raises(cvm.VerifyError, match=f"a function has at most {MOST} operations") as e:
+        cvm.parse(chain(40, times=2))
+    (diagnostic,) = e.value.diagnostics
+    assert diagnostic.code == "call.count"
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("size", ["200000", "?"])
+def test_memory_that_does_not_suffice(target: str, size: str) -> None:
+    text = f"""func @main(%a: tensor<{size}x1xi32>, %b: tensor<1x{size}xi32>) {{
+      %y = cvm.broadcast_add %a, %b
+      %z = cvm.repeat %y {{axis = 0, repeats = 20}}
+      return %z
+    }}"""
+    f = cvm.compile(text, target=target)
+    a = np.zeros((200000, 1), np.int32)
+    with pytest.raises(cvm.CallError, match=r"memory does not suffice: Unable to allocate .* TiB"):
+        f(a, a.T)
