@@ -180,7 +180,7 @@ class _Contract(Packed):
 
     def full(self) -> Block:
         c, fill = self.c, []
-        most = ROWS // 2 if self.element is I32 else ROWS * 4 // self.element.bytes
+        most = ROWS // 2 if self.element is I32 else ROWS
         panels = None if self.element is I32 or len(c.folds) > 1 else self.panels_of(Terms(c.folds))
         if panels is None:
             panel = self.buffer("full", self.terms)

@@ -47,7 +47,7 @@ from .narrow import narrowed
 from .words import Image, Words, divided, is_multiple, loops_of, size_of
 
 LANES = 8
-BLOCKS = 2  # vectors of a panel
+BLOCKS = 2  # vectors of a panel, of 4 bytes an element
 ROWS = 6  # of a tile: 12 sums, 2 vectors of the panel and a factor fill 16 registers
 NEAR = 4  # columns so far apart are loaded as whole vectors and shuffled
 DEEP = (
@@ -68,14 +68,15 @@ class Panels:
 
     def __init__(self, kernel: Kernel, c: Contraction) -> None:
         self.kernel, self.c = kernel, c
+        self.element = c.accumulator.element
         self.terms = product(tuple(i.extent for i in c.folds))
         self.k: Expr = flat_index(c.folds, tuple(i.extent for i in c.folds))
         self.across = divided(c.column.extent, LANES)
         self.blocks = self.across * size_of(c.window)
-        self.together = min(BLOCKS, self.blocks) if isinstance(self.blocks, int) else BLOCKS
+        most = BLOCKS * 4 // self.element.bytes
+        self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
         self.width = self.together * LANES
         self.panels = divided(self.blocks, self.together)
-        self.element = c.accumulator.element
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
         self.place = self.v * LANES + self.lane
