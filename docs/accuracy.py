@@ -24,11 +24,14 @@ from ulps import SLOW, arguments, every, worst  # noqa: E402
 EXHAUSTIVE = "--exhaustive" in sys.argv
 CHUNK = 1 << 22  # values at a time
 NAMES = [name for name in sys.argv[1:] if name != "--exhaustive"]
+# where --exhaustive found the largest error of f32; tried again every time
+WORST = {"tan": 70625.3594, "atan": 0.501788199, "tanh": 0.556310594, "atanh": 0.461329341}
 PAGE = """# Accuracy
 
 The transcendental functions are our own, the same expression on every target (`lowering/polynomials`), so their results
 are the same bits everywhere. This is the largest error found of each, in units in the last place of the exact result,
 whose bound is 2; {f32}. Correct rounding is 0.5.
+Of {worst} the figure for f32 is the largest of all 2^32 values.
 f16 is computed in f32 and rounded: its error is 0.5, or hardly more.
 
 | function | f32 | at | f64 | at |
@@ -44,6 +47,8 @@ def batches(function: str, element: ElementType) -> Iterator[tuple[np.ndarray, .
         yield arguments(function, element, 20_000)
         return
     yield arguments(function, element, 1_000_000)
+    if element is F32 and function in WORST:
+        yield (np.array([WORST[function]], np.float32),)
     if element is F32 and function not in ("pow", "atan2"):
         for n, x in enumerate(every(element, 1 if EXHAUSTIVE else 997, CHUNK)):
             if EXHAUSTIVE:
@@ -66,5 +71,5 @@ if __name__ == "__main__":
             print(row(function), flush=True)
     else:
         f32 = "all values of f32 were tried" if EXHAUSTIVE else "every 997th of all values of f32 and a million of f64"
-        page = PAGE.format(f32=f32, rows="\n".join(map(row, FUNCTIONS)))
+        page = PAGE.format(f32=f32, worst=", ".join(WORST), rows="\n".join(map(row, FUNCTIONS)))
         (ROOT / "docs" / "accuracy.md").write_text(page, encoding="utf-8")
