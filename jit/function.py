@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dialect.destroy import arguments_overwritten
+from ..dialect.expansion import check_expansion
 from ..dialect.program import Function, Module
-from ..dialect.source import CallError, Diagnostic, TargetError
+from ..dialect.source import CallError, Diagnostic, TargetError, VerifyError
 from ..dialect.types import Type, as_given, evaluate
-from ..dialect.verify import instantiate
+from ..dialect.verify import callees_first, instantiate
 from ..lowering.cost import Cost, cost
 from ..lowering.inline import has_derivatives
 from ..lowering.pipeline import lower, lower_for_gpu
@@ -45,6 +46,8 @@ ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
     function = find(module, entry, target)
+    if too_much := check_expansion(module, callees_first(module)[0]):
+        raise VerifyError(too_much)
     if has_derivatives(module, function):
         from ..lowering.differentiate import expand_derivatives  # and with it the theano dialect
 
