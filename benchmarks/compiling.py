@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gradients
 import numpy as np
 from side_by_side import Case, installed
 
@@ -63,6 +64,15 @@ def digits() -> Case:
     return Case(ours(lambda: cvm.compile(DIGITS / "digits.cvm")(images)))
 
 
+def training_step() -> Case:
+    """The step of the group `gradients`, derivatives taken and compiled anew each time."""
+    x, targets, weights = gradients.data(256, (64, 128, 10))
+    case = Case(ours(lambda: gradients.flat(gradients.with_cvm(x, targets)(weights))), tolerance=1e-4)
+    if installed("jax"):
+        case.contenders["jax"] = lambda: gradients.flat(gradients.with_jax(x, targets)(weights))
+    return case
+
+
 def ours(run: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
     """With the cache off, and on."""
 
@@ -80,4 +90,5 @@ WORK = {
     "5 operations": lambda: operations(5),
     "100 operations": lambda: operations(100),
     "the digits network": digits,
+    "a training step": training_step,
 }

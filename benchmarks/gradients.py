@@ -64,12 +64,17 @@ def with_torch(x: np.ndarray, targets: np.ndarray) -> Step:
 CONTENDERS = {"cvm": with_cvm, "jax": with_jax, "torch": with_torch}
 
 
-def training(batch: int, sizes: tuple[int, int, int]) -> Case:
+def data(batch: int, sizes: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+    """Inputs, targets, and the weights to begin with."""
     random, (n, m, k) = np.random.default_rng(0), sizes
     x = random.normal(size=(batch, n)).astype(np.float32)
     targets = np.eye(k, dtype=np.float32)[random.integers(0, k, batch)]
     shapes = [(n, m), (m,), (m, k), (k,)]
-    weights = tuple((random.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in shapes)
+    return x, targets, tuple((random.normal(size=s) / np.sqrt(s[0])).astype(np.float32) for s in shapes)
+
+
+def training(batch: int, sizes: tuple[int, int, int]) -> Case:
+    x, targets, weights = data(batch, sizes)
     case = Case({}, tolerance=1e-4)
     for name, make in CONTENDERS.items():
         if name == "cvm" or installed(name):
