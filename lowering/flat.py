@@ -16,6 +16,12 @@ def flat(at: tuple[Expr, ...], shape: Shape) -> Expr:
 
 def _joined(position: Expr, n: Dim, i: Expr) -> Expr:
     """position * n + i"""
+    whole = _whole(position, n, i)
+    return position * n + i if whole is None else whole
+
+
+def _whole(position: Expr, n: Dim, i: Expr) -> Expr | None:
+    """The number that both are parts of."""
     match i:
         case Apply("floormod", (whole, by), _) if _is(by, n):
             match position:
@@ -26,9 +32,11 @@ def _joined(position: Expr, n: Dim, i: Expr) -> Expr:
         case Apply("mul", (Apply("floormod", (whole, by), _) as part, Const(w)), _) if (
             isinstance(n, int) and n % w == 0
         ):
-            if _is(by, n // w) and _joined(position, n // w, part) is whole:
+            if _is(by, n // w) and _whole(position, n // w, part) is whole:
                 return whole * w
-    return position * n + i
+        case Apply("add", (part, rest), _) if (whole := _whole(position, n, part)) is not None:
+            return whole + rest
+    return None
 
 
 def _is(e: Expr, n: Dim) -> bool:
