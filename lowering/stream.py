@@ -46,7 +46,7 @@ def _streamed(block: Block, large: set[Tensor], lane: For | None) -> Block:
             case For(kind="vector"):
                 return (replace(s, body=_streamed(s.body, large, s)),)
             case Store(tensor, at, _) if tensor in large and lane is not None:
-                streams = stride(tensor, at, lane.index) == 1 and (can_shift(lane) or _aligned(s, lane))
+                streams = stride(tensor, at, lane.index) == 1 and (leads(s, lane) or _aligned(s, lane))
                 return (replace(s, streaming=streams),)
         return None
 
@@ -55,8 +55,12 @@ def _streamed(block: Block, large: set[Tensor], lane: For | None) -> Block:
 
 def leading_store(s: For) -> Store | None:
     """The store that a vector loop may be aligned for: its first one of whole vectors that streams."""
-    found = (t for t in stores(s.body) if t.streaming and s.width * t.tensor.element.bytes % WHOLE == 0)
-    return next(found, None) if can_shift(s) else None
+    return next((t for t in stores(s.body) if t.streaming and leads(t, s)), None)
+
+
+def leads(s: Store, lane: For) -> bool:
+    """Whether a vector loop may be aligned for a store: its vectors are whole, and may begin anywhere."""
+    return lane.width * s.tensor.element.bytes % WHOLE == 0 and can_shift(lane)
 
 
 def can_shift(s: For) -> bool:

@@ -62,3 +62,16 @@ def test_small_results_are_not() -> None:
     t = "tensor<1000xi32>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = cvm.relu %x\n  return %y\n}}\n")
     assert "streaming" not in f.lower("schedule")
+
+
+def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
+    """Rows of a size that is not known begin anywhere: a loop that cannot be aligned for its store stores as usual."""
+    text = """func @main(%x: tensor<4x?xi32>) {
+      %sum = dali.add %x, %x
+      %picked = cvm.cvm_lut %sum, %x
+      %left = cvm.cvm_left_shift %sum {precision = 32, shift_bit = 29}
+      return %picked, %left
+    }"""
+    x = np.arange(28, dtype=np.int32).reshape(4, 7)
+    for found, wanted in zip(cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True):
+        np.testing.assert_array_equal(found, wanted)
