@@ -191,7 +191,8 @@ class TracedFunction:
 
 def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
     """The function, compiled for each signature it is called with."""
-    kind = fastcall.direct(TracedFunction) if target == "cpu" and fastcall.usable() else TracedFunction
+    direct = target == "cpu" and fastcall.usable()
+    kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
     return kind(function, target)
 
 

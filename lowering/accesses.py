@@ -17,8 +17,8 @@ def reads(block: Block) -> tuple[Read, ...]:
     found: dict[Read, None] = {}
     for s in statements(block):
         for e in expressions(s):
-            found.update((n, None) for n in walk(e) if n.__class__ is Read)
-    return tuple(found)  # type: ignore[arg-type]
+            found.update((n, None) for n in walk(e) if isinstance(n, Read))
+    return tuple(found)
 
 
 def stores(block: Block) -> Iterator[Store]:
