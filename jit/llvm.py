@@ -18,6 +18,7 @@ from ..dialect.index import Apply, Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.source import Span
 from ..dialect.types import Dim, Size, product, same_size
+from ..lowering.accesses import allocated, stores
 from ..lowering.near import begins
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
@@ -126,8 +127,10 @@ def is_square(s: For) -> bool:
     return False
 
 
-def has_vectors(s: For) -> bool:
-    """Whether a loop does vectors and has no other loops inside."""
+def folds_vectors(s: For) -> bool:
+    """Whether a loop folds vectors into accumulators, each after the one before, and has no other loops inside."""
+    if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
+        return False
     loops = [b for b in statements(s.body) if isinstance(b, For)]
     inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)
     return inner and (s.kind == "vector" or bool(loops))
@@ -219,7 +222,7 @@ class _Function(Streams):
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
         known = is_number(start) and is_number(stop)
-        hint = "3" if has_vectors(s) and not known else ""
+        hint = "3" if folds_vectors(s) and not known else ""
         with self.counting(start, stop, step, hint) as variable, self.inside(s, variable):
             self.emit_block(s.body)
 
