@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from cvm.dialect.index import Const, Extent, Index, Tensor, Var, apply, as_index, cast, constant, select
@@ -24,6 +26,11 @@ def reads_back(kernel: Kernel) -> Kernel:
     return found
 
 
+def complaints(kernel: Kernel) -> list[str]:
+    """What `check` says of a kernel. In a text, a second array of some name has a number after it."""
+    return [re.sub(r"(%\w+)\.\d+\b", r"\1", complaint) for complaint in check(kernel)]
+
+
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_kernels_of_operators(name: str, unknown_sizes: bool) -> None:
@@ -34,7 +41,7 @@ def test_kernels_of_operators(name: str, unknown_sizes: bool) -> None:
             continue
         kernels = lower(module, module.functions["main"]).kernels
         for kernel in kernels:
-            assert check(kernel) == check(reads_back(kernel))
+            assert complaints(kernel) == complaints(reads_back(kernel))
         assert kernels_text(read_kernels(kernels_text(kernels))) == kernels_text(kernels)
 
 
