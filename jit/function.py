@@ -30,7 +30,7 @@ from .cuda import Source
 from .cuda import emit as emit_cuda
 from .llvm import Text, emit
 from .reference import evaluate as evaluate_reference
-from .threads import parallel_address
+from .threads import imports, is_parallel
 from .within import all_within_text, declared
 
 if TYPE_CHECKING:
@@ -260,8 +260,8 @@ class NativeFunction(CompiledFunction):
                 kept.store(name, function, made)
         self._made = made
         self._constant_pointers = [c.ctypes.data for c in made.constants]
-        imports = {"parallel": parallel_address()} if made.parallel else {}
-        self.library = Library(made.image, {"entry": ENTRY}, ("within",) if made.within else (), imports)
+        within = ("within",) if made.within else ()
+        self.library = Library(made.image, {"entry": ENTRY}, within, imports(made.parallel))
         self._atoms = atoms_of(function.argument_types, made.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
@@ -283,7 +283,7 @@ class NativeFunction(CompiledFunction):
             text.requirements,
             frozenset(n for n, k in self._overwritten.items() if plan.results[n] is plan.arguments[k]),
             work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
-            "@parallel(" in text.module,
+            is_parallel(text.module),
             bool(within),
         )
 

@@ -19,7 +19,7 @@ from .arguments import size_place
 from .function import ENTRY, NativeFunction
 from .llvm import emit
 from .native import Library
-from .threads import parallel_address
+from .threads import imports, is_parallel
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
 def _runner(plan: Plan, n: int, pointers: Any, workspace: int, sizes: Mapping[Any, int]) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n))
-    imports = {"parallel": parallel_address()} if "@parallel(" in text.module else {}
-    library = Library(text.module, {"entry": ENTRY}, imports=imports)
+    library = Library(text.module, {"entry": ENTRY}, imports=imports(is_parallel(text.module)))
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace)
 

@@ -281,7 +281,17 @@ def _default() -> int:
     return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def parallel_address() -> int:
+def is_parallel(text: str) -> bool:
+    """Whether the IR of a module calls @parallel."""
+    return "@parallel(" in text
+
+
+def imports(parallel: bool) -> dict[str, int]:
+    """The addresses that such a module asks for, or one that is not parallel."""
+    return {"parallel": _parallel_address()} if parallel else {}
+
+
+def _parallel_address() -> int:
     """The address of @parallel, its workers running."""
     global _pool
     with _lock:

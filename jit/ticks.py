@@ -89,13 +89,12 @@ class NativeMachine:
 
     def __init__(self, clockwork: Clockwork, tick: Tick) -> None:
         from .native import Library
-        from .threads import parallel_address
+        from .threads import imports, is_parallel
 
         text = ticks_text(tick)
-        imports = {"parallel": parallel_address()} if "@parallel(" in text else {}
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text, exports, imports=imports, slp=tick.several is None)
+        self.library = Library(text, exports, imports=imports(is_parallel(text)), slp=tick.several is None)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:

@@ -52,14 +52,19 @@ def slow_calls(monkeypatch):
     """The calls that reach the slow entry."""
     from cvm.jit.function import NativeFunction
 
+    return counted_calls(monkeypatch, NativeFunction)
+
+
+def counted_calls(monkeypatch, kind):
+    """The arguments of each call that reaches the class's own entry."""
     seen = []
-    original = NativeFunction.__call__
+    original = kind.__call__
 
     def counted(self, *arguments, **keywords):
         seen.append(arguments)
         return original(self, *arguments, **keywords)
 
-    monkeypatch.setattr(NativeFunction, "__call__", counted)
+    monkeypatch.setattr(kind, "__call__", counted)
     return seen
 
 
@@ -343,14 +348,7 @@ def test_threads_and_many_sizes():
 def test_traced_functions_are_called_directly(monkeypatch):
     from cvm.traced import TracedFunction
 
-    seen = []
-    original = TracedFunction.__call__
-
-    def counted(self, *arguments, **keywords):
-        seen.append(arguments)
-        return original(self, *arguments, **keywords)
-
-    monkeypatch.setattr(TracedFunction, "__call__", counted)
+    seen = counted_calls(monkeypatch, TracedFunction)
 
     @cvm.compile
     def f(a, b):
