@@ -78,7 +78,7 @@ class _Bytes(Packed):
     ) -> None:
         super().__init__(kernel, c, constants, MANY)
         self.limit, self.signed, self.swapped = limit, signed, swapped
-        self.most = (POSITIVE // max(limit, 1), NEGATIVE // max(limit, 1))
+        self.most = (POSITIVE // max(limit, 1), min(POSITIVE, NEGATIVE // max(limit, 1)))  # i16 too, as the sums are
 
     def made(self) -> Contracted | None:
         columns = self.columns()

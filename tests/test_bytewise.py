@@ -109,6 +109,14 @@ def test_ends_of_the_ranges(name: str, u: int, low: int, high: int) -> None:
     assert ("bytepairs" in lowered) == (2 * u * high <= 32767 and 2 * u * -low <= 32768)
 
 
+@pytest.mark.parametrize("u", [0, 1, 2])
+def test_images_of_hardly_any_values(u: int) -> None:
+    """Limits on the weights are then larger than 16 bits hold."""
+    for w in weights("1x1, odd sizes", "all of 8 bits"):
+        program = text("1x1, odd sizes", f" {{range = [0, {u}]}}", w)
+        assert "bytepairs" in both(program, *images("1x1, odd sizes", u))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_ranges_found_when_called(name: str) -> None:
     (w,) = weights(name, "all")[-1:]
