@@ -92,6 +92,16 @@ class Kernel:
     results: int = 1
     span: Span = NOWHERE
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are only read."""
+        return self.parameters[: len(self.parameters) - self.results]
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are written."""
+        return self.parameters[len(self.parameters) - self.results :]
+
     def with_body(self, body: Block) -> Kernel:
         return replace(self, body=body)
 

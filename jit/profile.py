@@ -65,6 +65,5 @@ def _alone(plan: Plan, n: int) -> Plan:
 
 def _spent(plan: Plan, n: int, seconds: float, sizes: Mapping[Any, int]) -> Spent:
     kernel = plan.kernels[n]
-    written = kernel.parameters[len(kernel.parameters) - kernel.results :]
-    shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in written)
+    shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in kernel.outputs)
     return Spent(kernel.name, shapes, seconds, cost(_alone(plan, n), sizes))

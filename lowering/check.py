@@ -63,7 +63,7 @@ def check(kernel: Kernel) -> list[str]:
 class _Checker:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.results = set(kernel.parameters[len(kernel.parameters) - kernel.results :])
+        self.results = set(kernel.outputs)
         self.unproved: set[str] = set()
         self.at: Statement | None = None
 

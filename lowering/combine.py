@@ -71,7 +71,7 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     while len(block) == 1 and isinstance(loop := block[0], For) and _plain(loop):
         indices.append(loop.index)
         block = loop.body
-    results = kernel.parameters[len(kernel.parameters) - kernel.results :]
+    results = kernel.outputs
     simple = len(results) == 1 and _straight(block, results[0], tuple(indices))
     reads = {_root(e.tensor, views) for e in _reads(block)}
     size = sum(1 for s in statements(block) for x in expressions(s) for _ in walk(x))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialect.index import Apply, Expr, Read, walk
+from ..dialect.index import Apply, Expr, Read, Tensor, walk
 from ..dialect.loops import Alloc, Block, For, If, Store, expressions, is_rare
 from ..dialect.types import evaluate, product
 from .plan import Plan
@@ -25,14 +25,14 @@ class Cost:
 def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
     """The cost of a plan. `sizes` gives the sizes that are unknown while compiling; each of them counts as 1 without."""
     known = _Sizes(sizes or {})
-    read = written = 0
-    for kernel in plan.kernels:
-        split = len(kernel.parameters) - kernel.results
-        for n, t in enumerate(kernel.parameters):
-            amount = evaluate(product(t.shape), known) * t.element.bytes
-            read, written = (read + amount, written) if n < split else (read, written + amount)
+    read = sum(_bytes(t, known) for k in plan.kernels for t in k.inputs)
+    written = sum(_bytes(t, known) for k in plan.kernels for t in k.outputs)
     operations = sum(block_operations(k.body, known) for k in plan.kernels)
     return Cost(operations, read, written, evaluate(plan.workspace, known))
+
+
+def _bytes(t: Tensor, known: Mapping[Any, int]) -> int:
+    return evaluate(product(t.shape), known) * t.element.bytes
 
 
 class _Sizes(dict[Any, int]):

@@ -54,7 +54,7 @@ class _Uses:
     stores: Places = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
+        self.results = self.kernel.outputs
         for s in statements(self.kernel.body):
             if isinstance(s, Store):
                 self.stores.setdefault(s.tensor, []).append(s.indices)
@@ -101,9 +101,8 @@ def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
 
         return rewrite(e, one)
 
-    first = len(kernel.parameters) - kernel.results
-    written = tuple(names.get(p, p) for p in kernel.parameters[first:])
-    read = tuple(t for p in kernel.parameters[:first] if (t := names.get(p, p)) not in written)
+    written = tuple(names.get(p, p) for p in kernel.outputs)
+    read = tuple(t for p in kernel.inputs if (t := names.get(p, p)) not in written)
     body = _stored(map_expressions(kernel.body, change), names)
     return replace(kernel, parameters=(*read, *written), body=body)
 

@@ -106,7 +106,7 @@ class Panels:
                 self.group, (replace(loop, start=self.group * per, stop=minimum(self.group * per + per, count)),)
             )
         loop = replace(loop, kind="serial" if isinstance(work, int) and work < WORTH_SHARING else "parallel")
-        results = self.kernel.parameters[len(self.kernel.parameters) - self.kernel.results :]
+        results = self.kernel.outputs
         return made(self.kernel, "tiles", (loop,), results)
 
     def buffer(self, name: str, steps: Dim) -> Tensor:

@@ -60,27 +60,23 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
     alike = all(same_size(a.extent, b.extent) for a, b in zip(outer, inner, strict=True))
     if not alike or (isinstance(rows, int) and rows < LEAST):
         return None
-    written, places = set(_results(first)), {home.get(t, t) for t in {*first.parameters, *second.parameters}}
+    written, places = set(first.outputs), {home.get(t, t) for t in {*first.parameters, *second.parameters}}
     meet = written & set(second.parameters)
     if (
         not meet
         or len(places) < len({*first.parameters, *second.parameters})
-        or set(_results(second)) & set(first.parameters)
+        or set(second.outputs) & set(first.parameters)
     ):
         return None
     before, after = (_inside(k, depth) for k in (first, second))
-    kept = written | set(_results(second))
+    kept = written | set(second.outputs)
     if not (_in_rows(before, outer, kept) and _in_rows(after, inner, kept)):
         return None
     mark = str(sum(1 for s in statements(before) if isinstance(s, (For, Let, Alloc))))
     body: Block = (*before, *renamed(after, dict(zip(inner, outer, strict=True)), mark))
-    results = (*_results(first), *_results(second))
+    results = (*first.outputs, *second.outputs)
     given = dict.fromkeys(p for k in (first, second) for p in k.parameters if p not in results)
     return replace(first, parameters=(*given, *results), body=_around(body, outer), results=len(results))
-
-
-def _results(kernel: Kernel) -> tuple[Tensor, ...]:
-    return kernel.parameters[len(kernel.parameters) - kernel.results :]
 
 
 def _inside(kernel: Kernel, depth: int) -> Block:
@@ -123,7 +119,7 @@ def _without_arrays(kernel: Kernel, kernels: list[Kernel], plan: Plan) -> Kernel
     kept = {*others, *aliased, *(plan.home.get(r, r) for r in plan.results)}
     values: dict[Tensor, Var] = {}
     for s in block:
-        if isinstance(s, Store) and len(s.indices) == len(indices) and s.tensor in {*_results(kernel)} - kept:
+        if isinstance(s, Store) and len(s.indices) == len(indices) and s.tensor in {*kernel.outputs} - kept:
             values[s.tensor] = Var(s.tensor.name, s.tensor.element)
     values = {t: v for t, v in values.items() if sum(1 for s in stores(block) if s.tensor is t) == 1}
     if not values or len(values) == kernel.results:

@@ -47,7 +47,7 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
     None where the kernel is not one loop over rows, or where nothing is gained.
     """
     loop = kernel.body[0] if len(kernel.body) == 1 else None
-    results = kernel.parameters[len(kernel.parameters) - kernel.results :]
+    results = kernel.outputs
     if (
         not isinstance(loop, For)
         or loop.kind != "parallel"

@@ -52,7 +52,7 @@ def slide(kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
     weights = Tensor("weights", packed.shape, I32, "constant")
     factors = image.words[image.at], weights[(*lines, *words.folds)]
     body = (Alloc(image.words), *image.body, *_windows(w, words.folds, _product(many, *factors)))
-    results = kernel.parameters[len(kernel.parameters) - kernel.results :]
+    results = kernel.outputs
     return Contracted((made(kernel, "windows", loops_of(w.outer, body), results),), {}, {weights: packed})
 
 

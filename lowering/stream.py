@@ -25,7 +25,7 @@ MANY = 16  # vectors of a loop that is worth being aligned
 
 def stream(kernel: Kernel) -> Kernel:
     read = {r.tensor for r in reads(kernel.body)}
-    results = kernel.parameters[len(kernel.parameters) - kernel.results :]
+    results = kernel.outputs
     large = {t for t in results if t not in read and (is_large(t) or not isinstance(product(t.shape), int))}
     return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
 

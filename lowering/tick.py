@@ -172,9 +172,8 @@ class _Packing:
     def kernel(self, kernel: Kernel) -> Kernel:
         if not self.moved.keys() & set(kernel.parameters):
             return kernel
-        first = len(kernel.parameters) - kernel.results
-        written = dict.fromkeys(self.held(t) for t in kernel.parameters[first:])
-        read = dict.fromkeys(t for p in kernel.parameters[:first] if (t := self.held(p)) not in written)
+        written = dict.fromkeys(self.held(t) for t in kernel.outputs)
+        read = dict.fromkeys(t for p in kernel.inputs if (t := self.held(p)) not in written)
         body = _moved(map_expressions(kernel.body, self.change), self.moved)
         return replace(kernel, parameters=(*read, *written), body=body, results=len(written))
 

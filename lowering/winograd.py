@@ -179,7 +179,7 @@ def by_turning(
     multiply = [
         made(kernel, name, (loop,), (turned.results,)) for name, loop in zip(("turned", "last"), loops, strict=False)
     ]
-    results = kernel.parameters[len(kernel.parameters) - kernel.results :]
+    results = kernel.outputs
     finish = made(kernel, "finish", turned.finish(), results)
     return Contracted((*kernels, *multiply, finish), views, packed, frozenset({*multiply, finish})), held
 

@@ -219,8 +219,8 @@ def store(machine: Machine, y: Tensor, element: Element) -> None:
 def execute(kernel: Kernel, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
     """The results of a kernel of the loop language."""
     machine = Machine()
-    inputs = kernel.parameters[: len(kernel.parameters) - kernel.results]
-    outputs = kernel.parameters[len(inputs) :]
+    inputs = kernel.inputs
+    outputs = kernel.outputs
     for tensor, array in zip(inputs, operands, strict=True):
         machine.give(tensor, array)
     for tensor in outputs:

@@ -24,8 +24,8 @@ def kernel(body: Block, *parameters: Tensor, results: int = 1) -> Kernel:
 
 def compiled(kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None) -> tuple[np.ndarray, ...]:
     """The results of a kernel's machine code."""
-    inputs = kernel.parameters[: len(kernel.parameters) - kernel.results]
-    outputs = kernel.parameters[len(inputs) :]
+    inputs = kernel.inputs
+    outputs = kernel.outputs
     known: dict[tuple[object, ...], int] = {}
     for parameter, array in zip(inputs, operands, strict=True):
         assert array.flags.c_contiguous and array.dtype == parameter.element.dtype

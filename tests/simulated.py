@@ -18,8 +18,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not in
 
 
 def plan_of(kernel: Kernel) -> Plan:
-    split = len(kernel.parameters) - kernel.results
-    return place_on_gpu(make_plan("k", kernel.parameters[:split], kernel.parameters[split:], {}, (kernel,), {}))
+    return place_on_gpu(make_plan("k", kernel.inputs, kernel.outputs, {}, (kernel,), {}))
 
 
 def simulated(
