@@ -17,7 +17,8 @@ from cvm.dialect.op import Operator, Symbol
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp
 from cvm.dialect.verify import verify
-from cvm.jit.function import CompiledFunction, compile_function
+from cvm.jit.function import CompiledFunction
+from cvm.jit.targets import compile_function
 from cvm.lowering.differentiate import Rules
 
 from .trace import TracedArray, Tracer, caller, fail

@@ -19,7 +19,9 @@ from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
 from cvm.jit import fastcall
 from cvm.jit.arguments import samples_of
 from cvm.jit.call_table import CallTable, leave
-from cvm.jit.function import CompiledFunction, NativeFunction, compile_function
+from cvm.jit.function import CompiledFunction
+from cvm.jit.native_function import NativeFunction
+from cvm.jit.targets import compile_function
 
 from .trace import TracedArray, Tracer, caller
 

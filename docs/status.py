@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cases import cases, failures  # noqa: E402
-from cvm.jit.function import TARGETS  # noqa: E402
+from cvm.jit.targets import TARGETS  # noqa: E402
 from targets import HERE, missing  # noqa: E402
 
 from cvm.commands.ops import by_dialect  # noqa: E402

@@ -25,8 +25,8 @@ from ..dialect.types import Dim, Size, Type, product
 from ..dialect.verify import verify, with_sizes
 from ..lowering.plan import ALIGNMENT, Plan
 from . import native
-from .function import compile_function, find
 from .llvm import emit
+from .targets import compile_function, find
 from .threads import SERIAL
 from .within import declared, within_text
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..dialect.program import Graph, Module
-from .function import CompiledFunction, compile_function, find
+from .function import CompiledFunction
+from .targets import compile_function, find
 
 if TYPE_CHECKING:
     from .graph import CompiledGraph

@@ -20,7 +20,8 @@ from ..lowering.clock import State, clockwork
 from ..lowering.text import kernels_text
 from ..lowering.tick import Tick, make_tick
 from .arguments import array_of
-from .function import TARGETS, CompiledFunction
+from .function import CompiledFunction
+from .targets import TARGETS
 from .ticks import CallingMachine, DeviceMachine, NativeMachine, machine_text
 
 Machine: TypeAlias = CallingMachine | DeviceMachine | NativeMachine

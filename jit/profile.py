@@ -16,9 +16,9 @@ from ..dialect.types import evaluate
 from ..lowering.cost import Cost, cost
 from ..lowering.plan import Plan
 from .arguments import size_place
-from .function import ENTRY, NativeFunction
 from .llvm import emit
 from .native import Library
+from .native_function import ENTRY, NativeFunction
 from .threads import imports, is_parallel
 
 

@@ -8,6 +8,20 @@ from ..dialect.builtin import Call
 from ..dialect.op import Unmet
 from ..dialect.program import Function, Literal, Module, Operation, Value
 from ..dialect.source import CallError, Diagnostic
+from .function import CompiledFunction
+
+
+class ReferenceFunction(CompiledFunction):
+    """Evaluates each operation's formal definition."""
+
+    target = "reference"
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        for output, result in zip(outputs, evaluate(self.module, self.function, arrays), strict=True):
+            assert output.shape == result.shape and output.dtype == result.dtype, (
+                f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
+            )
+            output[...] = result
 
 
 def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:

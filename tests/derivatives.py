@@ -11,7 +11,7 @@ from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.theano.derivatives import LOp, ROp
 from cvm.dialect.types import BY_DTYPE, TensorType, Type
 from cvm.dialect.verify import verify
-from cvm.jit.function import compile_function
+from cvm.jit.targets import compile_function
 
 import cvm
 

@@ -8,9 +8,9 @@ import numpy as np
 from cvm.dialect.index import Tensor
 from cvm.dialect.loops import Block, Kernel
 from cvm.dialect.types import ElementType, Shape, Size, evaluate
-from cvm.jit.function import ENTRY
 from cvm.jit.llvm import emit
 from cvm.jit.native import Library
+from cvm.jit.native_function import ENTRY
 from cvm.lowering.plan import make_plan
 
 

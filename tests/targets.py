@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cvm.jit import nvrtc
-from cvm.jit.function import TARGETS
+from cvm.jit.targets import TARGETS
 
 
 def missing(target: str) -> str:

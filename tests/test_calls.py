@@ -50,7 +50,7 @@ A = np.arange(12, dtype=np.int32).reshape(4, 3)
 @pytest.fixture
 def slow_calls(monkeypatch):
     """The calls that reach the slow entry."""
-    from cvm.jit.function import NativeFunction
+    from cvm.jit.native_function import NativeFunction
 
     return counted_calls(monkeypatch, NativeFunction)
 

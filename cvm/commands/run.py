@@ -16,7 +16,9 @@ from cvm.commands.files import load, write
 from cvm.commands.inputs import inputs
 from cvm.commands.show import digest, duration, shown, waiting
 from cvm.dialect.program import Graph
-from cvm.jit.function import TARGETS, CompiledFunction, NativeFunction, compile_function
+from cvm.jit.function import CompiledFunction
+from cvm.jit.native_function import NativeFunction
+from cvm.jit.targets import TARGETS, compile_function
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options that functions do not have
 

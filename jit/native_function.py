@@ -1,0 +1,172 @@
+"""A function as native code: its machine code and constants, the memory of its calls, and the entry that Python calls."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dialect.program import Function, Module
+from ..dialect.source import CallError, Diagnostic
+from ..dialect.types import evaluate
+from . import fastcall
+from .arguments import size_place
+from .call_table import CallTable, atoms_of, can_serve, leave
+from .function import CompiledFunction
+from .threads import imports, is_parallel
+from .within import all_within_text, declared
+
+if TYPE_CHECKING:
+    from .kept import Compiled
+
+LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
+LARGEST_RESULT = 1 << 32  # bytes of a result that a direct entry makes
+WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
+ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
+
+
+class NativeFunction(CompiledFunction):
+    """Runs native code made by LLVM. Thread-safe; the GIL is released while it runs."""
+
+    target = "cpu"
+
+    def __init__(self, module: Module, function: Function) -> None:
+        super().__init__(module, function)
+        from . import kept
+        from .native import Library
+
+        name = kept.name_of(module, function)
+        made = kept.load(name, function) if name is not None else None
+        if made is None:
+            made = self._compile()
+            if name is not None:
+                kept.store(name, function, made)
+        self._made = made
+        self._constant_pointers = [c.ctypes.data for c in made.constants]
+        within = ("within",) if made.within else ()
+        self.library = Library(made.image, {"entry": ENTRY}, within, imports(made.parallel))
+        self._atoms = atoms_of(function.argument_types, made.sizes)
+        self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
+        self._scratch = threading.local()
+        self._direct: CallTable | None = None
+        if fastcall.usable() and isinstance(self, fastcall.direct_base()):
+            self._call_directly()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return native_function, (self.module, self.function)
+
+    def _compile(self) -> Compiled:
+        from .kept import Compiled
+        from .native import fresh_object_code
+
+        plan, text, work = self.plan, self.native_text, self.cost()
+        within = self._ranges_text()
+        return Compiled(
+            fresh_object_code(text.module + within),
+            tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
+            plan.workspace,
+            text.sizes,
+            text.requirements,
+            frozenset(n for n, k in self._overwritten.items() if plan.results[n] is plan.arguments[k]),
+            work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+            is_parallel(text.module),
+            bool(within),
+        )
+
+    @property
+    def _computed_in_place(self) -> frozenset[int]:
+        return self._made.in_place
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
+        function = self.function
+        asked = {k for a in function.arguments for k in a.attributes}
+        plain = not asked - ({"range"} if self._static else set()) and function.results
+        return bool(plain and can_serve(function.argument_types) and self._results_are_had())
+
+    def _results_are_had(self) -> bool:
+        """Whether memory for results of known sizes is no question; where it is, the slow entry says so."""
+        static = (t for t in self.function.result_types if t.is_static)
+        return all(evaluate(t.size, {}) * t.element.bytes < LARGEST_RESULT for t in static)
+
+    def _ranges_text(self) -> str:
+        """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
+        looked = declared(self.function) if self._is_direct else {}
+        return all_within_text(looked) if looked else ""
+
+    def _call_directly(self) -> None:
+        """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
+        slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
+        if self._is_direct:
+            self._direct = self.call_table(slow)
+            self._direct.serve(self)
+        else:
+            self._kept = leave(self, slow)
+
+    @property
+    def knows_its_sizes(self) -> bool:
+        """Whether all calls like one that was made are direct."""
+        return self._direct is not None and self._static
+
+    def call_table(self, slow: Callable[..., Any]) -> CallTable:
+        """What the code that Python calls has to know of this function."""
+        function, made = self.function, self._made
+        addresses = self.library.addresses
+        types = function.argument_types, function.result_types
+        table = CallTable(slow, addresses["entry"], addresses.get("within", 0), *types, made.constants, self._atoms)
+        if self._static:
+            assert isinstance(made.workspace, int)
+            shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
+            if made.workspace < LARGEST_KEPT:
+                table.know((), shapes, made.workspace, made.release)
+        return table
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+        known = (ctypes.c_int64 * len(sizes))(*sizes.values())
+        work = self.workspace(sizes)
+        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, work))
+        if self._direct is not None and not self._static:
+            self._know(sizes, [*arrays, *outputs])
+
+    def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
+        """Later calls with sizes that were checked in this one are direct."""
+        workspace = evaluate(self._made.workspace, sizes)
+        moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
+        if self._direct is not None and workspace < LARGEST_KEPT:
+            self._direct.know(
+                tuple(sizes.values()), [a.shape for a in arrays], workspace, moved > WORTH_RELEASING // 10
+            )
+
+    def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+        """The table that the entry takes: arguments and results, then the constants."""
+        addresses = [*(a.ctypes.data for a in arrays), *self._constant_pointers]
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+    def report(self, status: int) -> None:
+        """Raises CallError for the requirement that a status names."""
+        if status:
+            message, span = self._made.requirements[status - 1]
+            raise CallError(Diagnostic(message, span, "run"))
+
+    def workspace(self, sizes: Mapping[Any, int]) -> int:
+        """The address of memory for intermediate arrays, kept for this thread's next call."""
+        needed = evaluate(self._made.workspace, sizes)
+        if not needed:
+            return 0
+        held: np.ndarray | None = getattr(self._scratch, "memory", None)
+        if held is None or held.size < needed + 64:
+            held = self._scratch.memory = np.empty(needed + 64, np.uint8)
+        return (held.ctypes.data + 63) // 64 * 64
+
+
+def native_function(module: Module, function: Function) -> NativeFunction:
+    """A native function that Python calls without a detour, where its objects lie in memory as expected."""
+    kind: type[NativeFunction] = fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction
+    return kind(module, function)

@@ -1,0 +1,71 @@
+"""The targets by name, and the functions of programs compiled for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dialect.expansion import check_expansion
+from ..dialect.program import Function, Module
+from ..dialect.source import Diagnostic, TargetError, VerifyError
+from ..dialect.verify import callees_first
+from ..lowering.inline import has_derivatives
+from .function import CompiledFunction
+
+
+def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
+    """Compiles one function of a verified module for a target of TARGETS."""
+    function = find(module, entry, target)
+    if too_much := check_expansion(module, callees_first(module)[0]):
+        raise VerifyError(too_much)
+    if has_derivatives(module, function):
+        from ..lowering.differentiate import expand_derivatives  # and with it the theano dialect
+
+        function = expand_derivatives(module, function)
+        module = module.with_functions({**module.functions, entry: function})
+    try:
+        return TARGETS[target](module, function)
+    except MemoryError as e:
+        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+
+
+def find(module: Module, entry: str, target: str) -> Function:
+    """The function or graph of this name; TargetError where it or the target is unknown."""
+    if target not in TARGETS:
+        raise TargetError(f"unknown target {target!r}; the targets are {', '.join(TARGETS)}")
+    if entry not in module.functions:
+        names = ", ".join(f"@{n}" for n in module.functions) or "none"
+        raise TargetError(f"the program has no function @{entry}; it has {names}")
+    return module.functions[entry]
+
+
+def _native(module: Module, function: Function) -> CompiledFunction:
+    from .native_function import native_function
+
+    return native_function(module, function)
+
+
+def _reference(module: Module, function: Function) -> CompiledFunction:
+    from .reference import ReferenceFunction
+
+    return ReferenceFunction(module, function)
+
+
+def _simulated(module: Module, function: Function) -> CompiledFunction:
+    from .gpu import SimulatedFunction
+
+    return SimulatedFunction(module, function)
+
+
+def _on_gpu(module: Module, function: Function) -> CompiledFunction:
+    from .cuda_function import CudaFunction
+
+    return CudaFunction(module, function)
+
+
+# a target's code is loaded when it is asked for
+TARGETS: dict[str, Callable[[Module, Function], CompiledFunction]] = {
+    "cpu": _native,
+    "reference": _reference,
+    "cuda": _on_gpu,
+    "cuda-sim": _simulated,
+}
