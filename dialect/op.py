@@ -197,11 +197,14 @@ class Operators(Mapping[str, type[Operator[Any]]]):
     def load(self, dialect: str) -> None:
         """Declares the operators of a dialect, if there is one of this name."""
         if dialect in DIALECTS:
-            import_module(f".{dialect}", __package__)
+            import_module(".builtin.moves" if dialect == "builtin" else f".{dialect}", __package__)
 
     def __getitem__(self, name: str) -> type[Operator[Any]]:
         dialect, _, inside = name.partition(".")
-        self.load(dialect if inside else "builtin")
+        if inside:
+            self.load(dialect)
+        else:
+            import_module(".builtin", __package__)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

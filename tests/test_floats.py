@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.builtin import Place
+from cvm.dialect.builtin.moves import Place
 from cvm.dialect.op import OPERATORS, Operator
 from derivatives import check
 from samples import SAMPLES
