@@ -1,4 +1,6 @@
-"""Writes the status table of README.md: every operator, and whether its recorded cases hold on each target.
+"""Writes the status table of README.md: every operator, and whether the recorded cases that use it hold on each target.
+
+Where there is no case, its example is held against the reference.
 
 python docs/status.py [DIALECT ...]        all dialects, or the sections of some
 """
@@ -8,16 +10,20 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from cases import cases, failures  # noqa: E402
+from cases import cases, failures, operators  # noqa: E402
+from cvm.dialect.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
 from targets import HERE, missing  # noqa: E402
+from test_examples import agree  # noqa: E402
 
+import cvm  # noqa: E402
 from cvm.commands.ops import by_dialect  # noqa: E402
 
 SHOWN = tuple(t for t in TARGETS if t in HERE or t != "cuda")  # a GPU is not everywhere; what emulates one is
@@ -27,31 +33,43 @@ SECTION = re.compile(r"<details><summary><b>(\w+)</b>.*?</details>\n", re.S)
 
 
 def section(dialect: str, names: list[str]) -> str:
-    """How a dialect stands as a whole, and its operators when it is unfolded."""
-    asked = [(n, t) for n in names if n in cases() for t in SHOWN]
+    """How a dialect stands as a whole, and its operators when it is unfolded: the cases of the programs that use each."""
+    about = [n for n in names if n in cases()]
+    uses = Counter(used for n in about for case in cases()[n] for used in operators(case))
+    total = sum(len(cases()[n]) for n in about)
+    alone = [n for n in names if not uses[n]]
+    rows: dict[str, dict[str, str]] = {}
+    outcome = []
     with ProcessPoolExecutor(initializer=warnings.simplefilter, initargs=("ignore",)) as pool:
-        held = dict(zip(asked, pool.map(_held, *zip(*asked, strict=True)), strict=True)) if asked else {}
-    total = sum(len(cases().get(n, ())) for n in names)
-    outcome = ", ".join(f"{sum(held.get((n, t), 0) for n in names)} on {t}" for t in SHOWN)
+        for target in SHOWN:
+            failing = [ops for found in pool.map(_failing, about, [target] * len(about)) for ops in found]
+            outcome.append(f"{total - len(failing)} on {target}")
+            short = Counter(used for ops in failing for used in ops)
+            rows[target] = {n: f"{uses[n] - short[n]}" if short[n] else "all" for n in uses}
+            rows[target] |= zip(alone, pool.map(_by_example, alone, [target] * len(alone)), strict=True)
     lines = [
-        f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {outcome}</summary>",
+        f"<details><summary><b>{dialect}</b>: {len(names)} operators; of {total} cases hold {', '.join(outcome)}</summary>",
         "",
         f"| operator | cases | {' | '.join(SHOWN)} |",
         f"|---|---|{'---|' * len(SHOWN)}",
     ]
-    for n in names:
-        lines.append(f"| `{n}` | {len(cases().get(n, ()))} | {' | '.join(_cell(held.get((n, t)), n) for t in SHOWN)} |")
+    lines += [f"| `{n}` | {uses[n]} | {' | '.join(rows[t][n] for t in SHOWN)} |" for n in names]
     return "\n".join([*lines, "", "</details>", ""])
 
 
-def _held(name: str, target: str) -> int:
-    return len(cases()[name]) - sum(1 for _ in failures(name, target))
+def _failing(about: str, target: str) -> list[set[str]]:
+    """The operators that each case uses which does not hold."""
+    by_id = {case["id"]: case for case in cases()[about]}
+    return [operators(by_id[found.partition(": ")[0]]) for found in failures(about, target)]
 
 
-def _cell(held: int | None, name: str) -> str:
-    if held is None:
-        return ""
-    return "all" if held == len(cases()[name]) else f"{held}"
+def _by_example(name: str, target: str) -> str:
+    """Whether an operator's example gives on a target what it gives by definition."""
+    try:
+        agree(cvm.parse(OPERATORS[name].example), ("reference", target))
+    except (AssertionError, cvm.Error):
+        return "fails"
+    return "example"
 
 
 def main() -> int:

@@ -40,6 +40,11 @@ def operator(case: Case) -> str:
     return case["op"] if case["op"] in used or not used else used[-1]
 
 
+def operators(case: Case) -> set[str]:
+    """All that a case's program uses."""
+    return {operator(case), *OPERATORS.findall(case["program"])}
+
+
 @cache
 def arrays(dialect: str) -> dict[str, np.ndarray]:
     with np.load(FOLDER / f"{dialect}.npz") as archive:

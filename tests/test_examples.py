@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,15 @@ OPS = sorted(name for members in by_dialect().values() for name in (op.name for 
 PROGRAMS = sorted((ROOT / "examples").rglob("*.cvm"))
 
 
-def agree(module: Module) -> None:
-    """Every function gives the same on every target, for random arguments: integers exactly, floats within 4 ulps."""
+def agree(module: Module, targets: Sequence[str] = HERE) -> None:
+    """Every function gives the same on these targets, for random arguments: integers exactly, floats within 4 ulps."""
     options = Namespace(input=[], inputs=None, random_inputs=0)
     for name, function in module.functions.items():
         if isinstance(function, Graph):
-            graphs_agree(module, name)
+            graphs_agree(module, name, targets)
             continue
         given = inputs(function, options)
-        first, *others = (_all(cvm.compile(module, name, target)(*given)) for target in HERE)
+        first, *others = (_all(cvm.compile(module, name, target)(*given)) for target in targets)
         for other in others:
             for got, wanted in zip(other, first, strict=True):
                 assert got.dtype == wanted.dtype
@@ -39,20 +40,21 @@ def agree(module: Module) -> None:
                 np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * largest)
 
 
-def graphs_agree(module: Module, name: str) -> None:
-    """After three ticks from random state, everything that can be read is the same on the CPU as by definition."""
-    cpu, reference = (cvm.compile(module, name, target) for target in ("cpu", "reference"))
+def graphs_agree(module: Module, name: str, targets: Sequence[str]) -> None:
+    """After three ticks from random state, everything that can be read is the same on these targets."""
+    first, *others = graphs = [cvm.compile(module, name, target) for target in targets]
     random = np.random.default_rng(0)
-    for state in cpu.writable:
+    for state in first.writable:
         value = random.random(state.initial.shape).astype(state.initial.dtype)
-        for g in (cpu, reference):
+        for g in graphs:
             g.write(state.name, value)
-    assert cpu.step(3) == reference.step(3)
-    assert cpu.names == reference.names
-    for label in cpu.names:
-        got, wanted = cpu.read(label), reference.read(label)
-        assert got.dtype == wanted.dtype
-        np.testing.assert_allclose(got, wanted, rtol=5e-7, atol=5e-7 * np.abs(wanted).max(initial=0), err_msg=label)
+    assert {g.step(3) for g in graphs} == {3}
+    for other in others:
+        assert other.names == first.names
+        for label in first.names:
+            got, wanted = other.read(label), first.read(label)
+            assert got.dtype == wanted.dtype
+            np.testing.assert_allclose(got, wanted, rtol=5e-7, atol=5e-7 * np.abs(wanted).max(initial=0), err_msg=label)
 
 
 def _all(returned: Any) -> tuple[np.ndarray, ...]:
