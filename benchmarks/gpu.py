@@ -333,6 +333,12 @@ def said(row: Callable[[], str], name: str) -> str:
         return f"| {name} | fails: {type(e).__name__}: {text} |"
 
 
+def torch_on_gpu() -> Any:
+    """Torch, where it is installed and made for a GPU."""
+    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    return torch if torch is not None and torch.cuda.is_available() else None
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -344,7 +350,7 @@ def main(arguments: list[str] | None = None) -> int:
     if lacking := missing():
         print(f"nothing to measure: {lacking}", file=sys.stderr)
         return 1
-    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+    torch = torch_on_gpu()
 
     def chosen(name: str) -> bool:
         return not options.names or any(o in name for o in options.names)
