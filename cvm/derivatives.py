@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from cvm.dialect.attributes import Symbol
 from cvm.dialect.builder import Builder, Node
 from cvm.dialect.builtin import Call
-from cvm.dialect.op import Operator, Symbol
+from cvm.dialect.op import Operator
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp
 from cvm.dialect.verify import verify

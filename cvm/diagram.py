@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from cvm.dialect.attributes import attribute_text
 from cvm.dialect.builtin import Const
 from cvm.dialect.cog.clocked import Feedback
-from cvm.dialect.op import attribute_text
 from cvm.dialect.printer import Names, operation_text, written_attributes
 from cvm.dialect.program import Function, Graph, Literal, Module, Operation, Value
 from cvm.layers import Box, Route, place

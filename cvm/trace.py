@@ -13,12 +13,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from cvm.dialect.attributes import conform
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.literals import literal_type
-from cvm.dialect.op import OPERATORS, Field, Operator, conform
+from cvm.dialect.op import OPERATORS, Field, Operator
 from cvm.dialect.program import Function, Literal, Module, Operation, Value
+from cvm.dialect.sizes import Size
 from cvm.dialect.source import NOWHERE, Diagnostic, Source, Span, TraceError
-from cvm.dialect.types import BY_DTYPE, ElementType, Size, TensorType, Type
+from cvm.dialect.types import BY_DTYPE, ElementType, TensorType, Type
 from cvm.dialect.verify import type_operation, verify
 
 _PACKAGE = __name__.partition(".")[0]

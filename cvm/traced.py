@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cvm.dialect.program import Module
+from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.source import CallError, Diagnostic, TraceError
-from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
+from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.jit import fastcall
 from cvm.jit.arguments import samples_of
 from cvm.jit.call_table import CallTable, leave

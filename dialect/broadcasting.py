@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from .index import ZERO, Expr, Index, Tensor, select
-from .types import Dim, Given, Shape, Undecided, same_size, smaller
+from .sizes import Dim, Given, Shape, Undecided, same_size, smaller
 
 # Answers
 

@@ -15,8 +15,9 @@ from .builtin import Const, Data, View
 from .literals import literal_type
 from .op import OPERATORS, Operator
 from .program import Literal, Operation, Value
+from .sizes import Shape, Size, same_size
 from .source import NOWHERE, Span
-from .types import BY_DTYPE, ElementType, FieldType, Shape, Size, TensorType, Type, same_size
+from .types import BY_DTYPE, ElementType, FieldType, TensorType, Type
 from .verify import type_operation
 
 

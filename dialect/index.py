@@ -8,14 +8,14 @@ immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from .scalars import SCALARS
+from .sizes import Dim, Shape, Size
 from .source import NOWHERE, Span
-from .types import I1, I64, Dim, ElementType, Shape, Size, same_size
+from .types import I1, I64, ElementType
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,12 +273,12 @@ def apply(function: str, *operands: Operand) -> Expr:
         or compared[-1].type.kind not in row.kinds
     ):
         raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
-    if exprs[-1].type is I64 and (simple := _simplify(function, exprs)) is not None:
+    if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
         return simple
     return Apply(function, exprs, row.result(*(e.type for e in exprs)))
 
 
-def _simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
+def simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
     """The few identities that keep printed index arithmetic readable; exact for integers."""
     match function, operands:
         case "add" | "sub" | "mul" | "floordiv" | "floormod" | "max" | "min", (Const(a), Const(b)):
@@ -361,16 +361,6 @@ def both(*conditions: Expr | bool) -> Expr | bool:
     return joined
 
 
-def inside(index: Expr, extent: Dim) -> Expr | bool:
-    """0 <= index < extent, of which what holds for every value of the indices is left out."""
-    low, high = interval(index)
-    lower = True if low is not None and low >= 0 else index >= 0
-    upper = True if high is not None and isinstance(extent, int) and high < extent else index < as_index(extent)
-    if isinstance(index, Index) and (same_size(index.extent, extent)):
-        upper = True
-    return both(lower, upper)
-
-
 def reduce(function: str, over: Index | tuple[Index, ...], body: Expr) -> Expr:
     over = over if isinstance(over, tuple) else (over,)
     return Reduce(function, over, body) if over else body
@@ -399,119 +389,6 @@ def unflatten(position: Expr, shape: Shape) -> tuple[Expr, ...]:
         found.append(position % shape[axis])
         position = position // shape[axis]
     return (*((position,) if shape else ()), *reversed(found))
-
-
-_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
-    Apply: attrgetter("operands"),
-    Read: attrgetter("indices"),
-    Cast: lambda e: (e.operand,),
-    Bitcast: lambda e: (e.operand,),
-    When: lambda e: (e.condition, e.then, e.otherwise),
-    Reduce: lambda e: (e.body,),
-    Check: lambda e: (e.condition, e.value),
-}
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    found = _CHILDREN.get(expr.__class__)
-    return () if found is None else found(expr)
-
-
-def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The same node over other children."""
-    match expr:
-        case Apply(function, _, type):
-            if type is I64 and (simple := _simplify(function, parts)) is not None:
-                return simple
-            return Apply(function, parts, type)
-        case Read(tensor, _):
-            return Read(tensor, parts)
-        case Cast(_, type):
-            return Cast(parts[0], type)
-        case Bitcast(_, type):
-            return Bitcast(parts[0], type)
-        case When():
-            return When(*parts)
-        case Reduce(function, over, _):
-            return Reduce(function, over, parts[0])
-        case Check(_, _, message, span):
-            return Check(parts[0], parts[1], message, span)
-    return expr
-
-
-def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Every node for which `change` gives another is replaced, from the top down; shared parts stay shared."""
-    done: dict[int, Expr] = {}
-
-    def visit(e: Expr) -> Expr:
-        if (found := done.get(id(e))) is not None:
-            return found
-        new = change(e)
-        if new is None:
-            old = children(e)
-            parts = tuple(visit(c) for c in old)
-            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-        done[id(e)] = new
-        return new
-
-    return visit(expr)
-
-
-def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
-    """Indices and variables replaced by expressions (nodes are compared by identity)."""
-    return rewrite(expr, values.get) if values else expr
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node once, parents first."""
-    seen: set[int] = set()
-    stack = [expr]
-    parts = _CHILDREN.get
-    while stack:
-        e = stack.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            yield e
-            if (of := parts(e.__class__)) is not None:
-                stack += of(e)[::-1]
-
-
-def interval(expr: Expr) -> tuple[int | None, int | None]:
-    """Bounds of an index expression over all values of its indices; None where unknown."""
-    match expr:
-        case Const(value, _):
-            return value, value
-        case Index(extent=extent):
-            return 0, (extent - 1 if isinstance(extent, int) else None)
-        case Extent():
-            return 0, None
-        case Apply("add", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            return _plus(al, bl), _plus(ah, bh)
-        case Apply("sub", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            return _plus(al, None if bh is None else -bh), _plus(ah, None if bl is None else -bl)
-        case Apply("mul", (a, Const(c)), _) | Apply("mul", (Const(c), a), _):
-            low, high = (None if v is None else v * c for v in interval(a))
-            return (low, high) if c >= 0 else (high, low)
-        case Apply("floordiv", (a, Const(c)), _) if c > 0:
-            low, high = interval(a)
-            return None if low is None else low // c, None if high is None else high // c
-        case Apply("floormod", (_, Const(c)), _) if c > 0:
-            return 0, c - 1
-        case Apply("max", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            lows = [v for v in (al, bl) if v is not None]
-            return (max(lows) if lows else None), (None if ah is None or bh is None else max(ah, bh))
-        case Apply("min", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            highs = [v for v in (ah, bh) if v is not None]
-            return (None if al is None or bl is None else min(al, bl)), (min(highs) if highs else None)
-    return None, None
-
-
-def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
 
 
 TRUE = Const(True, I1)

@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant, substitute
+from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant
 from .scalars import SCALARS
 from .source import NOWHERE, Span
+from .traverse import substitute
 from .types import ElementType
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import types as pytypes
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
+from .attributes import attribute_text
 from .index import Element, Tensor
-from .types import ElementType, Type, Undecided
+from .sizes import Undecided
+from .types import Type
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -252,108 +253,6 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
         kind = "variadic" if typing.get_origin(hint) is tuple else "optional"
         return Field(field.name, kind, default=default)
     return Field(field.name, "attribute", hint, default)
-
-
-# Attribute values
-
-
-class Symbol(str):
-    """The name of a function or graph as an attribute's value, written `@name`."""
-
-    __slots__ = ()
-
-
-def conform(value: Any, annotation: Any) -> Any:
-    """The value as the annotation's type (an int for a float, a list for a tuple), or ValueError saying what was expected."""
-    if annotation is bool or annotation is str:
-        if isinstance(value, annotation):
-            return value
-    elif annotation is int:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    elif annotation is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif annotation is type(None) or annotation is None:
-        if value is None:
-            return None
-    elif annotation is Any or (isinstance(annotation, type) and isinstance(value, annotation)):
-        return value
-    elif (origin := typing.get_origin(annotation)) is tuple:
-        parts = typing.get_args(annotation)
-        if isinstance(value, (list, tuple)):
-            wanted = [parts[0]] * len(value) if len(parts) == 2 and parts[1] is Ellipsis else list(parts)
-            if len(wanted) == len(value):
-                try:
-                    return tuple(conform(v, w) for v, w in zip(value, wanted, strict=True))
-                except ValueError:
-                    pass
-    elif origin is typing.Union or origin is pytypes.UnionType:
-        for choice in typing.get_args(annotation):
-            try:
-                return conform(value, choice)
-            except ValueError:
-                continue
-    elif origin is dict:
-        if isinstance(value, dict):
-            key, item = typing.get_args(annotation)
-            return {conform(k, key): conform(v, item) for k, v in value.items()}
-    elif origin is typing.Literal and value in typing.get_args(annotation):
-        return value
-    raise ValueError(f"expected {describe(annotation)}, got {attribute_text(value)}")
-
-
-_NAMES: dict[Any, str] = {
-    int: "an integer",
-    bool: "true or false",
-    float: "a number",
-    str: "a string",
-    type(None): "none",
-    ElementType: "an element type",
-}
-
-
-def describe(annotation: Any) -> str:
-    """What an attribute of this annotation is, in words."""
-    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is tuple:
-        plural = _NAMES.get(parts[0], describe(parts[0])).removeprefix("an ").removeprefix("a ")
-        count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
-        return f"an array of {count}{plural}{'' if plural.startswith('true') else 's'}"
-    if origin is typing.Union or origin is pytypes.UnionType:
-        return " or ".join(describe(p) for p in parts)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(attribute_text(p) for p in parts)
-    if origin is dict:
-        return "a dictionary"
-    return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
-
-
-def attribute_text(value: Any) -> str:
-    """An attribute value as the language writes it."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, Symbol):
-        return f"@{value}"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(attribute_text, value))}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {attribute_text(v)}" for k, v in value.items()) + "}"
-    return str(value)
-
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def quoted(text: str) -> str:
-    """A string literal of the language."""
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else f"\\u{{{ord(c):x}}}") for c in text) + '"'
 
 
 # Constraint messages

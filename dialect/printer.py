@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from .attributes import Symbol, attribute_text, quoted
 from .builtin import Call, Const, Elements
 from .literals import literal_text, literal_type
-from .op import Operator, Symbol, attribute_text, quoted
+from .op import Operator
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .types import Type
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .attributes import attribute_text
 from .builtin import Data, Elements
-from .op import Operator, attribute_text
+from .op import Operator
 from .program import Function, Literal, Module, Operation, Value
 from .types import Type
 

@@ -6,7 +6,7 @@ function and the types of actual arguments, which settles what could not be deci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,23 +14,12 @@ from .builtin import Calling
 from .destroy import check_destroyed
 from .op import C, Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
+from .sizes import Dim
 from .source import Diagnostic, Note, Span, VerifyError
-from .types import (
-    OPERATIONS,
-    Dim,
-    FieldType,
-    Size,
-    Type,
-    Undecided,
-    excess,
-    larger,
-    same_size,
-    smaller,
-)
+from .types import FieldType, Type, excess
+from .unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
 
 Values = dict[Value, Type]
-
-
 Known = dict[tuple[object, ...], tuple[Type, ...] | None]  # (function, argument types) -> result types
 
 MAX_CALLS = 64  # calls inside calls with sizes that differ from the declared ones
@@ -324,123 +313,6 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
     if results is None:
         return None
     return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
-
-
-def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
-    """The types that the arguments of a function have in a call: the given sizes, where the declared ones are not known."""
-    bound = bind(declared, given)
-    return [with_sizes(d, bound) for d in declared]
-
-
-def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type], dict[Any, Dim]]:
-    """The given types in the callee's names for the sizes, so that calls alike are one, and what each name stands for.
-
-    A size has the name that the callee declares at the first place where it stands alone, or else a number.
-    """
-    names: dict[Any, Dim] = {}
-    taken: dict[Any, Dim] = {}
-    pairs = [p for d, g in zip(declared, given, strict=True) for p in zip(d.array_shape, g.array_shape, strict=True)]
-    for own, size in pairs:
-        if isinstance(own, Size) and own.is_atom and isinstance(size, Size) and size.is_atom:
-            ours, theirs = own.terms[0][0], size.terms[0][0]
-            if ours not in taken and theirs not in names:
-                names[theirs], taken[ours] = own, size
-    for _, size in pairs:
-        for atom in sorted(size.atoms(), key=repr) if isinstance(size, Size) else ():
-            if atom not in names:
-                number = ("?", -1 - len(names))
-                names[atom], taken[number] = Size(((number, 1),)), Size(((atom, 1),))
-    return [with_sizes(g, names) for g in given], taken
-
-
-def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
-    """Result types of a callee in the caller's sizes; a size that the callee found out is a new one in every call."""
-    atoms = {a for r in results for d in r.array_shape if isinstance(d, Size) for a in d.atoms()}
-    sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=repr)} if atoms else {}
-    return tuple(with_sizes(r, sizes) for r in results)
-
-
-# Types with unknown sizes
-
-
-def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
-    """What each named or anonymous size of the declared types is in the actual ones (the first place decides)."""
-    bound: dict[Any, Dim] = {}
-    for d, a in zip(declared, actual, strict=True):
-        for stated, given in zip(d.array_shape, a.array_shape, strict=False):
-            if isinstance(stated, Size) and stated.is_atom:
-                bound.setdefault(stated.terms[0][0], given)
-    return bound
-
-
-def size_conflict(declared: Sequence[Type], actual: Sequence[Type]) -> str | None:
-    """Where one named size stands for two different sizes, in words."""
-    bound = bind(declared, actual)
-    for d, a in zip(declared, actual, strict=True):
-        for stated, given in zip(d.array_shape, a.array_shape, strict=False):
-            if isinstance(stated, Size) and stated.is_atom:
-                first = bound[stated.terms[0][0]]
-                if _certainly(lambda first=first, given=given: first != given):
-                    return f"{stated} is one size, but it is {first} and {given}"
-    return None
-
-
-def _certainly(condition: Callable[[], bool]) -> bool:
-    try:
-        return condition()
-    except Undecided:
-        return False
-
-
-def with_sizes(type: Type, bound: Mapping[Any, Dim]) -> Type:
-    """The type with the sizes that are bound put in."""
-    if type.is_static or not bound:
-        return type
-    return type.with_array_shape(tuple(_put(d, bound) for d in type.array_shape))
-
-
-def _put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
-    if isinstance(dim, int):
-        return dim
-    if dim.is_atom:
-        return bound.get(dim.terms[0][0], dim)
-    total: Dim = dim.constant
-    for atom, factor in dim.terms:
-        if len(atom) < 3:
-            value = bound.get(atom, Size(((atom, 1),)))
-        else:
-            value = SYMBOLIC[atom[0]](*(_put(p, bound) for p in atom[1:]))
-        total = value * factor + total
-    return total
-
-
-def _quotient(a: Dim, b: Dim) -> Dim:
-    return OPERATIONS["//"](a, b) if isinstance(a, int) and isinstance(b, int) else a // b
-
-
-SYMBOLIC: dict[str, Callable[[Dim, Dim], Dim]] = {
-    "*": lambda a, b: a * b,
-    "//": _quotient,
-    "max": larger,
-    "min": smaller,
-}
-
-
-def agree(stated: Type, inferred: Type) -> bool:
-    """Whether a value of the inferred type may be one of the stated type (unknown sizes are settled when called)."""
-    if type(stated) is not type(inferred) or stated.element is not inferred.element or stated.rank != inferred.rank:
-        return False
-    a, b = stated.array_shape, inferred.array_shape
-    return len(a) == len(b) and not any(_certainly(lambda x=x, y=y: x != y) for x, y in zip(a, b, strict=True))
-
-
-def refine(inferred: Type, stated: Type) -> Type:
-    """The inferred type with the sizes that the stated one knows better."""
-    dims = []
-    for i, s in zip(inferred.array_shape, stated.array_shape, strict=True):
-        better = isinstance(i, Size) and (isinstance(s, int) or (s.name is not None and not same_size(s, i)))
-        dims.append(s if better else i)
-    return inferred.with_array_shape(tuple(dims))
 
 
 def _typed(function: Function, types: Values) -> Function:

@@ -20,9 +20,11 @@ import numpy as np
 
 from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Graph, Module, Value
+from ..dialect.sizes import Dim, Size, product
 from ..dialect.source import Diagnostic, Span, TargetError
-from ..dialect.types import Dim, Size, Type, product
-from ..dialect.verify import verify, with_sizes
+from ..dialect.types import Type
+from ..dialect.unify import with_sizes
+from ..dialect.verify import verify
 from ..lowering.plan import ALIGNMENT, Plan
 from . import native
 from .llvm import emit

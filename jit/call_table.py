@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.types import Size, Type
+from ..dialect.sizes import Size
+from ..dialect.types import Type
 from .fastcall import addresses, take
 from .fastcall_text import BUSY, SHAPED, SLOTS, WORDS, slot
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..dialect.index import ZERO, Expr, Extent, Read, Tensor, substitute, walk
+from ..dialect.index import ZERO, Expr, Extent, Read, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.sizes import Dim, Size, product
 from ..dialect.source import Span
-from ..dialect.types import Dim, Size, product
+from ..dialect.traverse import substitute, walk
 from ..lowering.flat import flat
 from ..lowering.grid import THREADS, accesses
 from ..lowering.plan import Plan, scratch_buffers, written

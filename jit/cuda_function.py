@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..dialect.program import Function, Module
+from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import Type, evaluate
+from ..dialect.types import Type
 from .arguments import beyond_range, in_order
 from .cuda import Launch
 from .device import Call, device

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..dialect.program import Function, Value
+from ..dialect.sizes import Size
 from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import Size, Type
+from ..dialect.types import Type
 from .arguments import describe
 
 _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory

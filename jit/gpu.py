@@ -10,8 +10,8 @@ import numpy as np
 
 from ..dialect.index import Tensor
 from ..dialect.program import Function, Module
+from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import evaluate
 from . import nvrtc
 from .arguments import size_place
 from .cuda import Launch

@@ -20,8 +20,8 @@ import numpy as np
 from ..dialect.builtin import Const
 from ..dialect.printer import Names, operation_text
 from ..dialect.program import Function, Module
+from ..dialect.sizes import Dim, Size
 from ..dialect.source import Span
-from ..dialect.types import Dim, Size
 from . import cache
 from .arguments import size_place
 from .native import environment

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from ..dialect.index import Apply, Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
+from ..dialect.sizes import Dim, Size, product, same_size
 from ..dialect.source import Span
-from ..dialect.types import Dim, Size, product, same_size
 from ..lowering.accesses import allocated, stores
 from ..lowering.near import begins
 from ..lowering.parallelise import grain

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..dialect.program import Function, Module
+from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import evaluate
 from . import fastcall
 from .arguments import size_place
 from .call_table import CallTable, atoms_of, can_serve, leave

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dialect.index import Tensor
-from ..dialect.types import evaluate
+from ..dialect.sizes import evaluate
 from ..lowering.cost import Cost, cost
 from ..lowering.plan import Plan
 from .arguments import size_place

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var, children, walk
+from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var
 from ..dialect.loops import Alloc, Block, Let, Store, expressions, statements
-from ..dialect.types import Dim
+from ..dialect.sizes import Dim
+from ..dialect.traverse import children, walk
 from .affine import affine
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
 
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, apply, as_index, interval
-from ..dialect.types import I64, Size
+from ..dialect.bounds import interval
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, apply, as_index
+from ..dialect.sizes import Size
+from ..dialect.types import I64
 
 Key: TypeAlias = object
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, rewrite
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor
 from ..dialect.loops import Kernel, map_expressions
-from ..dialect.types import Dim, Shape
+from ..dialect.sizes import Dim, Shape
+from ..dialect.traverse import rewrite
 from .accesses import reads, stores
 
 

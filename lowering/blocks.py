@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from ..dialect.index import Check, Const, Expr, Index, Read, Reduce, Tensor, When, axes, both, rewrite, substitute, walk
+from ..dialect.index import Check, Const, Expr, Index, Read, Reduce, Tensor, When, axes, both
 from ..dialect.loops import identity
+from ..dialect.traverse import rewrite, substitute, walk
 from .formulas import Formula, Formulas, Step, View
 
 LONG = 1 << 18  # terms of a fold that is worth blocks

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Cast, Const, Expr, Read, rewrite, walk
+from ..dialect.index import Apply, Cast, Const, Expr, Read
 from ..dialect.loops import Alloc, Block, Kernel, Statement, Store, map_expressions, rewrite_block
+from ..dialect.traverse import rewrite, walk
 from ..dialect.types import I1, UI8
 from .accesses import stores
 

@@ -18,8 +18,9 @@ from functools import reduce
 
 import numpy as np
 
-from ..dialect.index import Expr, Index, Tensor, apply, both, cast, constant, substitute
+from ..dialect.index import Expr, Index, Tensor, apply, both, cast, constant
 from ..dialect.loops import Block, Kernel
+from ..dialect.traverse import substitute
 from ..dialect.types import I8, I32, I64, UI8
 from .contraction import Contracted, Contraction
 from .intervals import Interval

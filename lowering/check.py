@@ -13,23 +13,10 @@ from dataclasses import dataclass, field
 from dataclasses import replace as copy
 from math import gcd
 
-from ..dialect.index import (
-    Apply,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    Var,
-    When,
-    as_index,
-    interval,
-    walk,
-)
+from ..dialect.bounds import interval
+from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When, as_index
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.traverse import walk
 from ..dialect.types import I1, I64
 from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
 from .text import statement_text

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index, children, rewrite
+from ..dialect.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -25,7 +25,8 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
-from ..dialect.types import same_size
+from ..dialect.sizes import same_size
+from ..dialect.traverse import children, rewrite
 from .accesses import allocated, depends, reads, stores
 
 

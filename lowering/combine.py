@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..dialect.index import ZERO, Expr, Index, Read, Tensor, Var, rewrite, walk
+from ..dialect.index import ZERO, Expr, Index, Read, Tensor, Var
 from ..dialect.loops import Block, For, Kernel, Let, Statement, Store, expressions, map_expressions, statements
-from ..dialect.types import same_size
+from ..dialect.sizes import same_size
+from ..dialect.traverse import rewrite, walk
 from .rename import renamed
 
 LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited

@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..dialect.index import Cast, Expr, Read, Tensor, cast, rewrite, walk
+from ..dialect.index import Cast, Expr, Read, Tensor, cast
 from ..dialect.loops import Block, For, Kernel, Statement, Store, blocks, expressions, map_expressions, rewrite_block
-from ..dialect.types import I8, I16, I32, UI8, UI16, UI32, ElementType, evaluate, product
+from ..dialect.sizes import evaluate, product
+from ..dialect.traverse import rewrite, walk
+from ..dialect.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from .collapse import collapse
 from .contraction import recognise, windowed
 from .cost import UNKNOWN

@@ -10,23 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import (
-    Apply,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Tensor,
-    Var,
-    as_index,
-    cast,
-    children,
-    constant,
-    select,
-    walk,
-    with_children,
-)
+from ..dialect.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, constant, select
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.traverse import children, walk, with_children
 from ..dialect.types import C64, F32, F64, ElementType
 from .plan import Plan
 

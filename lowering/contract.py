@@ -29,9 +29,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import Expr, Read, Tensor, apply, as_index, both, substitute, walk
+from ..dialect.index import Expr, Read, Tensor, apply, as_index, both
 from ..dialect.loops import Alloc, Block, If, Kernel
-from ..dialect.types import F32, F64, I16, I32, Dim, product
+from ..dialect.sizes import Dim, product
+from ..dialect.traverse import substitute, walk
+from ..dialect.types import F32, F64, I16, I32
 from .bytewise import by_bytes
 from .collapse import flatten
 from .contraction import Contracted, Contraction, recognise

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, walk
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
+from ..dialect.traverse import walk
 from .accesses import depends, reads, stores, stride
 from .narrow import conjunction
 from .nests import sorted_tensors

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialect.index import Apply, Expr, Read, Tensor, walk
+from ..dialect.index import Apply, Expr, Read, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Store, expressions, is_rare
-from ..dialect.types import evaluate, product
+from ..dialect.sizes import evaluate, product
+from ..dialect.traverse import walk
 from .plan import Plan
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..dialect.attributes import attribute_text
 from ..dialect.builtin import Const, Data
-from ..dialect.op import attribute_text
 from ..dialect.program import Function, Literal, Operation, Value
 
 

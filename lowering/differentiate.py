@@ -14,9 +14,9 @@ from ..dialect.builder import Builder, Node
 from ..dialect.builtin import Calling
 from ..dialect.op import Operator
 from ..dialect.program import Function, Literal, Module, Operation, Value
+from ..dialect.sizes import Undecided
 from ..dialect.source import Diagnostic, Note, Span, VerifyError
 from ..dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
-from ..dialect.types import Undecided
 from .dead import live_operations
 from .inline import has_derivatives
 

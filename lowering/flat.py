@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..dialect.index import ZERO, Apply, Const, Expr, Extent, apply, as_index
-from ..dialect.types import Dim, Shape, same_size
+from ..dialect.sizes import Dim, Shape, same_size
 
 
 def flat(at: tuple[Expr, ...], shape: Shape) -> Expr:

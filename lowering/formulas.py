@@ -13,10 +13,11 @@ import numpy as np
 
 from ..dialect.builtin import Const
 from ..dialect.index import Const as Number
-from ..dialect.index import Expr, Index, Read, Tensor, children, walk
+from ..dialect.index import Expr, Index, Read, Tensor
 from ..dialect.loops import Block, map_expressions
 from ..dialect.program import Function, Literal, Value
 from ..dialect.source import NOWHERE, Span
+from ..dialect.traverse import children, walk
 from .numbers import put_numbers
 from .polynomials import in_primitives
 

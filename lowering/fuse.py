@@ -11,23 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
-from ..dialect.index import (
-    Apply,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    When,
-    children,
-    rewrite,
-    substitute,
-    walk,
-)
-from ..dialect.types import same_size
+from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
+from ..dialect.sizes import same_size
+from ..dialect.traverse import children, rewrite, substitute, walk
 from .formulas import Formula, Formulas, Nest, Step, View, cost, reads
 
 LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ..dialect.index import Expr, Index, unflatten
 from ..dialect.loops import Alloc, Block, For, Kernel, statements, substitute_block
-from ..dialect.types import product
+from ..dialect.sizes import product
 from .apart import apart
 from .borders import borders
 from .collapse import collapse

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..dialect.index import ZERO, Expr, Index, Read, Tensor, walk
+from ..dialect.index import ZERO, Expr, Index, Read, Tensor
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, expressions, statements
+from ..dialect.traverse import walk
 
 THREADS = 256  # of a block
 

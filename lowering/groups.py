@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, children, rewrite, walk
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor
 from ..dialect.loops import (
     Block,
     For,
@@ -22,6 +22,7 @@ from ..dialect.loops import (
     rewrite_block,
     statements,
 )
+from ..dialect.traverse import children, rewrite, walk
 
 
 def grouped(kernel: Kernel) -> Kernel:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..dialect.index import Const, Expr, Read, Tensor, Var, rewrite, walk
+from ..dialect.index import Const, Expr, Read, Tensor, Var
 from ..dialect.loops import (
     Block,
     For,
@@ -21,6 +21,7 @@ from ..dialect.loops import (
     rewrite_block,
     statements,
 )
+from ..dialect.traverse import rewrite, walk
 
 Places = dict[Tensor, list[tuple[Expr, ...]]]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum, rewrite, walk
+from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -30,6 +30,7 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
+from ..dialect.traverse import rewrite, walk
 from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride
 from .collapse import Joined, join

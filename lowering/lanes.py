@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum, walk
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -33,6 +33,7 @@ from ..dialect.loops import (
     substitute_block,
 )
 from ..dialect.scalars import SCALARS
+from ..dialect.traverse import walk
 from ..dialect.types import F32, F64
 from .accesses import reads, stores, stride
 

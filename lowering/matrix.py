@@ -26,23 +26,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import (
-    Apply,
-    Cast,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    apply,
-    as_index,
-    axes,
-    both,
-    cast,
-    constant,
-    inside,
-)
+from ..dialect.bounds import inside
+from ..dialect.index import Apply, Cast, Expr, Index, Read, Tensor, apply, as_index, axes, both, cast, constant
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
-from ..dialect.types import I8, I32, UI8, ElementType, product, same_size
+from ..dialect.sizes import product, same_size
+from ..dialect.types import I8, I32, UI8, ElementType
 from .accesses import depends
 from .contraction import Contraction, recognise
 from .grid import THREADS, accesses

@@ -23,9 +23,11 @@ memory, too, since a zero for it could make a NaN of an infinity, and 0.0 of -0.
 
 from __future__ import annotations
 
-from ..dialect.index import Expr, Index, Read, Tensor, apply, as_index, both, constant, select, walk
+from ..dialect.index import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
-from ..dialect.types import F32, F64, I1, product
+from ..dialect.sizes import product
+from ..dialect.traverse import walk
+from ..dialect.types import F32, F64, I1
 from .accesses import stride
 from .contraction import Contraction, recognise
 from .grid import THREADS

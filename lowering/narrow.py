@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Apply, Expr, Index, both, interval, maximum, minimum
+from ..dialect.bounds import interval
+from ..dialect.index import Apply, Expr, Index, both, maximum, minimum
 from ..dialect.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
 from .accesses import depends
 from .affine import Affine, affine_conditions

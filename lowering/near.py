@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import chain
 from math import gcd, lcm
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, walk
-from ..dialect.types import Dim
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor
+from ..dialect.sizes import Dim
+from ..dialect.traverse import walk
 from .affine import affine
 
 VECTORS = 4  # loaded for the lanes of one access, at most

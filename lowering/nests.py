@@ -21,13 +21,11 @@ from ..dialect.index import (
     Tensor,
     When,
     apply,
-    children,
     select,
-    walk,
-    with_children,
 )
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Require, Statement, accumulator, assign, identity, update
 from ..dialect.loops import Store as StoreStatement
+from ..dialect.traverse import children, walk, with_children
 from ..dialect.types import F32, F64
 from .formulas import Formula, reads
 from .polynomials import in_primitives

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..dialect.conversion import converted
-from ..dialect.index import Apply, Cast, Check, Const, Expr, Read, Tensor, children, constant, with_children
+from ..dialect.index import Apply, Cast, Check, Const, Expr, Read, Tensor, constant
 from ..dialect.scalars import SCALARS
 from ..dialect.source import NOWHERE, Span
+from ..dialect.traverse import children, with_children
 
 _PARTIAL = ("div", "rem", "floordiv", "floormod")
 

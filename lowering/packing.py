@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import Expr, Index, Read, Tensor, as_index, substitute, walk
+from ..dialect.index import Expr, Index, Read, Tensor, as_index
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, substitute_block
+from ..dialect.traverse import substitute, walk
 from ..dialect.types import I32
 from .accesses import depends, stride
 from .contraction import Contracted, Contraction, made

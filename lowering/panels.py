@@ -22,10 +22,7 @@ from ..dialect.index import (
     constant,
     flat_index,
     minimum,
-    rewrite,
-    substitute,
     unflatten,
-    walk,
 )
 from ..dialect.loops import (
     Alloc,
@@ -40,7 +37,9 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
-from ..dialect.types import I64, Dim, product
+from ..dialect.sizes import Dim, product
+from ..dialect.traverse import rewrite, substitute, walk
+from ..dialect.types import I64
 from .accesses import depends, stride
 from .contraction import Contraction, made
 from .narrow import narrowed

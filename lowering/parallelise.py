@@ -12,7 +12,7 @@ from typing import Any
 
 from ..dialect.index import ZERO, Const, Index, as_index, minimum
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, statements, substitute_block
-from ..dialect.types import Dim
+from ..dialect.sizes import Dim
 from .cost import block_operations
 from .vectorise import can_be_vector
 

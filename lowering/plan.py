@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dialect.index import Tensor
 from ..dialect.loops import Alloc, Kernel, Store, statements
-from ..dialect.types import Dim, product
+from ..dialect.sizes import Dim, product
 from .intervals import Interval
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector

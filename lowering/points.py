@@ -9,8 +9,9 @@ from math import prod
 
 import numpy as np
 
-from ..dialect.index import Apply, Const, Expr, Index, walk
+from ..dialect.index import Apply, Const, Expr, Index
 from ..dialect.scalars import SCALARS
+from ..dialect.traverse import walk
 from .narrow import conjunction
 
 MOST = 1 << 18  # points

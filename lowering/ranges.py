@@ -15,25 +15,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..dialect.index import (
-    Apply,
-    Bitcast,
-    Cast,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    When,
-    children,
-    walk,
-)
+from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ..dialect.loops import identity
 from ..dialect.program import Value
-from ..dialect.types import I16, I64, ElementType, Size
+from ..dialect.sizes import Size
+from ..dialect.traverse import children, walk
+from ..dialect.types import I16, I64, ElementType
 from .formulas import Formulas, Nest, View
 from .intervals import (
     ELEMENTWISE,

@@ -18,8 +18,9 @@ from .. import grammar
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, as_index
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
+from ..dialect.sizes import OPERATIONS, Dim, Size
 from ..dialect.source import Diagnostic, ParseError, Source, Span
-from ..dialect.types import ELEMENT_TYPES, I1, I64, OPERATIONS, Dim, ElementType, Size
+from ..dialect.types import ELEMENT_TYPES, I1, I64, ElementType
 from .text import PRECEDENCE
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, Var, rewrite
+from ..dialect.index import Expr, Index, Read, Tensor, Var
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -17,6 +17,7 @@ from ..dialect.loops import (
     rewrite_within,
     statements,
 )
+from ..dialect.traverse import rewrite
 
 
 def renamed(block: Block, values: dict[Expr, Expr], mark: str) -> Block:

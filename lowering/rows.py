@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..dialect.index import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select, with_children
-from ..dialect.index import children as parts_of
+from ..dialect.index import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
 from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store
+from ..dialect.traverse import children as parts_of
+from ..dialect.traverse import with_children
 from ..dialect.types import ElementType
 from .affine import key
 from .vectorise import VECTOR_BYTES

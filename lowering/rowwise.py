@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, Var, rewrite
+from ..dialect.index import Expr, Index, Read, Tensor, Var
 from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, statements
-from ..dialect.types import product, same_size
+from ..dialect.sizes import product, same_size
+from ..dialect.traverse import rewrite
 from .accesses import reads, stores
 from .collapse import is_whole
 from .plan import Plan

@@ -11,22 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import (
-    Apply,
-    Check,
-    Const,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    Var,
-    When,
-    children,
-    interval,
-    rewrite,
-    with_children,
-)
+from ..dialect.bounds import interval
+from ..dialect.index import Apply, Check, Const, Expr, Index, Read, Tensor, Var, When
 from ..dialect.loops import Alloc, Block, For, If, Let, Require, Statement, Store, map_expressions, statements
+from ..dialect.traverse import children, rewrite, with_children
 from ..dialect.types import I1, I64
 from .affine import affine
 

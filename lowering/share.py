@@ -10,8 +10,9 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count
 
-from ..dialect.index import Apply, Bitcast, Cast, Check, Expr, Var, When, children, with_children
+from ..dialect.index import Apply, Bitcast, Cast, Check, Expr, Var, When
 from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
+from ..dialect.traverse import children, with_children
 
 
 def share(kernel: Kernel) -> Kernel:

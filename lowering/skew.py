@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum, rewrite
+from ..dialect.index import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
-from ..dialect.types import product
+from ..dialect.sizes import product
+from ..dialect.traverse import rewrite
 from .accesses import reads, stores
 from .affine import affine
 from .rename import renamed

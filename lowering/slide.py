@@ -19,7 +19,8 @@ import numpy as np
 
 from ..dialect.index import Expr, Index, Tensor, apply, constant
 from ..dialect.loops import Alloc, Block, Kernel, assign, update
-from ..dialect.types import I8, I16, I32, UI8, product
+from ..dialect.sizes import product
+from ..dialect.types import I8, I16, I32, UI8
 from .accesses import depends
 from .bytewise import MANY, ONES, fit
 from .contraction import Contracted, Windowed, made, windowed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, as_index, walk
+from ..dialect.index import Apply, Const, Expr, Index, as_index
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -24,6 +24,7 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
+from ..dialect.traverse import walk
 from ..dialect.types import I64
 from .affine import Affine, affine
 from .rename import renamed

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import Alloc, Block, For, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
-from ..dialect.types import product
+from ..dialect.sizes import product
 from .accesses import depends, reads, stores, stride
 from .affine import affine
 from .near import period

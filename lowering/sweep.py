@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, cast, minimum, walk
+from ..dialect.index import Expr, Index, Read, Tensor, Var, as_index, cast, minimum
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -36,6 +36,7 @@ from ..dialect.loops import (
     substitute_block,
     update,
 )
+from ..dialect.traverse import walk
 from ..dialect.types import ElementType
 from .accesses import depends, reads, stride
 from .collapse import is_whole

@@ -15,20 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dialect.index import (
-    Const,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    Var,
-    apply,
-    as_index,
-    inside,
-    rewrite,
-    unflatten,
-    walk,
-)
+from ..dialect.bounds import inside
+from ..dialect.index import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -43,7 +31,8 @@ from ..dialect.loops import (
     rewrite_block,
     statements,
 )
-from ..dialect.types import product
+from ..dialect.sizes import product
+from ..dialect.traverse import rewrite, walk
 from .accesses import depends, reads
 from .grid import THREADS, independent_loops
 

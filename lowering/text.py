@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from ..dialect.attributes import quoted
 from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
-from ..dialect.op import quoted
 from ..dialect.scalars import SCALARS
-from ..dialect.types import I1, I64, Dim, ElementType
+from ..dialect.sizes import Dim
+from ..dialect.types import I1, I64, ElementType
 from .formulas import Formulas, Nest, View
 from .share import named
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..dialect.index import Expr, Read, Tensor, as_index, rewrite
+from ..dialect.index import Expr, Read, Tensor, as_index
 from ..dialect.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ..dialect.program import Module
+from ..dialect.traverse import rewrite
 from ..dialect.types import ElementType
 from .clock import Clockwork
 from .combine import combine

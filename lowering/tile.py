@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, minimum, rewrite, substitute
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, minimum
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -35,7 +35,8 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
-from ..dialect.types import Dim
+from ..dialect.sizes import Dim
+from ..dialect.traverse import rewrite, substitute
 from .accesses import allocated, reads, stores, stride
 from .affine import key
 from .collapse import is_whole

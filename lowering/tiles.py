@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, inside, rewrite, substitute, unflatten
+from ..dialect.bounds import inside
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, both, unflatten
 from ..dialect.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
-from ..dialect.types import Dim, larger, product
+from ..dialect.sizes import Dim, larger, product
+from ..dialect.traverse import rewrite, substitute
 from .contraction import Contraction
 from .grid import THREADS
 

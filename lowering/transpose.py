@@ -13,9 +13,11 @@ banks than the row above it.
 
 from __future__ import annotations
 
-from ..dialect.index import Expr, Index, Read, Tensor, both, inside, rewrite, substitute, unflatten, walk
+from ..dialect.bounds import inside
+from ..dialect.index import Expr, Index, Read, Tensor, both, unflatten
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Store
-from ..dialect.types import Dim, product
+from ..dialect.sizes import Dim, product
+from ..dialect.traverse import rewrite, substitute, walk
 from .accesses import stride
 from .grid import THREADS, independent_loops
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Expr, Index, Read, substitute, walk
+from ..dialect.index import Expr, Index, Read
 from ..dialect.loops import Block, For, If, Kernel, Let, Statement, map_expressions
+from ..dialect.traverse import substitute, walk
 from ..dialect.types import I1, I64
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Const, walk
+from ..dialect.index import Const
 from ..dialect.loops import Block, For, Kernel, Statement, expressions, rewrite_block, rewrite_within, statements
+from ..dialect.traverse import walk
 
 LONGEST = 8  # iterations
 LARGEST = 400  # nodes of expressions, all iterations together

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm
 
-from ..dialect.index import Apply, Expr, Index, Read, children, maximum, walk
+from ..dialect.index import Apply, Expr, Index, Read, maximum
 from ..dialect.loops import (
     Block,
     For,
@@ -32,6 +32,7 @@ from ..dialect.loops import (
     substitute_block,
     usual,
 )
+from ..dialect.traverse import children, walk
 from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from .affine import affine, key

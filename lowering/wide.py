@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..dialect.index import Expr, Index, Read, Tensor, as_index, rewrite, substitute, unflatten
+from ..dialect.index import Expr, Index, Read, Tensor, as_index, unflatten
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -32,7 +32,8 @@ from ..dialect.loops import (
     statements,
     substitute_block,
 )
-from ..dialect.types import Dim, product, same_size
+from ..dialect.sizes import Dim, product, same_size
+from ..dialect.traverse import rewrite, substitute
 from .accesses import depends, reads, stride
 from .affine import key
 from .grid import independent_loops

@@ -41,12 +41,12 @@ from ..dialect.index import (
     cast,
     constant,
     minimum,
-    rewrite,
-    substitute,
     unflatten,
 )
 from ..dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, substitute_block
-from ..dialect.types import I16, I32, I64, product
+from ..dialect.sizes import product
+from ..dialect.traverse import rewrite, substitute
+from ..dialect.types import I16, I32, I64
 from .accesses import depends
 from .affine import affine
 from .contraction import Contracted, Contraction, made

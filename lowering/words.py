@@ -18,24 +18,12 @@ from math import gcd
 
 import numpy as np
 
-from ..dialect.index import (
-    Cast,
-    Const,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    as_index,
-    both,
-    constant,
-    flat_index,
-    interval,
-    rewrite,
-    substitute,
-    walk,
-)
+from ..dialect.bounds import interval
+from ..dialect.index import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
 from ..dialect.loops import Block, For, If, Store, substitute_block
-from ..dialect.types import I32, Dim, Shape, Size, larger, product, same_size, smaller
+from ..dialect.sizes import Dim, Shape, Size, larger, product, same_size, smaller
+from ..dialect.traverse import rewrite, substitute, walk
+from ..dialect.types import I32
 from .affine import Affine, affine, affine_conditions
 
 WORD = 32  # bits

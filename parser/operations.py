@@ -7,9 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..dialect.attributes import Symbol, conform
 from ..dialect.builtin import Const, Data, Elements, FileConstantError, read_file_constant
 from ..dialect.literals import fit, literal_type
-from ..dialect.op import OPERATORS, REQUIRED, Field, Operator, Symbol, conform
+from ..dialect.op import OPERATORS, REQUIRED, Field, Operator
 from ..dialect.program import Literal, Operation, Value
 from ..dialect.source import Span
 from ..dialect.types import ELEMENT_TYPES, FieldType, TensorType, Type

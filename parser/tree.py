@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ..dialect.op import Symbol
+from ..dialect.attributes import Symbol
 from ..dialect.types import ELEMENT_TYPES
 from .nodes import (
     ArgumentNode,

@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..dialect.types import ELEMENT_TYPES, Dim, ElementType, FieldType, Shape, Size, TensorType, Type
+from ..dialect.sizes import Dim, Shape, Size
+from ..dialect.types import ELEMENT_TYPES, ElementType, FieldType, TensorType, Type
 from .nodes import Mistake, Token
 from .suggest import did_you_mean
 

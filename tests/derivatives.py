@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from cvm.dialect.op import Operator, Symbol
+from cvm.dialect.attributes import Symbol
+from cvm.dialect.op import Operator
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.theano.derivatives import LOp, ROp
 from cvm.dialect.types import BY_DTYPE, TensorType, Type

@@ -30,7 +30,8 @@ from cvm.dialect.index import (
 from cvm.dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Store
 from cvm.dialect.op import Operator
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import BY_DTYPE, Dim, ElementType, Shape, Size, TensorType, evaluate
+from cvm.dialect.sizes import Dim, Shape, Size, evaluate
+from cvm.dialect.types import BY_DTYPE, ElementType, TensorType
 
 
 class Machine:

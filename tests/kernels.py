@@ -7,7 +7,8 @@ import ctypes
 import numpy as np
 from cvm.dialect.index import Tensor
 from cvm.dialect.loops import Block, Kernel
-from cvm.dialect.types import ElementType, Shape, Size, evaluate
+from cvm.dialect.sizes import Shape, Size, evaluate
+from cvm.dialect.types import ElementType
 from cvm.jit.llvm import emit
 from cvm.jit.native import Library
 from cvm.jit.native_function import ENTRY

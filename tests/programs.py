@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
 from cvm.dialect import verify
+from cvm.dialect.attributes import Symbol
 from cvm.dialect.builtin import Call, Const, Data
 from cvm.dialect.literals import fit, literal_type
-from cvm.dialect.op import OPERATORS, Symbol
+from cvm.dialect.op import OPERATORS
 from cvm.dialect.program import Function, Literal, Module, Operation, Value
-from cvm.dialect.types import BY_DTYPE, ELEMENT_TYPES, I32, Dim, ElementType, Size, TensorType, Type
+from cvm.dialect.sizes import Dim, Size
+from cvm.dialect.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
 from hypothesis import strategies as st
 from samples import SAMPLES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.loops import Kernel
-from cvm.dialect.types import Size, evaluate
+from cvm.dialect.sizes import Size, evaluate
 from cvm.jit import nvrtc
 from cvm.jit.cuda import Source, emit
 from cvm.jit.emulator.machine import launch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from cvm.dialect.index import Index, Var, apply, as_index, cast, constant
 from cvm.dialect.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
-from cvm.dialect.types import I1, I32, I64, Size
+from cvm.dialect.sizes import Size
+from cvm.dialect.types import I1, I32, I64
 from cvm.lowering.check import LoweringError, check
 from kernels import kernel, tensor
 

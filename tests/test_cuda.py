@@ -7,7 +7,8 @@ import pytest
 from cvm.dialect.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, Dim, ElementType, Size
+from cvm.dialect.sizes import Dim, Size
+from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
 from cvm.jit.cuda import emit
 from cvm.jit.cuda_spelling import ROWS
 from evaluate import execute

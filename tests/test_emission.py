@@ -9,23 +9,8 @@ import pytest
 from cvm.dialect.index import Bitcast, Const, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import (
-    ELEMENT_TYPES,
-    F16,
-    F32,
-    F64,
-    I1,
-    I8,
-    I16,
-    I32,
-    I64,
-    UI8,
-    UI32,
-    ElementType,
-    Size,
-    larger,
-    smaller,
-)
+from cvm.dialect.sizes import Size, larger, smaller
+from cvm.dialect.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
 from cvm.jit import instructions, native
 from cvm.jit.llvm import emit
 from cvm.jit.spelling import INSTRUCTIONS, WORDS

@@ -9,7 +9,8 @@ import pytest
 from cvm.dialect.cog.form import compatible
 from cvm.dialect.op import OPERATORS, Operator, violated
 from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.types import F32, FieldType, Size, TensorType
+from cvm.dialect.sizes import Size
+from cvm.dialect.types import F32, FieldType, TensorType
 from cvm.dialect.verify import verify
 from evaluate import by_formula
 from samples_cog import SAMPLED, sample

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from cvm.dialect.index import Const, Extent, Index, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign
-from cvm.dialect.types import F32, I1, I32, I64, Size
+from cvm.dialect.sizes import Size
+from cvm.dialect.types import F32, I1, I32, I64
 from cvm.lowering.check import check
 from cvm.lowering.pipeline import lower
 from cvm.lowering.read import read_kernels

@@ -13,7 +13,8 @@ from cvm.dialect.dali.form import Pointwise
 from cvm.dialect.op import OPERATORS, Operator, violated
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import BY_DTYPE, Size, TensorType
+from cvm.dialect.sizes import Size
+from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.dialect.verify import verify
 from evaluate import by_formula
 from samples import SAMPLES

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.dialect.attributes import Symbol
 from cvm.dialect.builtin import Call, Const, Elements
-from cvm.dialect.op import OPERATORS, Symbol
+from cvm.dialect.op import OPERATORS
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Function, Literal, Operation
 from cvm.dialect.same import same_program

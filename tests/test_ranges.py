@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
+from cvm.dialect.bounds import inside
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.index import Read, apply, axes, both, constant, indices, inside, largest, select, total, when
+from cvm.dialect.index import Read, apply, axes, both, constant, indices, largest, select, total, when
 from cvm.dialect.program import Function, Module, Operation, Value
 from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, Size, TensorType
+from cvm.dialect.sizes import Size
+from cvm.dialect.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, TensorType
 from cvm.dialect.verify import verify
 from cvm.lowering import compact, contract, pipeline
 from cvm.lowering.intervals import ELEMENTWISE, SCALAR, Interval, whole

@@ -11,7 +11,7 @@ import numpy as np
 
 from cvm.cli import Usage
 from cvm.dialect.program import Function, Value
-from cvm.dialect.types import Size
+from cvm.dialect.sizes import Size
 
 UNKNOWN = 4  # what random inputs take an unknown size to be
 MAGNITUDE = 100  # of random integers, where the program states no range

@@ -14,7 +14,8 @@ import numpy as np
 import cvm
 from cvm.dialect.builder import Node
 from cvm.dialect.program import Function, Module, Value
-from cvm.dialect.types import BY_DTYPE, Dim, Size, TensorType
+from cvm.dialect.sizes import Dim, Size
+from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.dialect.verify import verify
 from cvm.lowering.dead import remove_dead
 

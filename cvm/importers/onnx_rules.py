@@ -10,7 +10,8 @@ import numpy as np
 
 from cvm.dialect.builder import Builder, Node
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.types import BY_DTYPE, Dim, TensorType
+from cvm.dialect.sizes import Dim
+from cvm.dialect.types import BY_DTYPE, TensorType
 
 Known: TypeAlias = "Node | np.ndarray"
 Attributes: TypeAlias = Mapping[str, Any]

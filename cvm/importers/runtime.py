@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cvm.dialect.op import quoted
+from cvm.dialect.attributes import quoted
 from cvm.importers import refuse
 
 VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")

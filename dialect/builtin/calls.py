@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from ..op import Operator, Symbol, T, operator
+from ..attributes import Symbol
+from ..op import Operator, T, operator
 from ..types import Type
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..attributes import quoted
 from ..index import Element, Tensor
 from ..literals import literal_text
-from ..op import Operator, T, operator, quoted
+from ..op import Operator, T, operator
 from ..types import TensorType, Type
 
 

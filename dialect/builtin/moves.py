@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Element, Expr, Tensor, as_index, axes, both, constant, inside, when
+from ..bounds import inside
+from ..index import Element, Expr, Tensor, as_index, axes, both, constant, when
 from ..op import C, Operator, T, operator
 from ..types import MAX_SIZE, Type
 

@@ -11,8 +11,9 @@ import numpy as np
 from ..builtin import Elements
 from ..op import C, Operator, T, operator
 from ..program import Function, Graph, Operation, Value
+from ..sizes import Undecided
 from ..source import Diagnostic, Note
-from ..types import FieldType, Type, Undecided
+from ..types import FieldType, Type
 from .form import CogOperator, is_field
 
 

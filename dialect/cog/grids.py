@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..index import Element, Expr, Index, Tensor, as_index, both, constant, flat_index, inside, minimum, unflatten, when
+from ..bounds import inside
+from ..index import Element, Expr, Index, Tensor, as_index, both, constant, flat_index, minimum, unflatten, when
 from ..op import C, T, operator
-from ..types import Dim, FieldType, product
+from ..sizes import Dim, product
+from ..types import FieldType
 from .form import CogOperator, fields, real, result_axes, scalar_field
 
 

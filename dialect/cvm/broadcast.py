@@ -12,7 +12,8 @@ from ..broadcasting import aligned, all_of, broadcast, certainly, fits, source
 from ..index import Element, Expr, Tensor, apply, axes, cast, select
 from ..op import C, T, operator
 from ..scalars import SCALARS
-from ..types import I32, Dim, TensorType
+from ..sizes import Dim
+from ..types import I32, TensorType
 from .form import CvmOperator, exactly, greatest, i32, numbers, rounded
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes
 from ..op import C, Operator, T
-from ..types import F32, F64, I32, ElementType, Shape, TensorType
+from ..sizes import Shape
+from ..types import F32, F64, I32, ElementType, TensorType
 
 MIN_ATTR = 0
 MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ..bounds import inside
 from ..extremes import largest
-from ..index import Element, Expr, Tensor, both, constant, indices, inside, maximum, reduce, select, total, when
+from ..index import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
 from ..op import C, T, operator
-from ..types import BY_DTYPE, I32, Dim, TensorType
+from ..sizes import Dim
+from ..types import BY_DTYPE, I32, TensorType
 from .form import (
     MAX_ATTR,
     MIN_ATTR,

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..index import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
 from ..op import C, T, operator
-from ..types import I64, Dim, Shape, TensorType, product
+from ..sizes import Dim, Shape, product
+from ..types import I64, TensorType
 from .form import CvmOperator, equal_shapes, i32, numbers
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from ..broadcasting import all_of
 from ..index import Element, Tensor, axes
 from ..op import C, T, operator
-from ..types import Dim, Shape, TensorType, larger, smaller
+from ..sizes import Dim, Shape, larger, smaller
+from ..types import TensorType
 from .form import CvmOperator, numbers
 from .transform import from_start
 

@@ -13,7 +13,8 @@ import numpy as np
 from ..broadcasting import all_of
 from ..index import Element, Expr, Tensor, axes, when
 from ..op import C, T, operator
-from ..types import Dim, TensorType, same_size
+from ..sizes import Dim, same_size
+from ..types import TensorType
 from .form import MAX_ATTR, CvmOperator, numbers, within
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from ..broadcasting import all_of, is_one
 from ..index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from ..op import C, T, operator
-from ..types import Dim, Shape, TensorType, product, same_size
+from ..sizes import Dim, Shape, product, same_size
+from ..types import TensorType
 from .form import MAX_ATTR, MIN_ATTR, CvmOperator, numbers, within
 from .transform import axes_exist, from_start
 

@@ -15,7 +15,8 @@ from ..index import Element, Expr, Tensor, apply, axes, cast
 from ..op import C, Operator, T, snake_case
 from ..promotion import RULES, SUPPORTED, Rule
 from ..scalars import SCALARS
-from ..types import BY_DTYPE, Dim, ElementType, Shape, TensorType
+from ..sizes import Dim, Shape
+from ..types import BY_DTYPE, ElementType, TensorType
 
 MOST_GROUPS = 6
 

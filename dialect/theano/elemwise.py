@@ -11,7 +11,8 @@ from ..broadcasting import all_of
 from ..builder import Node
 from ..index import ZERO, Element, Expr, Index, Tensor, axes
 from ..op import C, Operator, T, operator
-from ..types import BY_DTYPE, I1, Dim, ElementType, Shape, TensorType, Undecided
+from ..sizes import Dim, Shape, Undecided
+from ..types import BY_DTYPE, I1, ElementType, TensorType
 from .form import aligned, is_broadcastable, joined
 from .identities import simplified
 from .logic import cast_to

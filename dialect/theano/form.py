@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from ..types import Dim, Given, Shape, same_size
+from ..sizes import Dim, Given, Shape, same_size
 
 
 def is_broadcastable(dim: Dim) -> bool:

@@ -10,8 +10,9 @@ import numpy as np
 
 from ..broadcasting import all_of
 from ..extremes import largest, smallest
-from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select, substitute
+from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..op import C, Operator, T, operator
+from ..traverse import substitute
 from ..types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
 from .casting import cast_to_element, to_element
 from .form import are_distinct, axes_exist, reduced

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr, Index, apply, cast, constant, select, substitute, total
+from ..index import Expr, Index, apply, cast, constant, select, total
+from ..traverse import substitute
 from ..types import F64
 from . import coefficients as k
 from .complex_numbers import Z

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.index import Apply, Expr, cast, children, with_children
+from ...dialect.index import Apply, Expr, cast
+from ...dialect.traverse import children, with_children
 from ...dialect.types import F16, F32
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh

@@ -1,0 +1,267 @@
+"""Sizes of arrays: known while compiling, or named and computed with until a call tells them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+
+class Undecided(Exception):
+    """A comparison of sizes that are not known before the program is called."""
+
+
+_fresh = itertools.count()
+
+
+_Atom: TypeAlias = tuple
+
+
+@dataclass(frozen=True, eq=False)
+class Size:
+    """A size known only when the program is called: a sum of atoms with integer factors, plus a constant.
+
+    An atom is a named size `("N",)`, an anonymous one `("?", number)`, or an operation that is not linear, such as
+    `("//", a, b)`. Sizes are never negative. Comparing two sizes answers when the answer holds for every call and raises
+    `Undecided` otherwise.
+    """
+
+    terms: tuple[tuple[_Atom, int], ...]
+    constant: int = 0
+
+    @staticmethod
+    def named(name: str) -> Size:
+        return Size((((name,), 1),))
+
+    @staticmethod
+    def unknown() -> Size:
+        return Size(((("?", next(_fresh)), 1),))
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """How the size is written, which can be compared without deciding anything about its value."""
+        return tuple((_atom_key(a), f) for a, f in self.terms), self.constant
+
+    @property
+    def name(self) -> str | None:
+        """The name, where this is just a named size."""
+        match self.terms:
+            case (((str(name),), 1),) if self.constant == 0:
+                return name
+        return None
+
+    @property
+    def is_atom(self) -> bool:
+        return len(self.terms) == 1 and self.terms[0][1] == 1 and self.constant == 0 and len(self.terms[0][0]) < 3
+
+    def atoms(self) -> set[_Atom]:
+        """The named and anonymous sizes this one depends on."""
+        found: set[_Atom] = set()
+        for atom, _ in self.terms:
+            if len(atom) < 3:
+                found.add(atom)
+            else:
+                for part in atom[1:]:
+                    if isinstance(part, Size):
+                        found |= part.atoms()
+        return found
+
+    def evaluate(self, known: Mapping[_Atom, int]) -> int:
+        total = self.constant
+        for atom, factor in self.terms:
+            if len(atom) < 3:
+                value = known[atom]
+            else:
+                operation, *parts = atom
+                value = OPERATIONS[operation](*(p.evaluate(known) if isinstance(p, Size) else p for p in parts))
+            total += factor * value
+        return total
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (int, Size)):
+            return NotImplemented
+        low, high = _range(self - other)
+        if low == high == 0:
+            return True
+        if low > 0 or high < 0:
+            return False
+        raise Undecided
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Dim) -> bool:
+        return _below_zero(self - other)
+
+    def __gt__(self, other: Dim) -> bool:
+        return _below_zero(other - self)
+
+    def __le__(self, other: Dim) -> bool:
+        return not self > other
+
+    def __ge__(self, other: Dim) -> bool:
+        return not self < other
+
+    def __add__(self, other: Dim) -> Dim:
+        terms, constant = (other.terms, other.constant) if isinstance(other, Size) else ((), other)
+        factors = dict(self.terms)
+        for atom, factor in terms:
+            factors[atom] = factors.get(atom, 0) + factor
+        kept = tuple(sorted(((a, f) for a, f in factors.items() if f), key=repr))
+        return Size(kept, self.constant + constant) if kept else self.constant + constant
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Dim) -> Dim:
+        if isinstance(other, int):
+            return Size(tuple((a, f * other) for a, f in self.terms), self.constant * other) if other else 0
+        return _opaque("*", *sorted((self, other), key=repr))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self + -other
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return -self + other
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        if other is self or (isinstance(other, Size) and other.key == self.key):
+            return 1
+        if isinstance(other, int) and other and all(f % other == 0 for _, f in self.terms):
+            return Size(tuple((a, f // other) for a, f in self.terms), self.constant // other)
+        return _opaque("//", self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return _opaque("//", other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return self - (self // other) * other
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __index__(self) -> int:
+        raise Undecided
+
+    def __str__(self) -> str:
+        return f"?{self.name}" if self.name else "?"
+
+    def __repr__(self) -> str:
+        parts = [("" if f == 1 else f"{f}*") + _atom_text(a) for a, f in self.terms]
+        if self.constant:
+            parts.append(str(self.constant))
+        return " + ".join(parts)
+
+
+Dim: TypeAlias = int | Size
+
+
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+class Given(int):
+    """A size that was not known when the program was verified, as it is in one call. What is computed from it is one too."""
+
+    __slots__ = ()
+
+
+def _given(operation: Callable[[int, int], int]) -> Callable[[Given, Dim], Dim]:
+    def compute(self: Given, other: Dim) -> Dim:
+        return Given(operation(int(self), int(other))) if isinstance(other, int) else NotImplemented
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod"):
+    _operation = getattr(operator, _name)
+    setattr(Given, f"__{_name}__", _given(_operation))
+    setattr(Given, f"__r{_name}__", _given(lambda a, b, f=_operation: f(b, a)))
+
+
+OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else 0,
+    "max": max,
+    "min": min,
+}
+
+
+def _atom_key(atom: _Atom) -> tuple[object, ...]:
+    return tuple(p.key if isinstance(p, Size) else p for p in atom)
+
+
+def _atom_text(atom: _Atom) -> str:
+    if len(atom) == 1:
+        return atom[0]
+    if len(atom) == 2:
+        return f"?{atom[1]}"
+    return f"{atom[0]}({', '.join(map(repr, atom[1:]))})"
+
+
+def _opaque(operation: str, *parts: Dim) -> Size:
+    return Size((((operation, *parts), 1),))
+
+
+def _range(value: Dim) -> tuple[float, float]:
+    """Bounds of a difference of sizes, all atoms being non-negative."""
+    if isinstance(value, int):
+        return value, value
+    low = -math.inf if any(f < 0 for _, f in value.terms) else value.constant
+    high = math.inf if any(f > 0 for _, f in value.terms) else value.constant
+    return low, high
+
+
+def _below_zero(value: Dim) -> bool:
+    low, high = _range(value)
+    if high < 0:
+        return True
+    if low >= 0:
+        return False
+    raise Undecided
+
+
+def same_size(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are written alike: true only if they are equal in every call."""
+    return (
+        a == b
+        if isinstance(a, int) and isinstance(b, int)
+        else isinstance(a, Size) and isinstance(b, Size) and a.key == b.key
+    )
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    """The maximum of two sizes, symbolic where it has to be."""
+    try:
+        return a if a >= b else b
+    except Undecided:
+        return _opaque("max", *sorted((a, b), key=repr))
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    """The minimum of two sizes, symbolic where it has to be."""
+    try:
+        return a if a <= b else b
+    except Undecided:
+        return _opaque("min", *sorted((a, b), key=repr))
+
+
+def evaluate(dim: Dim, known: Mapping[_Atom, int]) -> int:
+    return dim if isinstance(dim, int) else dim.evaluate(known)
+
+
+def product(shape: Shape) -> Dim:
+    total: Dim = 1
+    for d in shape:
+        total = d * total
+    return total

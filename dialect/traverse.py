@@ -1,0 +1,84 @@
+"""Expressions as trees: their parts, the walk over them, and the same tree with other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any
+
+from .index import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
+from .types import I64
+
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Apply: attrgetter("operands"),
+    Read: attrgetter("indices"),
+    Cast: lambda e: (e.operand,),
+    Bitcast: lambda e: (e.operand,),
+    When: lambda e: (e.condition, e.then, e.otherwise),
+    Reduce: lambda e: (e.body,),
+    Check: lambda e: (e.condition, e.value),
+}
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    found = _CHILDREN.get(expr.__class__)
+    return () if found is None else found(expr)
+
+
+def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The same node over other children."""
+    match expr:
+        case Apply(function, _, type):
+            if type is I64 and (simple := simplify(function, parts)) is not None:
+                return simple
+            return Apply(function, parts, type)
+        case Read(tensor, _):
+            return Read(tensor, parts)
+        case Cast(_, type):
+            return Cast(parts[0], type)
+        case Bitcast(_, type):
+            return Bitcast(parts[0], type)
+        case When():
+            return When(*parts)
+        case Reduce(function, over, _):
+            return Reduce(function, over, parts[0])
+        case Check(_, _, message, span):
+            return Check(parts[0], parts[1], message, span)
+    return expr
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Every node for which `change` gives another is replaced, from the top down; shared parts stay shared."""
+    done: dict[int, Expr] = {}
+
+    def visit(e: Expr) -> Expr:
+        if (found := done.get(id(e))) is not None:
+            return found
+        new = change(e)
+        if new is None:
+            old = children(e)
+            parts = tuple(visit(c) for c in old)
+            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
+        done[id(e)] = new
+        return new
+
+    return visit(expr)
+
+
+def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
+    """Indices and variables replaced by expressions (nodes are compared by identity)."""
+    return rewrite(expr, values.get) if values else expr
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node once, parents first."""
+    seen: set[int] = set()
+    stack = [expr]
+    parts = _CHILDREN.get
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen:
+            seen.add(id(e))
+            yield e
+            if (of := parts(e.__class__)) is not None:
+                stack += of(e)[::-1]
