@@ -16,6 +16,7 @@ import numpy as np
 from ..dialect.cog.clocked import warnings as graph_warnings
 from ..dialect.program import Function, Graph, Module
 from ..dialect.source import CallError, Diagnostic
+from ..dialect.uncollected import uncollected
 from ..lowering.clock import State, clockwork
 from ..lowering.text import kernels_text
 from ..lowering.tick import Tick, make_tick
@@ -35,7 +36,8 @@ class CompiledGraph:
         self.module = module
         self.graph = graph
         self.target = target
-        self._clockwork = clockwork(module, graph)
+        with uncollected():
+            self._clockwork = clockwork(module, graph)
         self._states = {s.name: s for s in self._clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
         self._machine: Machine | None = None
@@ -227,6 +229,7 @@ class CompiledGraph:
         assert self._machine is not None
         return self._machine
 
+    @uncollected()
     def _make_machine(self) -> Machine:
         if self.target == "cpu":
             return NativeMachine(self._clockwork, self._tick)
@@ -237,6 +240,7 @@ class CompiledGraph:
     def _tick(self) -> Tick:
         return make_tick(self.module, self._clockwork)
 
+    @uncollected()
     def _function(self, function: Function) -> CompiledFunction:
         if function.name not in self._functions:
             self._functions[function.name] = TARGETS[self.target](self.module, function)

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from ..dialect.expansion import check_expansion
 from ..dialect.program import Function, Module
 from ..dialect.source import Diagnostic, TargetError, VerifyError
+from ..dialect.uncollected import uncollected
 from ..dialect.verify import callees_first
 from ..lowering.inline import has_derivatives
 from .function import CompiledFunction
 
 
+@uncollected()
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
     function = find(module, entry, target)

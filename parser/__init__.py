@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ..dialect import verify
 from ..dialect.program import Module
 from ..dialect.source import Diagnostic, ParseError, Source, Span, VerifyError
+from ..dialect.uncollected import uncollected
 from .build import build
 from .syntax import Reader
 from .text import decode
@@ -32,7 +30,7 @@ def check(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> tuple[Module, list[Diagnostic]]:
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
-    with _uncollected():
+    with uncollected():
         module, diagnostics = _build(text, filename, folder, allow_outside)
         verified, more = verify.check(module)
     return verified, sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
@@ -42,7 +40,7 @@ def parse_unverified(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> Module:
     """The module with names resolved but no types inferred."""
-    with _uncollected():
+    with uncollected():
         module, diagnostics = _build(text, filename, folder, allow_outside)
     return _good(module, sorted(diagnostics, key=lambda d: d.span.start))
 
@@ -61,18 +59,6 @@ def read_bytes(path: str | Path) -> bytes:
         raise ParseError(
             Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
         ) from None
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Nothing read is garbage: looking for cycles in a growing program again and again would double the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _build(
