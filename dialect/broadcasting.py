@@ -91,3 +91,15 @@ def _source(index: Index, size: Dim) -> Expr:
     if is_one(size):
         return ZERO
     return index if same_size(size, index.extent) else select(index < size, index, 0)
+
+
+def repeats(small: Shape, large: Shape) -> bool:
+    """Whether a shape can be repeated to another one of no lower rank."""
+    met = zip(small, large[len(large) - len(small) :], strict=True)
+    return all_of((lambda m=m, n=n: any_of((lambda: m == n, lambda: m == 1))) for m, n in met)
+
+
+def may_repeat(small: Shape, large: Shape) -> bool:
+    """Whether sizes that are not known may turn out to be repeated."""
+    met = zip(small, large[len(large) - len(small) :], strict=True)
+    return any(not (same_size(m, n) or is_one(m) or certainly(lambda m=m: m != 1)) for m, n in met)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .broadcasting import may_repeat
 from .builtin import Const, Data, View
 from .literals import literal_type
 from .op import OPERATORS, Operator
@@ -148,6 +149,16 @@ class Node:
         ]
         found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
         return found.with_ones([n - padded for n in repeated])
+
+    def stretched(self, whole: Node) -> Node:
+        """This repeated to the shape of another node, also where a size only turns out to be 1."""
+        repeated = may_repeat(self.shape, whole.shape)
+        return self.builder.apply("builtin.broadcast_like", self, whole) if repeated else self
+
+    def gathered(self, operand: Node) -> Node:
+        """The sum over what was stretched of an operand."""
+        repeated = may_repeat(operand.shape, self.shape)
+        return self.builder.apply("builtin.sum_like", self, operand) if repeated else self.sum_to(operand)
 
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
         """The cotangents of a scalar operation's operands, where this is its result's."""

@@ -183,6 +183,7 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog")
+MODULES = {"builtin": (".builtin", ".builtin.like", ".builtin.moves")}
 
 
 class Operators(Mapping[str, type[Operator[Any]]]):
@@ -198,14 +199,15 @@ class Operators(Mapping[str, type[Operator[Any]]]):
     def load(self, dialect: str) -> None:
         """Declares the operators of a dialect, if there is one of this name."""
         if dialect in DIALECTS:
-            import_module(".builtin.moves" if dialect == "builtin" else f".{dialect}", __package__)
+            for module in MODULES.get(dialect, (f".{dialect}",)):
+                import_module(module, __package__)
 
     def __getitem__(self, name: str) -> type[Operator[Any]]:
         dialect, _, inside = name.partition(".")
         if inside:
             self.load(dialect)
         else:
-            import_module(".builtin", __package__)
+            import_module(MODULES["builtin"][0], __package__)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

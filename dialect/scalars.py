@@ -159,6 +159,8 @@ _row("xor", 2, DISCRETE, np.bitwise_xor, "^", commutative=True, identity=lambda 
 _row("not", 1, DISCRETE, np.invert, "~")
 _row("shl", 2, INTEGERS, np.left_shift, "<<")
 _row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
+_row("ipow", 2, INTEGERS, lambda a, b: _integer_power(np.asarray(a), np.asarray(b)),
+     doc="a to the power of b modulo 2^width, the bits of b being a natural number")  # fmt: skip
 _row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
 
 _row(
@@ -238,6 +240,14 @@ def _byte_pairs(a: Any, b: Any) -> Any:
 
 def _joined(high: Any, low: Any) -> Any:
     return np.left_shift(high, 16) | (low & 0xFFFF)
+
+
+def _integer_power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    product, square = np.ones(np.broadcast_shapes(a.shape, b.shape), a.dtype), a
+    for k in range(a.dtype.itemsize * 8):
+        product = np.where((b >> b.dtype.type(k)) & 1, product * square, product)
+        square = square * square
+    return product
 
 
 def _leading_zeros(a: np.ndarray) -> np.ndarray:

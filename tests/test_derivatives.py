@@ -228,15 +228,15 @@ def test_missing_rule_names_the_path() -> None:
 
 
 def test_sizes_that_a_rule_has_to_know() -> None:
-    text = """func @f(%x: tensor<?xf64>) -> tensor<?xf64> {
-      %y = cvm.concatenate %x, %x {axis = 0}
+    text = """func @f(%x: tensor<1x1x?x?xf64>, %w: tensor<1x1x?x?xf64>) {
+      %y = cvm.conv2d %x, %w
       return %y
     }
-    func @main(%x: tensor<?xf64>, %g: tensor<?xf64>) -> tensor<?xf64> {
-      %gx = "theano.l_op"(%x, %g) {callee = @f}
+    func @main(%x: tensor<1x1x?x?xf64>, %w: tensor<1x1x?x?xf64>, %g: tensor<1x1x?x?xf64>) {
+      %gx = "theano.l_op"(%x, %w, %g) {callee = @f, wrt = [0]}
       return %gx
     }"""
-    with pytest.raises(cvm.VerifyError, match=r"cvm.concatenate of sizes that are not known .* on the path %x -> %y"):
+    with pytest.raises(cvm.VerifyError, match=r"cvm.conv2d by x, with a kernel .* on the path %x -> %y"):
         cvm.compile(text)
 
 

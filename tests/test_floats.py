@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.builtin.moves import Place
 from cvm.dialect.op import OPERATORS, Operator
 from derivatives import check
 from samples import SAMPLES
@@ -79,18 +78,14 @@ def test_derivatives(name: str) -> None:
     assert checked > 3
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_goes_back_through_a_slice(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    rank = int(random.integers(1, 4))
-    x = random.normal(size=tuple(random.integers(1, 5, rank)))
-    strides = tuple(int(s) for s in random.choice([-3, -2, -1, 1, 2, 3], rank))
-    begin = tuple(int(b) for b in random.integers(-4, 8, rank))
-    shape = tuple(int(n) for n in random.integers(1, 9, rank))
-    place = Place(x, begin, strides, shape)
-    module, arrays = program(place, False)
-    np.testing.assert_array_equal(cvm.compile(module)(*arrays), place.reference())
-    check(place, random)
+@pytest.mark.parametrize("name", [n for n in sorted(SAMPLES) if n.startswith("builtin.")])
+def test_what_goes_back_through_what_moves_elements(name: str) -> None:
+    random = np.random.default_rng(7)
+    for _ in range(8):
+        op: Any = SAMPLES[name](random)
+        arrays = [o if n == "indices" else random.normal(size=o.shape) for n, o in op.operands()]
+        given = iter(arrays)
+        check(op.map(lambda _, given=given: next(given)), random)
 
 
 def test_nothing_is_added_beyond_the_image() -> None:

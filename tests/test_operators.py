@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)
+import samples_like  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.dali.form import Pointwise
 from cvm.dialect.op import OPERATORS, Operator, violated

@@ -52,9 +52,7 @@ def _padded(
         return x, (before[0], before[1])
     if not symmetric:
         raise Unsupported(f"padding by {before} before and {after} after")
-    n, c, rows, columns = static(x, "padding that differs from side to side")
-    shape = (n, c, rows + before[0] + after[0], columns + before[1] + after[1])
-    return to.apply("builtin.place", x, begin=(0, 0, *before), strides=(1,) * 4, shape=shape), (0, 0)
+    return to.apply("builtin.pad", x, before=(0, 0, *before), after=(0, 0, *after)), (0, 0)
 
 
 @rule("MaxPool")

@@ -133,6 +133,4 @@ def pad(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
         raise Unsupported("a border that is not 0")
     pads = integers(given[1], "a border") if len(given) > 1 else tuple(attributes["pads"])
     x = to.node(given[0])
-    before, after = pads[: x.rank], pads[x.rank :]
-    shape = tuple(n + b + a for n, b, a in zip(static(x, "a border"), before, after, strict=True))
-    return to.apply("builtin.place", x, begin=before, strides=(1,) * x.rank, shape=shape)
+    return to.apply("builtin.pad", x, before=pads[: x.rank], after=pads[x.rank :])

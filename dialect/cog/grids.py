@@ -9,7 +9,7 @@ import numpy as np
 from ..bounds import inside
 from ..index import Element, Expr, Index, Tensor, as_index, both, constant, flat_index, minimum, unflatten, when
 from ..op import C, T, operator
-from ..sizes import Dim, product
+from ..sizes import Dim, product, same_size
 from ..types import FieldType
 from .form import CogOperator, fields, real, result_axes, scalar_field
 
@@ -91,10 +91,8 @@ class Slice(CogOperator[T]):
         return Element(at, self.x[(as_index(self.index), *at)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), own = cotangents, self.types["x"]
-        here, nothing = self.field(g, own.shape[1:]), self.field(g.scalar("second", 0.0), own.shape[1:])
-        rows = [here if k == self.index else nothing for k in range(own.shape[0])]
-        return [g.builder.apply("cog.stack", *rows)]
+        (g,) = cotangents
+        return [g.builder.apply("builtin.place_like", g.with_ones((0,)), self.x, axes=(0,), begin=(self.index,))]
 
 
 @operator
@@ -128,10 +126,8 @@ class Subfield(CogOperator[T]):
         return Element((*grid, *tensor), self.x[(*moved, *tensor)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), shape = cotangents, self.types["x"].shape
-        small = self.field(g, tuple(e - b for b, e in zip(self.begin, self.end, strict=True)))
-        whole = g.builder.apply("cog.expand", small, shape=shape)
-        return [g.builder.apply("cog.shift", self.field(whole, shape), amount=self.begin)]
+        (g,), grid = cotangents, len(self.begin)
+        return [g.builder.apply("builtin.place_like", g, self.x, axes=tuple(range(grid)), begin=self.begin)]
 
 
 @operator
@@ -170,7 +166,7 @@ class Reshape(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("cog.reshape", self.field(g, self.shape), shape=self.types["x"].shape)]
+        return [g.builder.apply("builtin.reshape_like", g, self.x)]
 
 
 Border = Literal["zero", "clamp", "cyclic"]
@@ -219,41 +215,20 @@ class Expand(CogOperator[T]):
         )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), shape, whole = cotangents, self.types["x"].shape, [*self.shape]
-        for axis, n in enumerate(shape if self.border != "zero" else ()):
-            if self.border == "cyclic":
-                g = self.folded(g, whole, axis, n)
-            elif whole[axis] > n:
-                kept, outside = self.cut(g, whole, axis, 0, n), self.cut(g, whole, axis, n, whole[axis])
-                whole[axis] -= n
-                last = self.grown(self.folded(outside, whole, axis, 1), (*whole[:axis], 1, *whole[axis + 1 :]), axis, n)
-                whole[axis] = n
-                amount = tuple(n - 1 if k == axis else 0 for k in range(len(whole)))
-                g = kept + g.builder.apply("cog.shift", self.field(last, (*whole,)), amount=amount)
-            whole[axis] = n
-        return [g.builder.apply("cog.subfield", self.field(g, (*whole,)), begin=(0,) * len(shape), end=shape)]
-
-    def folded(self: Any, g: Any, shape: list[int], axis: int, piece: int) -> Any:
-        """The pieces of so many points along an axis added up, half of them to the other half; as a field of one piece."""
-        shape = [*shape]
-        while (n := shape[axis]) > piece:
-            half = (-(-n // piece) + 1) // 2 * piece
-            rest = self.cut(g, shape, axis, half, n)
-            shape[axis] = n - half
-            grown = self.grown(rest, (*shape,), axis, half)
-            shape[axis] = n
-            g = self.cut(g, shape, axis, 0, half) + grown
-            shape[axis] = half
-        return g
-
-    def cut(self: Any, g: Any, shape: list[int], axis: int, first: int, last: int) -> Any:
-        begin = tuple(first if k == axis else 0 for k in range(len(shape)))
-        end = tuple(last if k == axis else n for k, n in enumerate(shape))
-        return g.builder.apply("cog.subfield", self.field(g, (*shape,)), begin=begin, end=end)
-
-    def grown(self: Any, g: Any, shape: tuple[int, ...], axis: int, size: int) -> Any:
-        larger = tuple(size if k == axis else n for k, n in enumerate(shape))
-        return g.builder.apply("cog.expand", self.field(g, shape), shape=larger, border="zero")
+        """Every point of x gets the sum of the cotangents of the points that show it."""
+        (g,), shape, apply = cotangents, self.types["x"].shape, cotangents[0].builder.apply
+        if self.border == "zero":
+            return [apply("builtin.pick_like", g, self.x, axes=tuple(range(len(shape))))]
+        for axis, (n, whole) in enumerate(zip(shape, self.shape, strict=True)):
+            if not same_size(n, whole):
+                if self.border == "cyclic" and not isinstance(n, int):
+                    raise NotImplementedError(f"{self.name} with a cyclic border, of a size that is not known,")
+                shown = np.arange(whole, dtype=np.int32)
+                shown = g.constant(
+                    shown if self.border == "clamp" else shown % np.int32(n)
+                )  # beyond the last is the last
+                g = apply("builtin.add_at", g, shown, self.x, axis=axis)
+        return [g]
 
 
 AMOUNT = C(1, "amount has rank(x) entries", lambda o: len(o.amount) == o.x.rank, at="amount")

@@ -37,11 +37,8 @@ func @main(%x: !cog.field<[2, 3], tensor<4xf32>>) {
         return FieldType(self.x.shape, TensorType((), self.x.element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), own = cotangents, self.types["x"]
-        type = FieldType(own.shape, TensorType((), own.element))
-        here, nothing = g.builder.of_type(g, type), g.builder.of_type(g.scalar("second", 0.0), type)
-        elements = [here if k == self.index else nothing for k in range(own.tensor.shape[0])]
-        return [g.builder.apply("cog.vector", *elements)]
+        (g,), last = cotangents, self.x.rank - 1
+        return [g.builder.apply("builtin.place_like", g.with_ones((last,)), self.x, axes=(last,), begin=(self.index,))]
 
     def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
         return self.x[..., self.index]

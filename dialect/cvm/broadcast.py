@@ -71,8 +71,9 @@ class Broadcast(CvmOperator[T]):
         return Element(d, self.formula(self.a[source(d, self.a)], self.b[source(d, self.b)]))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        found = cotangents[0].gradient_of(self.derivative, [self.a, self.b], results[0])
-        return [None if d is None else d.sum_to(o) for d, o in zip(found, (self.a, self.b), strict=True)]
+        (y,), (g,), given = results, cotangents, (self.a, self.b)
+        found = g.gradient_of(self.derivative, [o.stretched(y) for o in given], y)
+        return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
 
 
 @operator

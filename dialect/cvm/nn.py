@@ -128,37 +128,35 @@ class Conv2d(CvmOperator[T]):
 
     def _of_x(self: Any, g: Any) -> Any:
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
-        (oc, ic, kh, kw), groups, apply = self.w.shape, self.groups, g.builder.apply
-        ends = [d * (k - 1) for d, k in zip(self.dilation, (kh, kw), strict=True)]
-        apart = apply(
-            "builtin.place",
-            g,
-            begin=(0, 0, *(e - p for e, p in zip(ends, self.padding, strict=True))),
-            strides=(1, 1, *self.stride),
-            shape=(g.shape[0], oc, *(n + e for n, e in zip(self.x.shape[2:], ends, strict=True))),
+        if not all(isinstance(n, int) for n in self.w.shape[2:]):
+            raise NotImplementedError(f"{self.name} by x, with a kernel whose size is not known,")
+        groups, apply = self.groups, g.builder.apply
+        ends = [d * (k - 1) for d, k in zip(self.dilation, self.w.shape[2:], strict=True)]
+        # its first window is at -padding, and a kernel reaches `ends` back
+        shift = [e - p for e, p in zip(ends, self.padding, strict=True)]
+        cut = [max(-s, 0) for s in shift]
+        room = apply(
+            "builtin.pad", self.x, before=(0, 0, *(e + c for e, c in zip(ends, cut, strict=True))), after=(0,) * 4
         )
-        turned = apply("cvm.reshape", self.w, target_shape=(groups, oc // groups, ic, kh, kw))
+        begin = tuple(s + c for s, c in zip(shift, cut, strict=True))
+        apart = apply("builtin.place_like", g, room, axes=(2, 3), begin=begin, strides=self.stride)
+        apart = apply("builtin.pad", apart, before=(0, 0, *(-c for c in cut)), after=(0,) * 4)
+        turned = apply("builtin.regroup", self.w, split=((groups, -1), (-1,), (-1,), (-1,)))
         turned = apply("cvm.transpose", turned, axes=(0, 2, 1, 3, 4))
-        turned = apply("cvm.reshape", turned, target_shape=(groups * ic, oc // groups, kh, kw))
-        first = -(2**31)  # before every element: begins and ends of slices along a negative stride
-        turned = apply(
-            "cvm.slice", turned, begin=(0, 0, kh, kw), end=(groups * ic, oc, first, first), strides=(1, 1, -1, -1)
-        )
+        turned = apply("builtin.regroup", turned, merge=(2, 1, 1, 1))
+        turned = apply("builtin.pick_like", turned, turned, axes=(2, 3), begin=(-1, -1), strides=(-1, -1))
         return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
 
     def _of_w(self: Any, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
-        (oc, ic, kh, kw), groups, apply = self.w.shape, self.groups, g.builder.apply
-        n, _, rows, columns = self.x.shape
-        x = apply("cvm.reshape", self.x, target_shape=(n, groups, ic, rows, columns))
-        x = apply(
-            "cvm.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), target_shape=(ic, groups * n, rows, columns)
-        )
+        groups, apply = self.groups, g.builder.apply
+        x = apply("builtin.regroup", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
+        x = apply("builtin.regroup", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1))
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
         found = apply(
             "cvm.conv2d", x, kernels, padding=self.padding, stride=self.dilation, dilation=self.stride, groups=groups
         )
-        return apply("cvm.slice", apply("cvm.transpose", found, axes=(1, 0, 2, 3)), end=(oc, ic, kh, kw))
+        return apply("cvm.slice_like", apply("cvm.transpose", found, axes=(1, 0, 2, 3)), self.w)
 
 
 def along(
@@ -312,18 +310,15 @@ class MaxPool2d(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """To every element that is the largest one of a window, as Theano's; a place of the window after the other."""
         (y,), (g,), x, apply = results, cotangents, self.x, cotangents[0].builder.apply
-        steps, total = (1, 1, *self.strides), None
-        reach = [(n - 1) * s for n, s in zip(y.shape[2:], self.strides, strict=True)]
-        ends = [max(r + k, p + n) for r, k, p, n in zip(reach, self.pool_size, self.pads, x.shape[2:], strict=True)]
-        padded = apply("builtin.place", x, begin=(0, 0, *self.pads), strides=(1,) * 4, shape=(*x.shape[:2], *ends))
+        pads = (0, 0, *self.pads)
+        padded, total = apply("builtin.pad", x, before=pads, after=pads), None
         for at in np.ndindex(*self.pool_size):
-            stop = tuple(a + r + 1 for a, r in zip(at, reach, strict=True))
-            there = apply("cvm.slice", padded, begin=(0, 0, *at), end=(*x.shape[:2], *stop), strides=steps)
-            chosen = there.scalar("eq", y).scalar("switch", g, 0.0)
-            begin = (0, 0, *(a - p for a, p in zip(at, self.pads, strict=True)))
-            placed = apply("builtin.place", chosen, begin=begin, strides=steps, shape=x.shape)
+            where = {"axes": (2, 3), "begin": at, "strides": self.strides}
+            chosen = apply("builtin.pick_like", padded, y, **where).scalar("eq", y).scalar("switch", g, 0.0)
+            placed = apply("builtin.place_like", chosen, padded, **where)
             total = placed if total is None else total + placed
-        return [total]
+        back = tuple(-p for p in pads)
+        return [None if total is None else apply("builtin.pad", total, before=back, after=back)]
 
 
 @operator
@@ -357,6 +352,6 @@ class Upsampling(CvmOperator[T]):
         return Element((n, i, h, w), self.x[n, i, h // self.scale, w // self.scale])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (n, c, h, w), (g,), s = self.x.shape, cotangents, self.scale
-        squares = g.builder.apply("cvm.reshape", g, target_shape=(n, c, h, s, w, s))
+        (g,), s = cotangents, self.scale
+        squares = g.builder.apply("builtin.regroup", g, split=((-1,), (-1,), (-1, s), (-1, s)))
         return [squares.sum((3, 5), dtype=g.element)]

@@ -57,19 +57,12 @@ class Take(CvmOperator[T]):
         return Element(d, self.x[*d[:axis], xidx, *d[axis + m :]])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """Every element of x gets the sum of the cotangents of what was taken from it, all of which are looked at."""
+        """Every element of x gets the sum of the cotangents of what was taken from it."""
         (g,), x, apply = cotangents, self.x, cotangents[0].builder.apply
-        axis = 0 if self.axis is None else self.axis % x.rank
-        before, n, after = x.shape[:axis], self.choices(x.shape), () if self.axis is None else x.shape[axis + 1 :]
-        clipped = self.indices.scalar("clip", 0, n - 1)
-        flat = apply("cvm.reshape", clipped, target_shape=(product(self.indices.shape),))
-        g = apply("cvm.reshape", g, target_shape=(*before, 1, product(self.indices.shape), *after))
-        here = flat.dimshuffle([*["x"] * (len(before) + 1), 0, *["x"] * len(after)])
-        places = g.constant(np.arange(n, dtype=np.int32)).dimshuffle(
-            [*["x"] * len(before), 0, *["x"] * (len(after) + 1)]
-        )
-        found = here.scalar("eq", places).scalar("switch", g, 0.0).sum((len(before) + 1,), dtype=g.element)
-        return [apply("cvm.reshape", found, target_shape=x.shape), None]
+        if self.axis is not None:
+            return [apply("builtin.add_at", g, self.indices, x, axis=self.axis % x.rank), None]
+        flat = apply("builtin.regroup", x, merge=(x.rank,))
+        return [apply("builtin.reshape_like", apply("builtin.add_at", g, self.indices, flat), x), None]
 
     def choices(self, shape: Shape) -> Dim:
         """How many elements, or slices along the axis, there are to take from."""

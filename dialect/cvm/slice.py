@@ -83,13 +83,8 @@ class Slice(CvmOperator[T]):
         return Element(d, self.x[*(i * s + b for i, (b, _, s) in ranges)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        ranges = self.ranges(self.x.shape)
-        begin, strides = tuple(b for b, _, _ in ranges), tuple(s for _, _, s in ranges)
-        return [
-            cotangents[0].builder.apply(
-                "builtin.place", cotangents[0], begin=begin, strides=strides, shape=self.x.shape
-            )
-        ]
+        (g,) = cotangents
+        return [g.builder.apply("builtin.place_like", g, self.x, begin=self.begin, strides=self.strides)]
 
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
@@ -178,8 +173,8 @@ class SliceLike(CvmOperator[T]):
         return Element(d, self.x[d])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        rank, (g,) = self.x.rank, cotangents
-        return [g.builder.apply("builtin.place", g, begin=(0,) * rank, strides=(1,) * rank, shape=self.x.shape), None]
+        (g,) = cotangents
+        return [g.builder.apply("builtin.place_like", g, self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(range(rank))

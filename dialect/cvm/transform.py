@@ -54,9 +54,9 @@ class Repeat(CvmOperator[T]):
         return Element(d, self.x[*d[: self.axis], d[self.axis] // self.repeats, *d[self.axis + 1 :]])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), n, k = cotangents, self.x.shape, self.axis + 1
-        runs = g.builder.apply("cvm.reshape", g, target_shape=(*n[:k], self.repeats, *n[k:]))
-        return [runs.sum((k,), dtype=g.element)]
+        (g,), k = cotangents, self.axis + 1
+        split = tuple((-1, self.repeats) if j == self.axis else (-1,) for j in range(g.rank))
+        return [g.builder.apply("builtin.regroup", g, split=split).sum((k,), dtype=g.element)]
 
 
 @operator
@@ -97,13 +97,10 @@ class Tile(CvmOperator[T]):
         return Element(k, self.x[*(i if same_size(i.extent, n) else i % n for i, n in last)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), n, m = cotangents, self.x.shape, self.reps
-        sx, sr = (1,) * (len(m) - len(n)) + n, (1,) * (len(n) - len(m)) + m
-        tiles = g.builder.apply(
-            "cvm.reshape", g, target_shape=tuple(d for pair in zip(sr, sx, strict=True) for d in pair)
-        )
-        found = tiles.sum(range(0, 2 * len(sx), 2), dtype=g.element)
-        return [g.builder.apply("cvm.reshape", found, target_shape=n)]
+        (g,), apply = cotangents, cotangents[0].builder.apply
+        split = tuple((times, -1) for times in (1,) * (g.rank - len(self.reps)) + self.reps)
+        found = apply("builtin.regroup", g, split=split).sum(range(0, 2 * g.rank, 2), dtype=g.element)
+        return [apply("builtin.reshape_like", found, self.x)]
 
 
 @operator
@@ -153,17 +150,8 @@ class Concatenate(CvmOperator[T]):
         return Element(d, among(0, len(self.xs)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (g,), found, start = cotangents, [], 0
-        for x in self.xs:
-            stop = start + x.shape[self.axis]
-            begin = (*(0,) * self.axis, start)
-            found.append(
-                g.builder.apply("cvm.slice", g, begin=begin, end=(*g.shape[: self.axis], stop))
-                if stop > start
-                else None
-            )
-            start = stop
-        return found
+        (g,) = cotangents
+        return [g.builder.apply("builtin.part", g, *self.xs, axis=self.axis, index=k) for k in range(len(self.xs))]
 
 
 def _line_up(o: Any) -> bool:

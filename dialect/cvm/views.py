@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..broadcasting import all_of, is_one
-from ..index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from ..index import ZERO, Element, Tensor, axes
 from ..op import C, T, operator
-from ..sizes import Dim, Shape, product, same_size
+from ..regrouping import regrouped
+from ..sizes import Dim, Shape, product
 from ..types import TensorType
 from .form import MAX_ATTR, MIN_ATTR, CvmOperator, numbers, within
 from .transform import axes_exist, from_start
@@ -27,7 +27,7 @@ class SameElements(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         g = cotangents[0]
-        return [g.builder.apply("cvm.reshape", g, target_shape=self.x.shape)]
+        return [g.builder.apply("builtin.reshape_like", g, self.x)]
 
 
 @operator
@@ -178,30 +178,3 @@ class Squeeze(SameElements[T]):
         """The axes outside real_axes, in order."""
         real_axes = from_start(self.axes, len(shape)) or tuple(j for j, n in enumerate(shape) if is_one(n))
         return [j for j in range(len(shape)) if j not in real_axes]
-
-
-def regrouped(at: tuple[Expr, ...], shape: Shape, other: Shape) -> tuple[Expr, ...]:
-    """The indices into another shape of as many elements that reach the same row-major position.
-
-    Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
-    """
-    mine = [j for j, n in enumerate(shape) if not is_one(n)]
-    theirs = [j for j, n in enumerate(other) if not is_one(n)]
-    found: list[Expr] = [ZERO] * len(other)
-    for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
-        here, there = mine[group], theirs[into]
-        position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
-        for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
-            found[j] = index
-    return tuple(found)
-
-
-def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
-    """The shortest runs of two shapes that certainly have equal products, in order, and what is left in the end."""
-    i = j = 0
-    while i < len(a) or j < len(b):
-        runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))
-        equal = (r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]]))))
-        stop = min(equal, key=sum, default=(len(a), len(b)))
-        yield slice(i, stop[0]), slice(j, stop[1])
-        i, j = stop

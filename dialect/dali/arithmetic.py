@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Check, Expr, apply, constant, maximum, minimum, select
+from ..index import Check, Expr, apply, maximum, minimum, select
 from ..op import T, Unmet, operator
 from ..promotion import SUPPORTED
 from ..scalars import SCALARS
@@ -171,16 +171,10 @@ class Power(Binary[T]):
 
 
 def integer_power(base: Expr, exponent: Expr) -> Expr:
-    """base^exponent modulo 2^width: the product of base^(2^k) over the exponent's bits k, but 0 if that is negative."""
-    one = constant(1, base.type)
-    factors: list[Expr] = []
-    square = base
-    for k in range(base.type.bits - base.type.signed):
-        factors.append(select(((exponent >> k) & 1).ne(0), square, one))
-        square = square * square
-    while len(factors) > 1:  # in pairs, so that the expression stays shallow
-        factors = [a * b for a, b in zip(factors[::2], factors[1::2], strict=False)] + factors[len(factors) // 2 * 2 :]
-    return select(exponent < 0, 0, factors[0]) if base.type.signed else factors[0]
+    """base^exponent modulo 2^width, 0 where the exponent is negative."""
+    if not exponent.type.signed:
+        return apply("ipow", base, exponent)
+    return select(exponent < 0, 0, apply("ipow", base, maximum(0, exponent)))
 
 
 @operator

@@ -79,8 +79,8 @@ class Pointwise(Operator[T]):
         """By `gradient`, of the operands in the result's type."""
         (y,), (g,) = results, cotangents
         given = [o for _, o in self.operands()]
-        found = self.gradient(g, [o.cast(y.element) for o in given], y)
-        return [None if d is None else d.sum_to(o) for d, o in zip(found, given, strict=True)]
+        found = self.gradient(g, [o.cast(y.element).stretched(y) for o in given], y)
+        return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
 
     def gradient(self, g: Any, operands: Any, y: Any) -> Any:
         """The cotangents of operands of the result's type and shape; by default those of Theano's `derivative`."""

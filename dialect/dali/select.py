@@ -30,8 +30,9 @@ class Where(Pointwise[T], kind="choice"):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        chosen = self.condition.scalar("switch", g, 0), self.condition.scalar("switch", 0, g)
-        return [None, *(d.sum_to(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]
+        condition = self.condition.stretched(g)
+        chosen = condition.scalar("switch", g, 0), condition.scalar("switch", 0, g)
+        return [None, *(d.gathered(o) for d, o in zip(chosen, (self.a, self.b), strict=True))]
 
     def formula(self: Any, condition: Expr, a: Expr, b: Expr) -> Expr:
         return select(condition, a, b)

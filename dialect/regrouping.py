@@ -1,0 +1,36 @@
+"""Elements under another shape: the indices that reach the same row-major position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .broadcasting import is_one
+from .index import ZERO, Expr, flat_index, unflatten
+from .sizes import Dim, Shape, product, same_size
+
+
+def regrouped(at: tuple[Expr, ...], shape: Shape, other: Shape) -> tuple[Expr, ...]:
+    """The indices into another shape of as many elements that reach the same row-major position.
+
+    Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
+    """
+    mine = [j for j, n in enumerate(shape) if not is_one(n)]
+    theirs = [j for j, n in enumerate(other) if not is_one(n)]
+    found: list[Expr] = [ZERO] * len(other)
+    for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
+        here, there = mine[group], theirs[into]
+        position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
+        for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
+            found[j] = index
+    return tuple(found)
+
+
+def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
+    """The shortest runs of two shapes that certainly have equal products, in order, and what is left in the end."""
+    i = j = 0
+    while i < len(a) or j < len(b):
+        runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))
+        equal = (r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]]))))
+        stop = min(equal, key=sum, default=(len(a), len(b)))
+        yield slice(i, stop[0]), slice(j, stop[1])
+        i, j = stop
