@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..dialect.index import Apply, Expr, Read, Tensor
-from ..dialect.loops import Alloc, Block, For, If, Store, expressions, is_rare
+from ..dialect.index import Apply, Expr, Read, Tensor, Var
+from ..dialect.loops import Alloc, Block, For, If, Let, Store, expressions, is_rare, usual
 from ..dialect.sizes import evaluate, product
-from ..dialect.traverse import walk
+from ..dialect.traverse import children, walk
 from .plan import Plan
 
 
@@ -62,6 +62,37 @@ def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> 
             case _:
                 count += sum(map(_work, expressions(s)))
     return count
+
+
+FLOAT_OPERATIONS = frozenset({"add", "sub", "mul", "fma", "div", "sqrt"})
+
+
+def chain(block: Block) -> int:
+    """How many operations on floats each wait for the one before, at most; those of rare branches do not count."""
+    before: dict[Var | Tensor, int] = {}
+    done: dict[int, int] = {}
+
+    def depth(e: Expr) -> int:
+        if id(e) not in done:
+            match e:
+                case Var():
+                    return before.get(e, 0)
+                case Read(tensor, _):
+                    return before.get(tensor, 0)
+                case Apply(function, operands, type):
+                    is_step = function in FLOAT_OPERATIONS and type.kind == "float"
+                    done[id(e)] = max(map(depth, operands)) + is_step
+                case _:
+                    done[id(e)] = max(map(depth, children(e)), default=0)
+        return done[id(e)]
+
+    for s in usual(block):
+        match s:
+            case Let(var, value):
+                before[var] = depth(value)
+            case Store(tensor, _, value):
+                before[tensor] = max(before.get(tensor, 0), depth(value))
+    return max(before.values(), default=0)
 
 
 def _work(e: Expr) -> int:

@@ -7,7 +7,8 @@
 The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
 elements, or the same one; reads will do that are near each other, or go where other reads say. What the width leaves over is computed by
 one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. A vector
-is 32 bytes of the widest element, several of them where a fold needs more sums in flight. What reads backwards goes backwards.
+is 32 bytes of the widest element, several of them where a fold needs more sums in flight, two where the steps of a long
+computation wait for each other. What reads backwards goes backwards.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ from ..dialect.traverse import children, walk
 from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from .affine import affine, key
+from .cost import chain
 from .near import VECTORS, Lanes, begins, offsets, period, windows
 
 VECTOR_BYTES = 32
+CHAIN = 7  # float operations, each waiting for the one before: as many leave room for those of another vector
+TURNS = 4  # of a loop, for which two vectors are taken at once
 
 
 def vectorise(kernel: Kernel) -> Kernel:
@@ -123,12 +127,21 @@ def _is_gather(r: Read, index: Index) -> bool:
     return bool(where) and not any(depends(i, {index}) for i in plain)
 
 
+def _one_vector(s: For) -> int:
+    """How many elements a vector holds."""
+    widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
+    return lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
+
+
 def lanes(s: For) -> int:
     """How many elements are computed at once."""
-    widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
-    least = lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
+    least = _one_vector(s)
     extent = s.index.extent
-    if not isinstance(extent, int) or not any(isinstance(b, For) for b in statements(s.body)):
+    if not any(isinstance(b, For) for b in statements(s.body)):
+        count = affine(s.end) - affine(s.start)
+        long = bool(count.terms) or count.constant >= TURNS * 2 * least
+        return 2 * least if long and chain(s.body) >= CHAIN else least
+    if not isinstance(extent, int):
         return least
     choices = [least * n for n in (4, 2, 1) if least * n <= extent]
     return min(choices, key=lambda w: (-(-extent // w) * w, -w), default=least)
@@ -164,7 +177,8 @@ def widen(s: For, width: int) -> Block:
         if not count % width:
             return (vectors,)
         if not (whole and overlaps(s)):
-            return vectors, replace(s, start=middle, stop=end)
+            rest, least = replace(s, start=middle, stop=end), _one_vector(s)
+            return vectors, *(widen(rest, least) if least < width else (rest,))
         return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
     count = maximum(end - start, 0)
     whole = count // width * width
