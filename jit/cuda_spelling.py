@@ -135,6 +135,7 @@ ROWS: dict[tuple[str, str], Row] = {
     **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
     **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
     **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **{("ipow", k): _call("power", "ab") for k in _INTEGERS},
     **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
     **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in (*_DISCRETE, "float")},
     **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
@@ -225,6 +226,15 @@ template <class T> {_INLINE} T larger(T a, T b) {{
 }}""",
     "smaller": f"""template <class T> {_INLINE} T smaller(T a, T b) {{
   return a != a ? a : b != b ? b : a < b ? a : a > b ? b : a == 0 ? -(-a - b) : a;
+}}""",
+    "power": f"""// modulo 2^width; the exponent's bits are a natural number
+template <class T> {_INLINE} T power(T a, T b) {{
+  unsigned long long product = 1, square = (unsigned long long)a;
+  for (unsigned long long left = (unsigned long long)b << (64 - 8 * (int)sizeof(T)) >> (64 - 8 * (int)sizeof(T)); left; left >>= 1) {{
+    if (left & 1) product *= square;
+    square *= square;
+  }}
+  return (T)product;
 }}""",
     "leading_zeros": f"""template <class T> {_INLINE} T leading_zeros(T a) {{
   const int unused = 64 - 8 * (int)sizeof(T);

@@ -104,6 +104,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("shl", "uint"): ("shl {t} {a}, {b}",),
     ("shr", "int"): ("ashr {t} {a}, {b}",),
     ("shr", "uint"): ("lshr {t} {a}, {b}",),
+    **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # jit.powers defines it
     ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},

@@ -1,7 +1,7 @@
 """Constants that are one number put into the formulas that read them, and what the numbers decide.
 
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
-    select(true, a, b) => a;  1 * a => a;  check(true, a) => a
+    select(true, a, b) => a;  1 * a => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
 
 Only what is exact for every value: integers, conditions and conversions; arithmetic on floats stays as it is written.
 """
@@ -46,11 +46,23 @@ def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Exp
             return a
         case Apply(function, operands, type) if all(isinstance(o, Const) and o.type.is_discrete for o in operands):
             return _computed(e, function, [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)])
+        case Apply("ipow", (base, Const(exponent)), type):
+            return _power(base, exponent % (1 << type.bits))
         case Check(Const(True), checked, _, _):
             return checked
         case Check(condition, checked, message, where) if where is NOWHERE:
             return Check(condition, checked, message, span)
     return e
+
+
+def _power(base: Expr, exponent: int) -> Expr:
+    """By squares, from the exponent's highest bit down."""
+    if not exponent:
+        return constant(1, base.type)
+    value = base
+    for bit in f"{exponent:b}"[1:]:
+        value = value * value * base if bit == "1" else value * value
+    return value
 
 
 def _computed(e: Expr, function: str, operands: list[np.ndarray]) -> Expr:
