@@ -115,6 +115,12 @@ class Node:
     def cast(self, element: ElementType) -> Node:
         return self if element is self.element else self.scalar("cast", dtype=element)
 
+    def into(self, element: ElementType) -> Node:
+        """This as a tangent of values of an element type: of real numbers, the real part."""
+        if self.element.kind == "complex" != element.kind:
+            return self.scalar("real").cast(element)
+        return self.cast(element)
+
     def like(self, other: Node) -> Node:
         """This repeated to the shape of another node."""
         if self.array_type.key == other.array_type.with_element(self.element).key:
@@ -163,7 +169,7 @@ class Node:
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
         """The cotangents of a scalar operation's operands, where this is its result's."""
         operator: Any = OPERATORS["theano.elemwise"]
-        return operator(tuple(operands), scalar_op=name).op.gradient(self, operands, y)
+        return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
 
     def __add__(self, other: Operand) -> Node:
         return self.scalar("add", other)

@@ -117,13 +117,13 @@ class Rules:
                 self._accumulate(found, value, cotangent)
 
     def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:
-        whole = cotangent.like(self.builder.node(value)).cast(tangent_type(value.known_type).element)
+        whole = cotangent.like(self.builder.node(value)).into(tangent_type(value.known_type).element)
         found[value] = found[value] + whole if value in found else whole
 
     def forward(self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]) -> list[Node]:
         """The tangents of the results, from those of values they depend on."""
         active = reached(operations, list(seeds))
-        found = {v: s.like(self.builder.node(v)).cast(tangent_type(v.known_type).element) for v, s in seeds.items()}
+        found = {v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element) for v, s in seeds.items()}
         for operation in operations:
             operands = [v for _, v in operation.operator.operands()]
             if not any(v in found for v in operands) or all(
@@ -133,7 +133,7 @@ class Rules:
             tangents = [found.get(v) for v in operands]
             for value, tangent in zip(operation.results, self._push(operation, active, tangents), strict=True):
                 if tangent is not None and not value.known_type.element.is_discrete:
-                    found[value] = tangent.like(self.builder.node(value)).cast(value.known_type.element)
+                    found[value] = tangent.like(self.builder.node(value)).into(value.known_type.element)
         return [found[v] if v in found else self.zeros(v) for v in results]
 
     def _push(

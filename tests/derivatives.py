@@ -35,7 +35,7 @@ def program(op: Operator[np.ndarray], types: Sequence[Type] = ()) -> tuple[Modul
     values = [v for _, v in operator.operands()]
     results = tuple(Value(n, None) for n in op.results)
     module = verify(Module({"f": Function("f", tuple(values), (Operation(operator, results),), results)}))
-    wrt = tuple(n for n, a in enumerate(arrays) if a.dtype.kind == "f")
+    wrt = tuple(n for n, a in enumerate(arrays) if a.dtype.kind in "fc")
     seeds = [Value(f"g{n}", t) for n, t in enumerate(module.functions["f"].result_types)]
     tangents = [Value(f"d{n}", values[n].type) for n in wrt]
     pulled = tuple(Value(f"c{n}", None) for n in wrt)
@@ -64,17 +64,28 @@ def check(
         return list(found) if isinstance(found, tuple) else [found]
 
     results = run("f")
-    seeds = [random.normal(size=r.shape).astype(r.dtype) for r in results]
-    tangents = [random.normal(size=arrays[n].shape).astype(arrays[n].dtype) for n in wrt]
+    seeds = [normal(random, r) for r in results]
+    tangents = [normal(random, arrays[n]) for n in wrt]
     back, forth = run("back", *seeds), run("forth", *tangents)
     along = numerical(lambda moved: compile_function(module, "f", "reference")(*moved), arrays, wrt, tangents, step)
-    reverse = sum(float((c * t).sum()) for c, t in zip(back, tangents, strict=True))
-    forward = sum(float((s * t).sum()) for s, t in zip(seeds, forth, strict=True))
-    expected = sum(float((s * d).sum()) for s, d in zip(seeds, along, strict=True))
+    reverse = sum(inner(c, t) for c, t in zip(back, tangents, strict=True))
+    forward = sum(inner(s, t) for s, t in zip(seeds, forth, strict=True))
+    expected = sum(inner(s, d) for s, d in zip(seeds, along, strict=True))
     scale = 1 + abs(expected)
     assert abs(reverse - expected) < tolerance * scale, f"reverse {reverse}, finite differences {expected}: {op}"
     exact = max(1e-9, 30 * float(np.finfo(arrays[wrt[0]].dtype).eps))
     assert abs(forward - reverse) < exact * scale, f"forward {forward}, reverse {reverse}: {op}"
+
+
+def normal(random: np.random.Generator, like: np.ndarray) -> np.ndarray:
+    """Random numbers of an array's shape and type."""
+    found = random.normal(size=like.shape)
+    return np.asarray(found + 1j * random.normal(size=like.shape) if like.dtype.kind == "c" else found, like.dtype)
+
+
+def inner(a: np.ndarray, b: np.ndarray) -> float:
+    """How much a cotangent makes of a tangent: of complex numbers, part by part."""
+    return float((np.conj(a) * b).real.sum())
 
 
 def numerical(

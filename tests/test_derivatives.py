@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
-from cvm.dialect.types import F32, F64, FieldType, TensorType
+from cvm.dialect.types import C64, F32, F64, ElementType, FieldType, TensorType
 from derivatives import check
 
 import cvm
@@ -65,6 +65,43 @@ def test_cast(dtype: str) -> None:
     np.testing.assert_allclose(cvm.compile(text, target="reference")(np.arange(3.0)), [0, 2, 4])
 
 
+COMPLEX = (
+    "add", "sub", "mul", "true_div", "inv", "pow", "sqr", "sqrt", "neg", "abs_", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "identity", "second",
+    "mul_without_zeros", "real", "imag", "conj", "angle", "gamma", "switch",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mixed", [False, True], ids=["complex", "beside real"])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_operation(name: str, mixed: bool) -> None:
+    random = np.random.default_rng(1)
+    shapes = [(3, 4), (1, 4), (4,)][: SCALAR_OPS[name].arity or 3]
+    operands = [random.uniform(0.4, 1.5, s) + 1j * random.uniform(0.3, 1.2, s) for s in shapes]
+    if mixed:
+        operands[-1] = operands[-1].real
+        if len(operands) == 1:
+            return  # the real operation
+    if name == "switch":
+        operands[0] = np.arange(12).reshape(3, 4) % 2
+    check(OPERATORS["theano.elemwise"](tuple(operands), scalar_op=name), random, 2e-5 if name in ROUGH else 2e-6, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["complex", "complex_from_polar"])
+def test_complex_from_real(name: str) -> None:
+    random = np.random.default_rng(1)
+    check(OPERATORS["theano.elemwise"]((random.normal(size=(3, 4)), random.normal(size=4)), scalar_op=name), random)
+
+
+@pytest.mark.parametrize("axis", [None, (1,), ()], ids=str)
+@pytest.mark.parametrize("name", ["sum", "prod", "prod_without_zeros"])
+def test_complex_reduction(name: str, axis: tuple[int, ...] | None) -> None:
+    random = np.random.default_rng(2)
+    x = random.normal(size=(2, 3)) + 1j * random.normal(size=(2, 3))
+    given = {"no_zeros_in_input": True} if name == "prod" else {}
+    check(OPERATORS[f"theano.{name}"](x, axis, **given), random, 5e-6, 1e-5)
+
+
 AXES: list[tuple[int, ...] | None] = [None, (), (0,), (-1,), (0, 2), (1, 0, 2)]
 
 
@@ -115,11 +152,12 @@ def test_dali(name: str) -> None:
     check(op(*operands), random, 2e-6, 1e-4)
 
 
-def field(*shape: int, tensor: tuple[int, ...] = ()) -> FieldType:
-    return FieldType(shape, TensorType(tensor, F32))
+def field(*shape: int, tensor: tuple[int, ...] = (), element: ElementType = F32) -> FieldType:
+    return FieldType(shape, TensorType(tensor, element))
 
 
 VECTORS = field(3, 4, tensor=(2,))
+COMPLEX_FIELD = field(3, 4, element=C64)
 COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
     *((n, (VECTORS, field(3, 4)), {}) for n in ("add", "sub", "mul", "div", "max", "min", "mod")),
     *((n, (field(tensor=(2,)), VECTORS), {}) for n in ("sub", "mul", "div")),
@@ -130,6 +168,10 @@ COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
     *(("expand", (VECTORS,), {"shape": s, "border": b}) for b in ("clamp", "cyclic") for s in ((3, 4), (5, 4), (4, 11), (14, 25))),
     ("shift_cyclic", (VECTORS,), {"amount": (1, -2)}), ("stack", (VECTORS, VECTORS), {}), ("vector", (field(3), field(3)), {}),
     ("vector_element", (VECTORS,), {"index": 1}),
+    *((n, (COMPLEX_FIELD, COMPLEX_FIELD), {}) for n in ("add", "sub", "mul", "div")),
+    *((n, (VECTORS, field(3, 4, element=C64)), {}) for n in ("add", "mul", "div")),
+    *((n, (COMPLEX_FIELD,), {}) for n in ("neg", "reciprocal", "real", "imag", "conj", "abs", "phase", "field_reduce_sum")),
+    *((n, (VECTORS,), {}) for n in ("real", "imag", "conj", "abs", "phase")), ("complex", (VECTORS, field(3, 4)), {}),
 ]  # fmt: skip
 
 
@@ -137,6 +179,10 @@ COG: list[tuple[str, tuple[FieldType, ...], dict[str, Any]]] = [
 def test_cog(name: str, types: tuple[FieldType, ...], attributes: dict[str, Any]) -> None:
     random = np.random.default_rng(8)
     operands = [random.uniform(0.5, 2.5, t.array_shape).astype(np.float32) for t in types]
+    operands = [
+        o + np.complex64(1j) * random.permuted(o) if t.element is C64 else o
+        for o, t in zip(operands, types, strict=True)
+    ]
     op = OPERATORS[f"cog.{name}"]
     variadic = op.fields[0].kind == "variadic"
     made = op(tuple(operands), **attributes) if variadic else op(*operands, **attributes)

@@ -128,7 +128,7 @@ class Mul(Arithmetic[T]):
         return pair(ar * br - ai * bi, ar * bi + ai * br)
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g * b, g * a
+        return g.gradient_of("mul", [a, b], y)
 
 
 def _quotient(a: Any, b: Any) -> np.ndarray:
@@ -158,7 +158,7 @@ class Div(Arithmetic[T]):
         return pair((ar * br + ai * bi) / size, (ai * br - ar * bi) / size)
 
     def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
-        return g / b, -(g * y) / b
+        return g.gradient_of("true_div", [a, b], y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +248,7 @@ class Unary(CogOperator[T]):
 
     x: T
     constraints = (fields("x"),)
+    derivative: ClassVar[str]  # the scalar operation of Theano that has the same one
 
     def infer(self: Unary[FieldType]) -> FieldType:
         return self.x
@@ -259,10 +260,15 @@ class Unary(CogOperator[T]):
     def combine(self: Any, x: Expr) -> Expr:
         raise NotImplementedError
 
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        return cotangents[0].gradient_of(self.derivative, [self.x], results[0])
+
 
 @operator
 class Neg(Unary[T]):
     """Y = -X   (Field operators, unary minus)"""
+
+    derivative = "neg"
 
     example = """
 func @main(%x: !cog.field<[3], complex<f32>>) {
@@ -277,13 +283,12 @@ func @main(%x: !cog.field<[3], complex<f32>>) {
     def combine(self: Any, x: Expr) -> Expr:
         return -x
 
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        return [-cotangents[0]]
-
 
 @operator
 class Reciprocal(Unary[T]):
     """Y = 1 / X; of a complex number conj(X) / |X|^2"""
+
+    derivative = "inv"
 
     example = """
 func @main(%x: !cog.field<[3], f32>) {
@@ -301,7 +306,3 @@ func @main(%x: !cog.field<[3], f32>) {
         re, im = parts(x)
         size = re * re + im * im
         return pair(re / size, -im / size)
-
-    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        (y,), (g,) = results, cotangents
-        return [-(g * y * y)]

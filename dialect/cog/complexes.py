@@ -47,6 +47,9 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
     def element(self: Complex[Tensor], y: Tensor) -> Element:
         return pointwise(self, y, pair)
 
+    def gradient(self, g: Any, a: Any, b: Any, y: Any) -> tuple[Any, Any]:
+        return g.scalar("real"), g.scalar("imag")
+
 
 class Part(Unary[T]):
     """A real number for each element."""
@@ -59,6 +62,7 @@ class Part(Unary[T]):
 class Real(Part[T]):
     """Y = the real part of X"""
 
+    derivative = "real"
     example = _example("real")
 
     def reference(self: Real[np.ndarray]) -> np.ndarray:
@@ -72,6 +76,7 @@ class Real(Part[T]):
 class Imag(Part[T]):
     """Y = the imaginary part of X"""
 
+    derivative = "imag"
     example = _example("imag")
 
     def reference(self: Imag[np.ndarray]) -> np.ndarray:
@@ -85,6 +90,7 @@ class Imag(Part[T]):
 class Conj(Unary[T]):
     """Y = the conjugate of X"""
 
+    derivative = "conj"
     example = _example("conj")
 
     def reference(self: Conj[np.ndarray]) -> np.ndarray:
@@ -101,6 +107,7 @@ class Conj(Unary[T]):
 class Abs(Part[T]):
     """Y = |X|; of a complex number the square root of re^2 + im^2"""
 
+    derivative = "abs_"
     example = _example("abs")
 
     def reference(self: Abs[np.ndarray]) -> np.ndarray:
@@ -118,6 +125,7 @@ class Abs(Part[T]):
 class Phase(Part[T]):
     """Y = the angle of X in [-pi, pi]; of a real number pi where it is negative, else 0"""
 
+    derivative = "angle"
     example = _example("phase")
 
     def reference(self: Phase[np.ndarray]) -> np.ndarray:

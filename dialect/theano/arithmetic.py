@@ -12,7 +12,7 @@ from ..scalars import SCALARS
 from ..types import I1, UI8
 from . import complex_numbers as c
 from .rules import part
-from .scalar_op import row
+from .scalar_op import ByParts, row
 
 BY_ZERO = "integer division by zero"
 
@@ -173,7 +173,7 @@ def _complex_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
-    base, exponent = xs[0], xs[1].cast(y.element)
+    base, exponent = (x.cast(y.element) for x in xs)
     to_base = g * exponent * base.scalar("pow", exponent - 1)
     return to_base, (base.scalar("eq", 0)).scalar("switch", 0, g * base.scalar("log") * y)
 
@@ -219,9 +219,16 @@ def _absolute(x: Expr) -> Expr:
     return x if x.type.kind in ("bool", "uint") else apply("abs", x)
 
 
+def _direction(x: Any, magnitude: Any) -> Any:
+    """x / |x|, 0 where x is 0."""
+    zero = magnitude.scalar("eq", 0)
+    return x / zero.scalar("switch", 1, magnitude)
+
+
 row("neg", 1, "same, not bool", np.negative, lambda x: -x, "-x", on_complex="same", gradient=lambda g, xs, y: (-g,))
 row("abs_", 1, "part", np.abs, _absolute, "|x|, of a complex number its magnitude", on_complex=c.absolute,
-    gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),))  # fmt: skip
+    gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),),
+    by_parts=ByParts(lambda g, xs, y: (g * _direction(xs[0], y),), lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real")))  # fmt: skip
 row(
     "sgn",
     1,

@@ -38,7 +38,7 @@ class Derivative(Calling[T]):
         C(1, "wrt in [0, arguments), without repeating", lambda o: o.wrt_is_in_range(), at="wrt"),
         C(2, "given = wanted: as many seeds after the arguments", lambda o: len(o.seeds()) == len(o.seeded())),
         C(3, "a seed has the shape of its value, unlike a_seed", lambda o: all_of((lambda s=s, t=t: same_shape(s, t)) for s, t in zip(o.seeds(), o.seeded(), strict=True))),
-        C(4, "arguments, results and seeds are not complex", lambda o: all(t.element.kind != "complex" for t in (*o.arguments, *o.signature[1]))),
+        C(4, "a seed is complex only where its value is", lambda o: all(s.element.kind != "complex" or t.element.kind == "complex" for s, t in zip(o.seeds(), o.seeded(), strict=True))),
     )  # fmt: skip
 
     def passed(self, count: int) -> tuple[T, ...]:
@@ -71,7 +71,8 @@ class Derivative(Calling[T]):
 class LOp(Derivative[T]):
     """The cotangents of arguments of callee, from those of its results, which stand after the arguments: v ↦ v J.   (L_op)
 
-    Cotangents of integers are f64; an argument that no result depends on gets zeros.
+    Cotangents of integers are f64; an argument that no result depends on gets zeros. The cotangent of a complex x + i y is
+    dL/dx + i dL/dy.
     """
 
     name = "theano.l_op"
@@ -119,8 +120,8 @@ class Grad(Derivative[T]):
     """The gradient of callee, whose only result is a float of rank 0:  theano.grad @f(%x, %y)"""
 
     constraints = (
-        *(c for c in Derivative.constraints if c.number != 3),  # it takes no seeds
-        C(5, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and not o.signature[1][0].array_shape and o.signature[1][0].element.kind == "float"),
+        *(c for c in Derivative.constraints if c.number < 3),  # it takes no seeds
+        C(3, "callee has one result, a float of rank 0", lambda o: len(o.signature[1]) == 1 and not o.signature[1][0].array_shape and o.signature[1][0].element.kind == "float"),
     )  # fmt: skip
     example = """
         func @f(%x: tensor<3xf64>) -> tensor<f64> {

@@ -16,7 +16,7 @@ from ..types import BY_DTYPE, I1, ElementType, TensorType
 from .form import aligned, is_broadcastable, joined
 from .identities import simplified
 from .logic import cast_to
-from .scalar_op import SCALAR_OPS, UNKNOWN, ScalarOp
+from .scalar_op import SCALAR_OPS, ScalarOp
 
 
 @operator
@@ -121,25 +121,12 @@ class Elemwise(Operator[T]):
         return Element(at, self.op.expression([x[source(at, x.shape)] for x in self.xs], y.element))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        if self.op.gradient is None:
-            raise NotImplementedError(f"{self.name} of {self.scalar_op}")
         (y,), (g,) = results, cotangents
-        return [
-            d.sum_to(x) if isinstance(d, Node) else d
-            for d, x in zip(self.op.gradient(g, self.xs, y), self.xs, strict=False)
-        ]
+        found = self.op.pulled(g, self.xs, y)
+        return [d.sum_to(x) if isinstance(d, Node) else d for d, x in zip(found, self.xs, strict=True)]
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
-        if self.op.gradient is None:
-            raise NotImplementedError(f"{self.name} of {self.scalar_op}")
-        (y,) = results
-        total = None
-        for n, t in enumerate(tangents):
-            part = None if t is None else self.op.gradient(t.like(y).cast(y.element), self.xs, y)[n]
-            if part is UNKNOWN:
-                raise NotImplementedError(f"{self.name} of {self.scalar_op}")
-            total = part if total is None else total if part is None else total + part
-        return [total]
+        return [self.op.pushed(tangents, self.xs, results[0])]
 
     def destroys(self: Any) -> tuple[Any, ...]:
         return () if self.target is None or not 0 <= self.target < len(self.xs) else (self.xs[self.target],)

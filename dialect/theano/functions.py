@@ -12,7 +12,7 @@ from ..index import Expr, apply, select
 from ..scalars import SCALARS, precise
 from . import complex_numbers as c
 from .elementary import LN2, LN10, exp2, expm1, log1p
-from .scalar_op import row
+from .scalar_op import ByParts, row
 
 
 def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,6 +148,21 @@ def _polar_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return re * cos + im * sin, r * (im * cos - re * sin)
 
 
+def _polar_tangent(tangents: Any, xs: Any, y: Any) -> Any:
+    (dr, da), (r, angle) = tangents, xs
+    cos, sin = angle.scalar("cos"), angle.scalar("sin")
+    parts = [p for p in (dr and (dr * cos, dr * sin), da and (-(r * da * sin), r * da * cos)) if p]
+    re, im = parts[0] if len(parts) == 1 else (a + b for a, b in zip(*parts, strict=True))
+    return re.scalar("complex", im)
+
+
+def _turn(x: Any) -> Any:
+    """i x / |x|²: where x goes as its angle grows, by how far it is away."""
+    re, im = x.scalar("real"), x.scalar("imag")
+    square = re * re + im * im
+    return (-im / square).scalar("complex", re / square)
+
+
 row(
     "angle",
     1,
@@ -157,5 +172,9 @@ row(
     "the angle of x in the complex plane, as f64",
     on_complex=c.angle,
     gradient=lambda g, xs, y: (None,),
+    by_parts=ByParts(
+        lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")
+    ),
 )
-row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=_polar_gradient)
+row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=lambda g, xs, y: (None, None),
+    by_parts=ByParts(_polar_gradient, _polar_tangent))  # fmt: skip

@@ -213,6 +213,12 @@ def _f(derivative: Any) -> Any:
     return lambda g, xs, y: (derivative(g, xs[0].cast(y.element), y),)
 
 
+def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
+    if x.element.kind == "complex":
+        raise NotImplementedError("theano.elemwise of psi of complex numbers")
+    return g * x.scalar("tri_gamma")
+
+
 row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(_exact_gamma)(x), in_f64(gamma), "Γ(x)",
     on_complex=complex_gamma, gradient=_f(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
 row(
@@ -232,6 +238,6 @@ row(
     in_f64(psi),
     "the derivative of gammaln",
     on_complex=complex_psi,
-    gradient=_f(lambda g, x, y: g * x.scalar("tri_gamma")),
+    gradient=_f(_psi_gradient),
 )
 row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")

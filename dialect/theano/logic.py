@@ -12,7 +12,7 @@ from ..types import F64, I1, UI8, UI64, ElementType
 from . import complex_numbers as c
 from .arithmetic import by_kind, product, zeros
 from .rules import RULES, Rule, upcast
-from .scalar_op import SCALAR_OPS, ScalarOp, row
+from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row
 
 # Order
 
@@ -205,12 +205,20 @@ def _part(name: str) -> Any:
     return formula
 
 
-row("real", 1, "part", np.real, _part("real"), "the real part", on_complex="same", gradient=lambda g, xs, y: (g,))
-row("imag", 1, "part", np.imag, _part("imag"), "the imaginary part", on_complex="same", gradient=zeros)
+def _complex_tangent(tangents: Any, xs: Any, y: Any) -> Any:
+    re, im = (x.scalar("second", 0.0) if t is None else t for t, x in zip(tangents, xs, strict=True))
+    return re.scalar("complex", im)
+
+
+row("real", 1, "part", np.real, _part("real"), "the real part", on_complex="same", gradient=lambda g, xs, y: (g,),
+    by_parts=ByParts(lambda g, xs, y: (g.scalar("complex", 0.0),), lambda ts, xs, y: ts[0].scalar("real")))  # fmt: skip
+row("imag", 1, "part", np.imag, _part("imag"), "the imaginary part", on_complex="same", gradient=zeros,
+    by_parts=ByParts(lambda g, xs, y: ((g * 0.0).scalar("complex", g),), lambda ts, xs, y: ts[0].scalar("imag")))  # fmt: skip
 row("conj", 1, "conjugate", np.conjugate, lambda x: x if x.type.kind != "complex" else apply("complex", apply("real", x), -apply("imag", x)),
-    "the complex conjugate", on_complex="same", gradient=lambda g, xs, y: (g,))  # fmt: skip
+    "the complex conjugate", on_complex="same", gradient=lambda g, xs, y: (g,),
+    by_parts=ByParts(lambda g, xs, y: (g.scalar("conj"),), lambda ts, xs, y: ts[0].scalar("conj")))  # fmt: skip
 row("complex", 2, "complex", SCALARS["complex"].numpy, lambda x, y: apply("complex", x, y), "x + i y",
-    gradient=lambda g, xs, y: (g.scalar("real"), g.scalar("imag")))  # fmt: skip
+    gradient=zeros, by_parts=ByParts(lambda g, xs, y: (g.scalar("real"), g.scalar("imag")), _complex_tangent))  # fmt: skip
 
 
 # Casts: one operation for each element type, its rule made from the attribute `dtype`

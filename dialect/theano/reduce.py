@@ -87,12 +87,14 @@ class Reduction(Operator[T]):
             case "mul_without_zeros":
                 zeros = x.scalar("eq", 0)
                 others = y.with_ones(over) / zeros.scalar("switch", 1, x)  # finite: what is not chosen is derived, too
-                return [zeros.scalar("switch", 0, g * others)]
+                return [zeros.scalar("switch", 0, g * others.scalar("conj"))]
         return [None]
 
     def _of_product(self: Any, x: Any, y: Any, g: Any) -> Any:
         if getattr(self, "no_zeros_in_input", False):
-            return g * y / x
+            return g * (y / x).scalar("conj")
+        if x.element.kind == "complex":
+            raise NotImplementedError(f"{self.name} of complex numbers, some of which may be 0,")
         others = x.cast(self.typed().accumulator()).reduce("product_of_others", self.over())
         return g * others
 

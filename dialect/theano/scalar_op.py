@@ -19,6 +19,15 @@ from .rules import RULES, Elements, Rule
 Gradient = Callable[..., Sequence[Any]]
 
 
+@dataclass(frozen=True)
+class ByParts:
+    """The derivatives of an operation on complex numbers that is not a complex derivative times what comes in: the cotangents
+    of the operands as `Gradient` gives them, and the result's tangent from those of the operands, the operands and the result."""
+
+    pull: Gradient
+    push: Callable[..., Any]
+
+
 class _Unknown:
     """The cotangent of an operand by which an operation is not differentiated."""
 
@@ -43,8 +52,35 @@ class ScalarOp:
     doc: str = ""
     on_complex: Any = None
     gradient: Gradient | None = None
+    by_parts: ByParts | None = None
     fold: str | None = None
     check: Callable[..., str | None] | None = None  # of arrays: what does not hold of them when the program runs
+
+    def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+        """The cotangents of the operands from the result's. That of x + i y is dL/dx + i dL/dy: by a complex derivative, g times
+        its conjugate."""
+        if self.gradient is None:
+            raise NotImplementedError(f"theano.elemwise of {self.name}")
+        if not _some_complex(*xs, y):
+            return self.gradient(g, xs, y)[: len(xs)]
+        if self.by_parts is not None:
+            return self.by_parts.pull(g, xs, y)
+        found = self.gradient(g.scalar("conj"), xs, y)[: len(xs)]
+        return [d if d is None or d is UNKNOWN else d.scalar("conj") for d in found]
+
+    def pushed(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+        """The tangent of the result from those of the operands, None being zero."""
+        if self.gradient is None:
+            raise NotImplementedError(f"theano.elemwise of {self.name}")
+        if self.by_parts is not None and _some_complex(*xs, y):
+            return self.by_parts.push(tangents, xs, y)
+        total = None
+        for n, t in enumerate(tangents):
+            part = None if t is None else self.gradient(t.like(y).into(y.element), xs, y)[n]
+            if part is UNKNOWN:
+                raise NotImplementedError(f"theano.elemwise of {self.name}")
+            total = part if total is None else total if part is None else total + part
+        return total
 
     def takes(self, *elements: ElementType) -> bool:
         if not self.rule.takes(*elements):
@@ -81,6 +117,10 @@ class ScalarOp:
             found: Any = self.on_complex(*map(Z.of, given))
             return found.expression(result) if isinstance(found, Z) else cast_to_element(found, result)
         return cast_to_element(self.formula(*given), result)
+
+
+def _some_complex(*nodes: Any) -> bool:
+    return any(n.element.kind == "complex" for n in nodes)
 
 
 SCALAR_OPS: dict[str, ScalarOp] = {}
