@@ -147,7 +147,7 @@ def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:
     return tuple(s if s != -1 else n // others if others else 0 for s in sizes)
 
 
-NUMBERS = (I32, F32, F64)  # what cvm.concatenate and cvm.take take: what goes back through one goes through the other
+NUMBERS = (I32, F32, F64)  # what cvm.take takes, and what goes back through it
 
 
 def numbers(name: str) -> C:
@@ -164,7 +164,7 @@ class Part(Operator[T]):
     index: int
 
     constraints = (
-        numbers("x"),
+        C(1, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
         C(2, "index in [0, M), M being how many xs there are", lambda o: 0 <= o.index < len(o.xs), at="index"),
         C(
             3,

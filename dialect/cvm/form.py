@@ -1,6 +1,7 @@
 """What operators of the dialect share: their elements, the bounds put on attributes, and answers about unknown sizes.
 
-The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be trained.
+The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be trained;
+those that only move elements take all real ones.
 """
 
 from __future__ import annotations
@@ -45,6 +46,16 @@ def numbers(*names: str, also: str = "") -> C:
         return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
 
     return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold)
+
+
+def real(*names: str) -> C:
+    """The same of an operator that moves elements and computes nothing."""
+
+    def hold(o: Any) -> bool:
+        elements = {t.element for _, t in o.operands()}
+        return len(elements) <= 1 and all(e.kind != "complex" for e in elements)
+
+    return C(0, " = ".join(f"element({n})" for n in names) + ("," if len(names) > 1 else " is") + " not complex", hold)
 
 
 @dataclass(frozen=True, eq=False)

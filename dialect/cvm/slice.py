@@ -11,7 +11,7 @@ from ..index import Element, Tensor, axes
 from ..op import C, T, operator
 from ..sizes import Dim, Shape, larger, smaller
 from ..types import TensorType
-from .form import CvmOperator, numbers
+from .form import CvmOperator, real
 from .transform import from_start
 
 
@@ -35,7 +35,7 @@ class Slice(CvmOperator[T]):
     strides: tuple[int, ...] = ()
 
     constraints = (
-        numbers("x"),
+        real("x"),
         C(1, "B <= N", lambda o: len(o.begin) <= o.x.rank, at="begin"),
         C(2, "E <= N", lambda o: len(o.end) <= o.x.rank, at="end"),
         C(3, "S <= N", lambda o: len(o.strides) <= o.x.rank, at="strides"),
@@ -130,7 +130,7 @@ class SliceLike(CvmOperator[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        numbers("x", "shape_like"),
+        real("x", "shape_like"),
         C(1, "M = N if axes is empty", lambda o: bool(o.axes) or o.shape_like.rank == o.x.rank),
         C(
             2,
