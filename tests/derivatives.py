@@ -9,6 +9,7 @@ import numpy as np
 from cvm.dialect.attributes import Symbol
 from cvm.dialect.op import Operator
 from cvm.dialect.program import Function, Module, Operation, Value
+from cvm.dialect.sizes import Size
 from cvm.dialect.theano.derivatives import LOp, ROp
 from cvm.dialect.types import BY_DTYPE, TensorType, Type
 from cvm.dialect.verify import verify
@@ -19,8 +20,11 @@ import cvm
 Arrays = list[np.ndarray]
 
 
-def program(op: Operator[np.ndarray], types: Sequence[Type] = ()) -> tuple[Module, Arrays, tuple[int, ...]]:
-    """@f of one operation, @back of its cotangents and @forth of its tangents, by the operands that are floats.
+def program(
+    op: Operator[np.ndarray], types: Sequence[Type] = (), derived: bool = True
+) -> tuple[Module, Arrays, tuple[int, ...]]:
+    """@f of one operation and, where they are wanted, @back of its cotangents and @forth of its tangents, by the operands
+    that are floats.
 
     The operands are tensors, or have the given types.
     """
@@ -36,17 +40,26 @@ def program(op: Operator[np.ndarray], types: Sequence[Type] = ()) -> tuple[Modul
     results = tuple(Value(n, None) for n in op.results)
     module = verify(Module({"f": Function("f", tuple(values), (Operation(operator, results),), results)}))
     wrt = tuple(n for n, a in enumerate(arrays) if a.dtype.kind in "fc")
-    seeds = [Value(f"g{n}", t) for n, t in enumerate(module.functions["f"].result_types)]
+    if not derived:
+        return module, arrays, wrt
+    seeds = [Value(f"g{n}", declarable(t)) for n, t in enumerate(module.functions["f"].result_types)]
     tangents = [Value(f"d{n}", values[n].type) for n in wrt]
     pulled = tuple(Value(f"c{n}", None) for n in wrt)
     pushed = tuple(Value(f"t{n}", None) for n in range(len(results)))
 
-    def derived(name: str, kind: Any, given: Sequence[Value], found: tuple[Value, ...]) -> Function:
+    def derivative(name: str, kind: Any, given: Sequence[Value], found: tuple[Value, ...]) -> Function:
         arguments = tuple(Value(v.name, v.type) for v in (*values, *given))
         return Function(name, arguments, (Operation(kind(arguments, Symbol("f"), wrt=wrt), found),), found)
 
-    functions = {"back": derived("back", LOp, seeds, pulled), "forth": derived("forth", ROp, tangents, pushed)}
+    functions = {"back": derivative("back", LOp, seeds, pulled), "forth": derivative("forth", ROp, tangents, pushed)}
     return verify(module.with_functions({**module.functions, **functions})), arrays, wrt
+
+
+def declarable(type: Type) -> Type:
+    """The type as an argument may have it: a size that is computed from others is one that is not known."""
+    return type.with_array_shape(
+        tuple(d if isinstance(d, int) or d.is_atom else Size.unknown() for d in type.array_shape)
+    )
 
 
 def check(
