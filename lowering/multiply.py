@@ -38,6 +38,7 @@ ROW = 16  # threads side by side along a tile's columns
 TOGETHER = 4  # rows of a thread that lie beside each other, to be loaded at once
 SMALLEST = 16  # along an axis, to be worth tiles
 NEAR = 4  # elements between what neighbouring threads read
+SECTOR = 32  # bytes of terms that neighbouring threads read; those of four rows go to different banks
 
 
 def multiply(kernel: Kernel) -> Kernel | None:
@@ -94,7 +95,9 @@ class _Scalars(Tiles):
         if any(n is not None and 1 <= n <= NEAR for n in apart):
             deep, wide = s * (THREADS // side) + self.thread // side, self.thread % side
         else:
-            deep, wide = self.thread % DEPTH, s * (THREADS // DEPTH) + self.thread // DEPTH
+            near, rest = SECTOR // tile.element.bytes, self.thread // (SECTOR // tile.element.bytes)
+            deep = self.thread % near + rest // TOGETHER % (DEPTH // near) * near
+            wide = s * (THREADS // DEPTH) + rest // (TOGETHER * DEPTH // near) * TOGETHER + rest % TOGETHER
         extents = [i.extent for i in self.c.folds]
         folds: dict[Expr, Expr] = dict(zip(self.c.folds, digits(step * DEPTH + deep, extents), strict=True))
         there = self.row_at(wide) if rows else self.column_at(wide)

@@ -49,13 +49,28 @@ def excess(memory: Memory) -> tuple[float, float]:
     return s["load sectors"] / max(s["load least"], 1), s["store sectors"] / s["store least"]
 
 
+def requests(memory: Memory) -> tuple[int, int]:
+    """How often a warp loaded, and stored."""
+    assert memory.statistics is not None
+    return memory.statistics["load requests"], memory.statistics["store requests"]
+
+
+def conflicts(memory: Memory) -> int:
+    """How often shared memory had to answer again because threads wanted several words of one bank."""
+    assert memory.statistics is not None and memory.statistics["shared answers"]
+    return memory.statistics["bank conflicts"]
+
+
+WIDTHS = {"ui8": "u1", "i16": "i2", "f16": "f2", "f32": "f4", "i32": "i4", "f64": "f8", "i64": "i8"}
+
+
 @pytest.mark.parametrize("size", ["64x96", "?x?", "7x1000"])
-@pytest.mark.parametrize("element", ["i8", "f32", "f64"])
+@pytest.mark.parametrize("element", WIDTHS)
 def test_elementwise_kernels_are_coalesced(size: str, element: str) -> None:
     shape = (64, 96) if size != "7x1000" else (7, 1000)
-    x = RANDOM.integers(-9, 9, shape).astype({"i8": "i1", "f32": "f4", "f64": "f8"}[element])
+    x = RANDOM.integers(0, 9, shape).astype(WIDTHS[element])
     given = f"%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>"
-    _, memory = counted(program(given, "%z = dali.add %x, %y", "%z"), x, x)
+    _, memory = counted(program(given, '%z = theano.elemwise %x, %y {scalar_op = "add"}', "%z"), x, x)
     assert excess(memory) == (1, 1)
 
 
@@ -90,30 +105,66 @@ def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "shape", "order"),
+    ("sizes", "shape", "order"),
     [
-        ("%x: tensor<64x96xf32>", (64, 96), "[1, 0]"),
-        ("%x: tensor<?x?xf32>", (96, 160), "[1, 0]"),
-        ("%x: tensor<4x32x64xi32>", (4, 32, 64), "[0, 2, 1]"),
-        ("%x: tensor<2x3x64x32xf64>", (2, 3, 64, 32), "[1, 0, 3, 2]"),
+        ("64x96", (64, 96), "[1, 0]"),
+        ("256x384", (256, 384), "[1, 0]"),
+        ("?x?", (96, 160), "[1, 0]"),
+        ("4x32x64", (4, 32, 64), "[0, 2, 1]"),
+        ("2x3x64x32", (2, 3, 64, 32), "[1, 0, 3, 2]"),
+        ("2x64x8x16", (2, 64, 8, 16), "[0, 2, 3, 1]"),
     ],
 )
-def test_transposes_are_coalesced(signature: str, shape: tuple[int, ...], order: str) -> None:
+@pytest.mark.parametrize("element", WIDTHS)
+def test_transposes_are_coalesced(sizes: str, shape: tuple[int, ...], order: str, element: str) -> None:
+    """No sector is accessed twice, and no bank has to give two words at once."""
+    x = (np.arange(np.prod(shape)) % 2000).reshape(shape).astype(WIDTHS[element])
     line = f"%y = theano.dimshuffle %x {{new_order = {order}}}"
-    x = (
-        np.arange(np.prod(shape))
-        .reshape(shape)
-        .astype("i4" if "i32" in signature else "f8" if "f64" in signature else "f4")
-    )
-    f, memory = counted(program(signature, line), x)
+    f, memory = counted(program(f"%x: tensor<{sizes}x{element}>", line), x)
     assert "__shared__" in f.lower("cuda")
-    assert excess(memory) == (1, 1)
+    assert excess(memory) == (1, 1) and conflicts(memory) == 0
+    if shape == (256, 384):  # by packs of 16 bytes, or of four elements
+        assert requests(memory) == (x.nbytes // min(16, 4 * x.itemsize) // 32,) * 2
+
+
+@pytest.mark.parametrize("element", ["ui8", "f32"])
+def test_transposes_with_what_follows(element: str) -> None:
+    """Several arrays that are read across, others that are not, and another type that is stored."""
+    x, z, w = (RANDOM.integers(0, 99, s).astype(WIDTHS[element]) for s in ((64, 128), (64, 128), (128, 64)))
+    lines = [f"%{r} = theano.dimshuffle %{a} {{new_order = [1, 0]}}" for r, a in (("a", "x"), ("b", "z"))]
+    given = f"%x: tensor<64x128x{element}>, %z: tensor<64x128x{element}>"
+    for more, last, operand in (
+        (", %w: tensor<128x64xf32>", "dali.mul %c, %w", (w.astype("f4"),)),
+        ("", "dali.mul %c, 0.5", ()),
+    ):
+        f, memory = counted(
+            program(given + more, "\n  ".join([*lines, "%c = dali.sub %a, %b", f"%y = {last}"])), x, z, *operand
+        )
+        assert "__shared__" in f.lower("cuda") and excess(memory) == (1, 1) and conflicts(memory) == 0
+
+
+def test_transposes_of_parts_of_rows() -> None:
+    """Packs begin at multiples of their size, or there are none."""
+    x = RANDOM.integers(0, 99, (65, 70), np.int32)
+    for first in (0, 1, 4):
+        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        f, memory = counted(program("%x: tensor<65x70xi32>", line), x)
+        assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
+    x = RANDOM.integers(0, 99, (65, 72), np.int32)
+    for first in (0, 1, 4):
+        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        f, memory = counted(program("%x: tensor<65x72xi32>", line), x)
+        assert ("Pack<int, 4>" in f.lower("cuda")) == (first != 1)
 
 
 @pytest.mark.parametrize("shape", [(33, 65), (8, 100), (9, 8)])
 def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
     line = "%y = theano.dimshuffle %x {new_order = [1, 0]}"
-    counted(program("%x: tensor<?x?xf32>", line), RANDOM.normal(size=shape).astype("f4"))
+    for element in ("ui8", "f16", "f32", "f64"):
+        for size in ("?x?", "x".join(map(str, shape))):
+            x = RANDOM.integers(0, 99, shape).astype(WIDTHS[element])
+            _, memory = counted(program(f"%x: tensor<{size}x{element}>", line), x)
+            assert conflicts(memory) == 0
 
 
 @pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
@@ -193,8 +244,8 @@ def test_dense_layers_by_tiles(shape: tuple[int, int, int], bias: bool) -> None:
     given = f"%x: tensor<{m}x{k}xi32>, %w: tensor<{n}x{k}xi32>" + (f", %b: tensor<{n}xi32>" if bias else "")
     line = "%y = cvm.dense %x, %w" + (", %b" if bias else "") + "\n  %z = cvm.relu %y"
     f, memory = counted(program(given, line, "%z"), *arrays[: 2 + bias])
-    assert "__shared__" in f.lower("cuda")
-    assert excess(memory)[0] < 2.6  # rows of 16 numbers, which begin anywhere
+    assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
+    assert excess(memory)[0] < 2.6  # rows of 8 numbers, which begin anywhere
 
 
 @pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])

@@ -165,8 +165,7 @@ class Instructions:
             at = addresses(active)
             where = space or int(at[0]) >> SPACE
             inner = self.inner.get(where)
-            if inner is None and self.memory.statistics is not None:
-                self.memory.count("load", lanes[active], at, width)
+            self.count("load", inner, lanes[active], at, width)
             for n, to in enumerate(targets):
                 place = at + np.uint64(n * kind.itemsize)
                 to[active] = (
@@ -184,8 +183,7 @@ class Instructions:
         def step(active: Active) -> None:
             at = addresses(active)
             inner = self.inner.get(space or int(at[0]) >> SPACE)
-            if inner is None and self.memory.statistics is not None:
-                self.memory.count("store", lanes[active], at, width)
+            self.count("store", inner, lanes[active], at, width)
             for n, of in enumerate(sources):
                 place = at + np.uint64(n * kind.itemsize)
                 if inner is None:
@@ -194,6 +192,15 @@ class Instructions:
                     inner.store(place & _OFFSET, lanes[active], of[active])
 
         return step
+
+    def count(self, what: str, inner: Shared | Local | None, lanes: Array, at: Array, width: int) -> None:
+        """Counts what an access costs, where that is asked for."""
+        if self.memory.statistics is None:
+            return
+        if inner is None:
+            self.memory.count(what, lanes, at, width)
+        elif isinstance(inner, Shared):
+            self.memory.count_banks(lanes, at & _OFFSET, width)
 
     def atomic(self, i: Instruction) -> Step:
         kind = dtype(i.type)

@@ -15,6 +15,7 @@ import numpy as np
 SPACE = 40  # bits of an offset
 SHARED, LOCAL, FIRST = 1, 2, 3  # spaces
 SECTOR, WARP = 32, 32
+BANKS, BANK = 32, 4  # of shared memory, and bytes that each gives at once
 
 Array = np.ndarray[Any, Any]
 
@@ -109,6 +110,21 @@ class Memory:
         self.statistics[f"{what} sectors"] += len(np.unique(touched))
         self.statistics[f"{what} least"] += int(np.sum(-(-each * width // SECTOR)))
         self.statistics[f"{what} requests"] += len(each)
+
+    def count_banks(self, lanes: Array, offsets: Array, width: int) -> None:
+        """Counts how often shared memory answers, and how often again because threads want several words of one bank.
+
+        It answers as many neighbouring threads at once as want 128 bytes together, and one word to any number of them.
+        """
+        if self.statistics is None:
+            return
+        groups = lanes.astype(np.int64) // min(WARP, BANKS * BANK // width)
+        words = np.concatenate([(offsets.astype(np.int64) + n) // BANK for n in range(0, width, BANK)])
+        wanted = np.unique(np.tile(groups, len(words) // len(groups)) << SPACE | words)
+        banks, held = np.unique(wanted >> SPACE << 5 | wanted % BANKS, return_counts=True)
+        first = np.flatnonzero(np.diff(banks >> 5, prepend=-1))
+        self.statistics["shared answers"] += len(first)
+        self.statistics["bank conflicts"] += int(np.sum(np.maximum.reduceat(held, first) - 1))
 
 
 class Shared:
