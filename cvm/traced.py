@@ -19,7 +19,7 @@ from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.jit import fastcall
 from cvm.jit.arguments import samples_of
-from cvm.jit.call_table import CallTable, leave
+from cvm.jit.call_table import Way
 from cvm.jit.function import CompiledFunction
 from cvm.jit.native_function import NativeFunction
 from cvm.jit.targets import compile_function
@@ -44,16 +44,16 @@ class TracedFunction:
         self._parameters = inspect.signature(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes: dict[Signature, int] = {}
-        self._plain: dict[Any, tuple[CompiledFunction, Any]] = {}  # of calls with nothing but arrays
-        self._tables: dict[CompiledFunction, CallTable] = {}  # of what is called directly, the rest going to `__call__`
+        self._names = _positional_names(self._parameters)
+        self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
+        self._ways: dict[CompiledFunction, Way] = {}  # of what is called directly, the rest going to `__call__`
         self._last: CompiledFunction | None = None
         self._bound: WeakKeyDictionary[Any, TracedFunction] = WeakKeyDictionary()
         update_wrapper(self, function)
         if _is_direct(self):
-            self._left = leave(self, self._slow())
-
-    def _slow(self) -> Callable[..., Any]:
-        return MethodType(TracedFunction.__call__, weakref.proxy(self))
+            self._slow = MethodType(TracedFunction.__call__, weakref.proxy(self))
+            self._way = Way(self._slow)
+            self._way.serve(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
         """A method: one compiled function for each instance."""
@@ -77,32 +77,24 @@ class TracedFunction:
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
-        if not kwargs and all(type(a) is np.ndarray for a in args):
-            key = tuple([(a.dtype, a.shape) for a in args])
-            known = self._plain.get(key)
-            if known is None and len(args) == len(self._parameters.parameters):
-                structure, arrays = self._flatten(args, kwargs)
-                known = self._plain[key] = self._compiled(structure, arrays)
-            if known is not None:
-                found, form = known
-                self._last = found
-                answer = _result(found, form, args, out)
-                self._call_directly(found, form)
-                return answer
         if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
             return self.function(*args, **kwargs)
         structure, arrays = self._flatten(args, kwargs)
         compiled, form = self._compiled(structure, arrays)
-        return _result(compiled, form, arrays, out)
+        answer = _result(compiled, form, arrays, out)
+        if compiled not in self._ways and not kwargs and len(args) == len(self._names) and _is_direct(self):
+            self._call_directly(compiled, form, [part for _, part in structure])
+        return answer
 
-    def _call_directly(self, found: CompiledFunction, form: Any) -> None:
+    def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
         """The next calls like this one go to machine code, where they give what the compiled function gives."""
-        if found not in self._tables and _is_direct(self) and _is_plain(form):
-            if not isinstance(found, NativeFunction) or not found.knows_its_sizes:
-                return
-            self._tables[found] = found.call_table(self._slow())
-        if found in self._tables:
-            self._tables[found].serve(self)
+        if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
+            return
+        if len(self._ways) >= 2 * MANY:
+            self._dropped, self._ways = self._ways, {}  # kept a while: a call may be on one of them
+            self._way = Way(self._slow)
+        self._ways[compiled] = self._way = Way(self._slow, compiled.table, structure, self._way)
+        self._way.serve(self)
 
     def batch(self, *samples: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank and differing shapes.
@@ -136,14 +128,26 @@ class TracedFunction:
         return self._last
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+        arrays: list[np.ndarray] = []
+        given = self._bind(args, kwargs)
+        return tuple([(name, flatten(value, arrays, name)) for name, value in given.items()]), arrays
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The value of each parameter."""
+        given = dict(zip(self._names, args, strict=False))
+        if len(given) == len(args):
+            rest = self._names[len(args) :]
+            given |= {
+                n: kwargs[n] if n in kwargs else self._defaults[n] for n in rest if n in kwargs or n in self._defaults
+            }
+            if len(given) == len(self._names) and all(n in rest for n in kwargs):
+                return given
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as e:
             raise CallError(f"{self.__name__}: {e}") from None  # type: ignore[attr-defined]
         bound.apply_defaults()
-        arrays: list[np.ndarray] = []
-        structure = tuple((name, flatten(value, arrays, name)) for name, value in bound.arguments.items())
-        return structure, arrays
+        return bound.arguments
 
     def _compiled(
         self, structure: Any, arrays: list[np.ndarray], unknown: bool = False
@@ -201,6 +205,12 @@ def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
 
 def _is_direct(called: TracedFunction) -> bool:
     return fastcall.usable() and isinstance(called, fastcall.direct_base())
+
+
+def _positional_names(signature: inspect.Signature) -> tuple[str, ...]:
+    """The parameters' names, where all may be given by their places or names; else none."""
+    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
+    return tuple(signature.parameters) if plain else ()
 
 
 def _is_plain(form: Any) -> bool:

@@ -141,13 +141,13 @@ class _Wrapper:
         assert isinstance(plan.workspace, int)
         ranges = declared(self.function)
         lines = []
-        for n, (_, bounds) in ranges.items():
+        for n, (asked, bounds) in ranges.items():
             argument = self.function.arguments[n]
             requirements.append(
                 (f"argument %{argument.name}: expected values from {bounds[0]} to {bounds[1]}", argument.span)
             )
             lines += [
-                f"  %within{n} = call i1 @{self.entry}_within{n}(ptr %a{n})",
+                f"  %within{n} = call i1 @{self.entry}_within{n}(ptr %a{n}, i64 {asked.size})",
                 f"  br i1 %within{n}, label %good{n}, label %beyond{n}",
                 f"beyond{n}:",
                 f"  ret i32 {len(requirements)}",
@@ -178,7 +178,7 @@ class _Wrapper:
             f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
             for n, array in enumerate(plan.constants.values())
         ]
-        looks = [within_text(f"{self.entry}_within{n}", *asked) for n, asked in ranges.items()]
+        looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
         return "\n".join([*constants, *looks, f"define i32 @{self.symbol}({parameters}) nounwind {{", *lines, "}"])
 
 

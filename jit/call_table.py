@@ -1,25 +1,24 @@
-"""What the code that Python calls has to know of a program: a table of numbers and addresses in memory.
-
-Of sizes that are unknown while compiling it knows those that came in calls before, with the shapes and the workspace that
-follow from them: the slow entry tells them once it has checked such a call.
+"""What the code that Python calls is told: of a program (a table, as `fastcall_text` lays it out, with an entry for the sizes of
+each call), and of an object that is called (ways to programs).
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import deque
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..dialect.sizes import Size
 from ..dialect.types import Type
-from .fastcall import addresses, take
-from .fastcall_text import BUSY, SHAPED, SLOTS, WORDS, slot
+from .fastcall import take
+from .fastcall_forms import form_words
+from .fastcall_text import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]
-REMEMBERED = 1000  # entries that are kept though others took their slots: the code may still be reading them
+FEWEST, MOST = 64, 1 << 16  # slots that there are at first, entries that there are at most
 
 
 def can_serve(arguments: Sequence[Type]) -> bool:
@@ -34,62 +33,70 @@ def atoms_of(arguments: Sequence[Type], first: Sequence[Atom] = ()) -> list[Atom
 
 
 class CallTable:
-    """The table of one program, for objects that are called. `atoms` are its unknown sizes in their order."""
+    """The table of one program. `atoms` are its unknown sizes in their order."""
 
     def __init__(
         self,
-        slow: Callable[..., Any],
         entry: int,
-        within: int,
         arguments: Sequence[Type],
         results: Sequence[Type],
         constants: Sequence[np.ndarray],
         atoms: Sequence[Atom],
     ) -> None:
-        """`within` is where the function is that says whether arguments lie in their ranges, if any."""
         self.types = [*arguments, *results]
-        self.kept: list[Any] = [slow, *constants]
-        self.entries: deque[Any] = deque(maxlen=REMEMBERED + SLOTS)
-        self.slots = (ctypes.c_void_p * SLOTS)()
+        self.arguments = len(arguments)
+        self.kept: list[Any] = [*constants]
+        self.entries: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}
         self.room = 0  # bytes of workspace
+        self.lock = threading.RLock()
         known = {
-            **dict.fromkeys(WORDS, 0),
-            **addresses(),
+            **dict.fromkeys(TABLE, 0),
             "arguments": len(arguments),
             "results": len(results),
             "constants": len(constants),
             "sizes": len(atoms),
+            "room": len(self.types) + len(constants) + len(atoms),
             "program": entry,
-            "within": within,
-            "slots": ctypes.addressof(self.slots),
-            "slow": id(slow),
         }
-        words = [known[name] for name in WORDS]
+        words = [known[name] for name in TABLE]
         for n, t in enumerate(self.types):
             asked = t.array_shape if n < len(arguments) else ()  # the results' sizes follow from the arguments'
             written = [-1 - atoms.index(d.terms[0][0]) if isinstance(d, Size) else d for d in asked]
             sizes = (ctypes.c_int64 * len(written))(*written)
-            self.kept += [sizes, t.element.dtype]
-            words += [id(t.element.dtype), len(t.array_shape), ctypes.addressof(sizes), 0]
+            descriptor = t.element.dtype
+            element = ctypes.c_int64.from_address(id(descriptor) + ELEMENT).value
+            self.kept += [sizes, descriptor]
+            words += [id(descriptor), len(t.array_shape), ctypes.addressof(sizes), element]
         self.words = (ctypes.c_int64 * (len(words) + len(constants)))(*words, *(c.ctypes.data for c in constants))
+        self.slots = _slots(FEWEST, {})
+        self.set("slots", ctypes.addressof(self.slots))
 
-    def know(self, sizes: Sequence[int], shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
+    def know(self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
         """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` lets other threads
         run meanwhile."""
-        if workspace > self.room:
-            self.make_room(max(workspace, 2 * self.room if self.room else 0))
-        words: list[int] = [*sizes, release]
-        held = []
-        for t, shape in zip(self.types, shapes, strict=True):
-            held.append((ctypes.c_int64 * len(shape))(*shape))
-            words += [ctypes.addressof(held[-1]), int(np.prod(shape, dtype=np.int64)) * t.element.bytes]
-        assert len(words) == len(sizes) + 1 + SHAPED // 8 * len(self.types)
-        entry = (ctypes.c_int64 * len(words))(*words)
-        self.entries.append((entry, held))
-        if sizes:
-            self.slots[slot(sizes)] = ctypes.addressof(entry)
-        else:
-            self.set("only", ctypes.addressof(entry))
+        with self.lock:
+            if sizes in self.entries:
+                return
+            if workspace > self.room:
+                self.make_room(max(workspace, 2 * self.room if self.room else 0))
+            words: list[int] = [*sizes, release]
+            held = []
+            for t, shape in zip(self.types, shapes, strict=True):
+                held.append((ctypes.c_int64 * len(shape))(*shape))
+                words += [ctypes.addressof(held[-1]), int(np.prod(shape, dtype=np.int64)) * t.element.bytes]
+            assert len(words) == len(sizes) + 1 + SHAPED // 8 * len(self.types)
+            entry = (ctypes.c_int64 * len(words))(*words)
+            if len(self.entries) >= MOST:
+                self.dropped = self.entries, self.slots  # kept a while: finalizers may run in the middle of a call
+                self.entries, self.slots = {}, _slots(FEWEST, {})
+            self.entries[sizes] = entry, held
+            if 2 * len(self.entries) >= len(self.slots):
+                self.before, self.slots = self.slots, _slots(4 * (len(self.slots) - 1), self.entries)
+            else:
+                _put(self.slots, sizes, entry)
+            self.set("slots", ctypes.addressof(self.slots))
+            if not sizes:
+                self.set("only", ctypes.addressof(entry))
 
     def make_room(self, workspace: int) -> None:
         """Memory for intermediate arrays; a word before it tells whether it is in use."""
@@ -99,16 +106,53 @@ class CallTable:
         self.set("workspace", (memory.ctypes.data + 2 * BUSY - 1) // BUSY * BUSY)
 
     def set(self, word: str, value: int) -> None:
-        self.words[WORDS.index(word)] = value
+        self.words[TABLE.index(word)] = value
+
+
+def _slots(count: int, entries: Mapping[tuple[int, ...], tuple[Any, list[Any]]]) -> Any:
+    """Places for entries, a power of two of them, after the number of bits by which what tells the place is shifted."""
+    slots = (ctypes.c_int64 * (count + 1))(64 - count.bit_length() + 1)
+    for sizes, (entry, _) in list(entries.items()):
+        _put(slots, sizes, entry)
+    return slots
+
+
+def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
+    """Into the first slot that is empty."""
+    n = slot(sizes, slots[0])
+    while slots[1 + n]:
+        n = (n + 1) % (len(slots) - 1)
+    slots[1 + n] = ctypes.addressof(entry)
+
+
+class Way:
+    """How calls of an object are served: by a program, whose arguments come in a structure or as they are; what does not fit
+    goes the next way, or at last to `slow`."""
+
+    def __init__(
+        self,
+        slow: Callable[..., Any],
+        table: CallTable | None = None,
+        structure: Any = None,
+        following: Way | None = None,
+    ) -> None:
+        """`structure` has a part for each argument that is given."""
+        self.slow, self.table, self.structure, self.following = slow, table, structure, following
+        positional = -1 if table is None else table.arguments
+        form = 0
+        if structure is not None and any(part != ("array",) for part in structure):
+            words = [w for part in structure for w in form_words(part)]
+            self.form = (ctypes.c_int64 * (len(words) + 1))(*words)  # a word is read behind the last
+            positional, form = len(structure), ctypes.addressof(self.form)
+        known = {
+            "table": ctypes.addressof(table.words) if table is not None else 0,
+            "positional": positional,
+            "form": form,
+            "slow": id(slow),
+            "next": ctypes.addressof(following.words) if following is not None else 0,
+        }
+        self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 
     def serve(self, called: object) -> None:
-        """Lets calls of an object go by this table."""
+        """Lets calls of an object go this way."""
         self.code = take(called, ctypes.addressof(self.words))
-
-
-def leave(called: object, slow: Callable[..., Any]) -> CallTable:
-    """Leaves all calls of an object to the slow entry."""
-    table = CallTable(slow, 0, 0, (), (), (), ())
-    table.set("arguments", -1)
-    table.serve(called)
-    return table

@@ -18,7 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .fastcall_text import ALIGNED, CONTIGUOUS, DATA, DESCRIPTOR, FLAGS, HEAD, RANK, SHAPE, WRITEABLE, call_text
+from .fastcall_text import (
+    ALIGNED,
+    CONTIGUOUS,
+    DATA,
+    DESCRIPTOR,
+    ELEMENT,
+    FLAGS,
+    FUNCTIONS,
+    HEAD,
+    RANK,
+    SHAPE,
+    WRITEABLE,
+)
 
 if TYPE_CHECKING:
     from .native import Library
@@ -46,6 +58,8 @@ def usable() -> bool:
         and [word(word(at + SHAPE).value + 8 * n).value for n in range(2)] == [3, 5]
         and word(at + DESCRIPTOR).value == id(np.dtype(np.int32))
         and half(at + FLAGS).value & (CONTIGUOUS | ALIGNED | WRITEABLE) == CONTIGUOUS | ALIGNED | WRITEABLE
+        and bytes((ctypes.c_char * 8).from_address(id(array.dtype) + ELEMENT))
+        == b"ii=\0" + np.int32(array.dtype.num).tobytes()
         and word(id(np.ndarray) + TYPE_FLAGS).value == np.ndarray.__flags__
     )
 
@@ -54,35 +68,32 @@ def usable() -> bool:
 def addresses() -> dict[str, int]:
     """The functions of Python and NumPy that the entry calls, and the objects that it knows."""
     api = ctypes.pythonapi
-
-    def address(name: str) -> int:
-        return ctypes.cast(getattr(api, name), ctypes.c_void_p).value or 0
-
     get = api.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     functions = (ctypes.c_void_p * 300).from_address(get(_multiarray_umath._ARRAY_API, None))
-    return {
-        "vectorcall": address("PyObject_Vectorcall"),
-        "array_type": id(np.ndarray),
-        "empty": functions[EMPTY] or 0,
-        "incref": address("Py_IncRef"),
-        "decref": address("Py_DecRef"),
-        "save_thread": address("PyEval_SaveThread"),
-        "restore_thread": address("PyEval_RestoreThread"),
-        "out": id(sys.intern("out")),
-        "tuple_new": address("PyTuple_New"),
-        "tuple_set": address("PyTuple_SetItem"),
+    python = {
+        name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in FUNCTIONS if name.startswith("Py")
     }
+    objects = {
+        "array_type": np.ndarray,
+        "tuple_type": tuple,
+        "list_type": list,
+        "dict_type": dict,
+        "out": sys.intern("out"),
+    }
+    found = {**python, "empty_array": functions[EMPTY], **{name: id(o) for name, o in objects.items()}}
+    return {name: at for name, at in found.items() if at}
 
 
 @lru_cache(maxsize=1)
 def _code() -> tuple[Library, int]:
     """The code that serves all programs, and where it is."""
+    from .fastcall_text import call_text
     from .native import Library  # and with it LLVM, which other targets do without
 
-    library = Library(call_text(), {}, ("call",))
+    library = Library(call_text(), {}, ("call",), addresses())
     return library, library.addresses["call"]
 
 
@@ -138,9 +149,9 @@ def direct(kind: type[Kind]) -> type[Kind]:
     return made
 
 
-def take(called: object, table: int) -> Library:
-    """Lets calls of an object of a direct class go by the table that lies there; gives what has to be kept with the object."""
+def take(called: object, way: int) -> Library:
+    """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
     library, code = _code()
     place = (ctypes.c_int64 * 2).from_address(id(called) + HEAD)
-    place[:] = code, table
+    place[:] = code, way
     return library

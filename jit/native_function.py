@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +16,15 @@ from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
 from . import fastcall
 from .arguments import size_place
-from .call_table import CallTable, atoms_of, can_serve, leave
+from .call_table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
 from .threads import imports, is_parallel
-from .within import all_within_text, declared
+from .within import checked_text, declared
 
 if TYPE_CHECKING:
     from .kept import Compiled
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
-LARGEST_RESULT = 1 << 32  # bytes of a result that a direct entry makes
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
 ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
 
@@ -48,8 +47,8 @@ class NativeFunction(CompiledFunction):
                 kept.store(name, function, made)
         self._made = made
         self._constant_pointers = [c.ctypes.data for c in made.constants]
-        within = ("within",) if made.within else ()
-        self.library = Library(made.image, {"entry": ENTRY}, within, imports(made.parallel))
+        checked = ("checked",) if made.within else ()
+        self.library = Library(made.image, {"entry": ENTRY}, checked, imports(made.parallel))
         self._atoms = atoms_of(function.argument_types, made.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
@@ -65,7 +64,7 @@ class NativeFunction(CompiledFunction):
         from .native import fresh_object_code
 
         plan, text, work = self.plan, self.native_text, self.cost()
-        within = self._ranges_text()
+        within = self._ranges_text(text.sizes)
         return Compiled(
             fresh_object_code(text.module + within),
             tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
@@ -87,39 +86,31 @@ class NativeFunction(CompiledFunction):
         """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
         function = self.function
         asked = {k for a in function.arguments for k in a.attributes}
-        plain = not asked - ({"range"} if self._static else set()) and function.results
-        return bool(plain and can_serve(function.argument_types) and self._results_are_had())
+        return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
 
-    def _results_are_had(self) -> bool:
-        """Whether memory for results of known sizes is no question; where it is, the slow entry says so."""
-        static = (t for t in self.function.result_types if t.is_static)
-        return all(evaluate(t.size, {}) * t.element.bytes < LARGEST_RESULT for t in static)
-
-    def _ranges_text(self) -> str:
-        """The IR of a function that says whether arguments lie in their ranges, where a direct call asks it."""
+    def _ranges_text(self, sizes: Sequence[tuple[Any, ...]]) -> str:
+        """The IR of an entry that looks whether arguments lie in their ranges, for direct calls."""
         looked = declared(self.function) if self._is_direct else {}
-        return all_within_text(looked) if looked else ""
+        return checked_text(looked, atoms_of(self.function.argument_types, sizes)) if looked else ""
 
     def _call_directly(self) -> None:
         """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         if self._is_direct:
-            self._direct = self.call_table(slow)
-            self._direct.serve(self)
-        else:
-            self._kept = leave(self, slow)
+            self._direct = self._table()
+        self._way = Way(slow, self._direct)
+        self._way.serve(self)
 
     @property
-    def knows_its_sizes(self) -> bool:
-        """Whether all calls like one that was made are direct."""
-        return self._direct is not None and self._static
+    def table(self) -> CallTable | None:
+        """What direct calls of this function go by, if they can be made."""
+        return self._direct
 
-    def call_table(self, slow: Callable[..., Any]) -> CallTable:
-        """What the code that Python calls has to know of this function."""
+    def _table(self) -> CallTable:
         function, made = self.function, self._made
         addresses = self.library.addresses
         types = function.argument_types, function.result_types
-        table = CallTable(slow, addresses["entry"], addresses.get("within", 0), *types, made.constants, self._atoms)
+        table = CallTable(addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms)
         if self._static:
             assert isinstance(made.workspace, int)
             shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]

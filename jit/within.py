@@ -1,84 +1,144 @@
 """IR that looks whether the elements of an array lie in a declared range, by vectors:
 
-    held = -1;  for i by 8 { held = held & sext(x[i..] - low <= high - low) };  all of held are -1
+    furthest = 0;  for i by 8 { furthest = max(furthest, x[i..] - low) };  all of furthest <= high - low
 
 Differences are of unsigned integers; floats are compared with both ends, so that NaN lies in no range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 from ..dialect.program import Function
-from ..dialect.types import Type
+from ..dialect.types import ElementType, Type
 from .lines import Lines, number_text, type_text
 
 VECTOR_BYTES = 32
+TOGETHER = 4  # vectors of a turn, none of which waits for another
+BEYOND = -1  # the status of a call with arguments that are not in their ranges
+
+
+def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> str:
+    """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
+    ranges, else the status BEYOND. `atoms` are the sizes in their order."""
+    f = Lines()
+    sizes: dict[object, str] = {}
+    for n, atom in enumerate(atoms):
+        sizes[atom] = f.add(f"load i64, ptr {f.add(f'getelementptr i64, ptr %sizes, i64 {n}')}")
+    for k, (type, _) in ranges.items():
+        array = f.add(f"load ptr, ptr {f.add(f'getelementptr ptr, ptr %pointers, i64 {k}')}")
+        good, next_one = f.add(f"call i1 @within_{k}(ptr {array}, i64 {f.dim(type.size, sizes)})"), f.label()
+        f.raw(f"br i1 {good}, label %{next_one}, label %beyond")
+        f.start(next_one)
+    f.raw(f"ret i32 {f.add('tail call i32 @entry(ptr %pointers, ptr %sizes, ptr %workspace)')}")
+    f.start("beyond")
+    f.raw(f"ret i32 {BEYOND}")
+    functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
+    parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
+    return "".join([*functions, f"define i32 @checked({parameters}) nounwind {{\nentry:\n{f.text()}\n}}\n"])
 
 
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
-    """The arguments that have a declared range and elements, by position: their types, and the ranges."""
-    found = {
+    """The arguments that have a declared range, by position: their types, and the ranges."""
+    return {
         k: (a.known_type, a.attributes["range"]) for k, a in enumerate(function.arguments) if "range" in a.attributes
     }
-    return {k: asked for k, asked in found.items() if asked[0].size != 0}
 
 
-def within_text(name: str, type: Type, bounds: tuple[float, float]) -> str:
-    """The function, `i1 @name(ptr array)`, for arrays of a type of integers or floats, of known sizes that are not zero."""
-    element, count = type.element, type.size
-    assert isinstance(count, int) and count > 0
-    low, high = bounds
-    if element.is_integer:
-        low, high = max(low, element.limits[0]), min(high, element.limits[1])
-    if low > high:  # the type holds none of them
-        return f"define internal i1 @{name}(ptr %array) nounwind {{\n  ret i1 false\n}}\n"
-    lanes = min(VECTOR_BYTES // element.bytes, 1 << (count.bit_length() - 1))
-    values, masks = f"<{lanes} x {type_text(element)}>", f"<{lanes} x i{element.bits}>"
-
-    def splat(value: float) -> str:
-        return f"<{', '.join([f'{type_text(element)} {number_text(value, element)}'] * lanes)}>"
-
-    f = Lines()
-    f.raw("br label %loop")
-    f.start("loop")
-    f.raw("%i = phi i64 [ 0, %entry ], [ %next, %loop ]")
-    f.raw(f"%held = phi {masks} [ {_ones(lanes, element.bits)}, %entry ], [ %still, %loop ]")
-    x = f.add(
-        f"load {values}, ptr {f.add(f'getelementptr inbounds {type_text(element)}, ptr %array, i64 %i')}, align 1"
-    )
-    if element.is_integer:
-        inside = f.add(f"icmp ule {values} {f.add(f'sub {values} {x}, {splat(low)}')}, {splat(high - low)}")
-    else:
-        above, below = (f.add(f"fcmp {test} {values} {x}, {splat(b)}") for test, b in (("oge", low), ("ole", high)))
-        inside = f.add(f"and <{lanes} x i1> {above}, {below}")
-    mask = f.add(f"sext <{lanes} x i1> {inside} to {masks}")
-    f.raw(f"%still = and {masks} %held, {mask}")
-    last = count - lanes  # where the last vector begins: it may overlap the one before
-    after = f.add(f"add nuw nsw i64 %i, {lanes}")
-    f.raw(f"%next = select i1 {f.add(f'icmp slt i64 {after}, {last}')}, i64 {after}, i64 {last}")
-    f.raw(f"br i1 {f.add(f'icmp eq i64 %i, {last}')}, label %end, label %loop")
-    f.start("end")
-    same = f.add(f"icmp eq {masks} %still, {_ones(lanes, element.bits)}")
-    bits = f.add(f"bitcast <{lanes} x i1> {same} to i{lanes}")
-    f.raw(f"ret i1 {f.add(f'icmp eq i{lanes} {bits}, -1')}")
-    return f"define internal i1 @{name}(ptr %array) nounwind {{\nentry:\n{f.text()}\n}}\n"
+def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
+    """The function, `i1 @name(ptr array, i64 count)`, for arrays of integers or floats."""
+    look = _Look(element, *bounds)
+    if look.low > look.high:  # the type holds none of them
+        return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
+    lanes = VECTOR_BYTES // element.bytes
+    i, furthest = look.turns("0", lanes, [look.nothing(lanes)] * TOGETHER)
+    i, furthest = look.turns(i, lanes, [look.both(lanes, furthest)])
+    many = look.inside(lanes, furthest[0])
+    _, furthest = look.turns(i, 1, [look.nothing(1)])
+    good = look.add(f"and i1 {many}, {look.inside(1, furthest[0])}")
+    look.raw(f"ret i1 {good}")
+    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind {{\nentry:\n{look.text()}\n}}\n"
 
 
-def all_within_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]]) -> str:
-    """The function, `i1 @within(ptr pointers)`, that looks at several arguments, given by their positions."""
-    f = Lines()
-    for k in ranges:
-        place = f.add(f"getelementptr ptr, ptr %pointers, i64 {k}")
-        good, next_one = f.add(f"call i1 @within_{k}(ptr {f.add(f'load ptr, ptr {place}')})"), f.label()
-        f.raw(f"br i1 {good}, label %{next_one}, label %beyond")
-        f.start(next_one)
-    f.raw("ret i1 true")
-    f.start("beyond")
-    f.raw("ret i1 false")
-    functions = [within_text(f"within_{k}", type, bounds) for k, (type, bounds) in ranges.items()]
-    return "".join([*functions, f"define i1 @within(ptr %pointers) nounwind {{\nentry:\n{f.text()}\n}}\n"])
+class _Look(Lines):
+    """The instructions of such a function. What is known of a vector's elements is their greatest difference from the least
+    value, or of floats, whether they are inside."""
+
+    def __init__(self, element: ElementType, low: float, high: float) -> None:
+        super().__init__()
+        self.element, self.width = element, f"i{element.bits}"
+        if element.is_integer:
+            low, high = max(low, element.limits[0]), min(high, element.limits[1])
+        self.low, self.high = low, high
+
+    def turns(self, start: str, lanes: int, before: Sequence[str]) -> tuple[str, list[str]]:
+        """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
+        entry, head, body, after = self.block, self.label(), self.label(), self.label()
+        known = [(self.fresh(), self.fresh()) for _ in before]
+        i, following = self.fresh(), self.fresh()
+        self.raw(f"br label %{head}")
+        self.start(head)
+        self.raw(f"{i} = phi i64 [ {start}, %{entry} ], [ {following}, %{body} ]")
+        for (now, later), first in zip(known, before, strict=True):
+            self.raw(f"{now} = phi {_many(self.width, lanes)} [ {first}, %{entry} ], [ {later}, %{body} ]")
+        self.raw(f"{following} = add i64 {i}, {lanes * len(before)}")
+        self.raw(f"br i1 {self.add(f'icmp sle i64 {following}, %count')}, label %{body}, label %{after}")
+        self.start(body)
+        for n, (now, later) in enumerate(known):
+            at = self.add(f"add i64 {i}, {n * lanes}")
+            place = self.add(f"getelementptr {type_text(self.element)}, ptr %array, i64 {at}")
+            x = self.add(f"load {type_text(self.element, lanes)}, ptr {place}, align 1")
+            self.fold(lanes, later, now, self.judged(lanes, x))
+        self.raw(f"br label %{head}")
+        self.start(after)
+        return i, [now for now, _ in known]
+
+    def nothing(self, lanes: int) -> str:
+        return self.splat(0 if self.element.is_integer else -1, self.width, lanes)
+
+    def judged(self, lanes: int, x: str) -> str:
+        """What is known of a vector."""
+        kind = type_text(self.element, lanes)
+        low, high = (
+            self.splat(number_text(v, self.element), type_text(self.element), lanes) for v in (self.low, self.high)
+        )
+        if self.element.is_integer:
+            return self.add(f"sub {kind} {x}, {low}")
+        above, below = (self.add(f"fcmp {test} {kind} {x}, {b}") for test, b in (("oge", low), ("ole", high)))
+        inside = self.add(f"and {_many('i1', lanes)} {above}, {below}")
+        return self.add(f"sext {_many('i1', lanes)} {inside} to {_many(self.width, lanes)}")
+
+    def fold(self, lanes: int, name: str, a: str, b: str) -> None:
+        kind = _many(self.width, lanes)
+        if self.element.is_integer:
+            self.raw(
+                f"{name} = select {_many('i1', lanes)} {self.add(f'icmp ugt {kind} {a}, {b}')}, {kind} {a}, {kind} {b}"
+            )
+        else:
+            self.raw(f"{name} = and {kind} {a}, {b}")
+
+    def both(self, lanes: int, known: Sequence[str]) -> str:
+        """What is known of several vectors."""
+        found, *rest = known
+        for other in rest:
+            name = self.fresh()
+            self.fold(lanes, name, found, other)
+            found = name
+        return found
+
+    def inside(self, lanes: int, known: str) -> str:
+        """Whether all are."""
+        kind = _many(self.width, lanes)
+        if not self.element.is_integer:
+            good = self.add(f"icmp slt {kind} {known}, {self.splat(0, self.width, lanes)}")
+        else:
+            good = self.add(f"icmp ule {kind} {known}, {self.splat(self.high - self.low, self.width, lanes)}")
+        bits = self.add(f"bitcast {_many('i1', lanes)} {good} to i{lanes}")
+        return self.add(f"icmp eq i{lanes} {bits}, -1")
+
+    def splat(self, value: object, kind: str, lanes: int) -> str:
+        return str(value) if lanes == 1 else f"<{', '.join([f'{kind} {value}'] * lanes)}>"
 
 
-def _ones(lanes: int, bits: int) -> str:
-    return f"<{', '.join([f'i{bits} -1'] * lanes)}>"
+def _many(kind: str, lanes: int) -> str:
+    return kind if lanes == 1 else f"<{lanes} x {kind}>"

@@ -402,3 +402,130 @@ def test_a_traced_function_that_is_gone_is_freed():
     del f
     gc.collect()
     assert gone() is None
+
+
+@pytest.fixture
+def slow_traced(monkeypatch):
+    """The calls of traced functions that reach the slow entry."""
+    from cvm.traced import TracedFunction
+
+    return counted_calls(monkeypatch, TracedFunction)
+
+
+def test_structures_are_taken_apart_directly(slow_traced):
+    @cvm.compile
+    def f(pair, named, how, c):
+        (a, b), d = pair, named["z"][0]
+        return a - b * (2 if how == "twice" else 1) + c, d - named["y"]
+
+    a, b, c, d = (np.full(3, n, np.int32) for n in (50, 3, 1, 20))
+    outs = np.empty(3, np.int32), np.empty(3, np.int32)
+    for _ in range(4):
+        y, z = f((a, b), {"z": [d], "y": a}, "twice", c)
+        assert (y[0], z[2]) == (45, -30)
+        assert f((a, b), {"z": [d], "y": a}, "twice", c, out=outs) is outs and outs[0][1] == 45
+    assert len(slow_traced) == 1
+    assert f((a, b), {"y": a, "z": [d]}, "twice", c)[0][0] == 45  # in another order
+    assert f((a, b), {"z": [d], "y": a}, "once", c)[0][0] == 48
+    assert f([a, b], {"z": (d,), "y": a}, "once", c)[0][0] == 48
+    assert len(slow_traced) == 4
+    assert f([a, b], {"z": (d,), "y": a}, "once", c)[0][0] == 48
+    assert len(slow_traced) == 4
+    for wrong in ((a,), (a, b, c), a, None, {"a": a, "b": b}):
+        with pytest.raises((cvm.Error, ValueError, TypeError)):
+            f(wrong, {"z": [d], "y": a}, "twice", c)
+    with pytest.raises(cvm.Error, match="broadcast"):
+        f((a, b), {"z": [d], "y": a}, "twice", c[:2])
+
+
+def test_what_structures_hold_is_kept_and_let_go(slow_traced):
+    f = cvm.compile(lambda pair, more: pair[0] + more["k"][0])
+    a = np.arange(4, dtype=np.int32)
+    pair, more = (a, a), {"k": [a]}
+    f(pair, more)
+    counts = [sys.getrefcount(o) for o in (a, pair, more, more["k"])]
+    for _ in range(1000):
+        f(pair, more)
+    assert len(slow_traced) == 1
+    assert [sys.getrefcount(o) for o in (a, pair, more, more["k"])] == counts
+    large = cvm.compile(lambda xs: xs[0] * 3 + xs[1])
+    xs = [np.ones((1000, 1000), np.int32), np.ones((1000, 1000), np.int32)]
+    large(xs)
+    done = []
+
+    def replace():
+        while not done:
+            xs[0], xs[1] = np.ones((1000, 1000), np.int32), np.ones((1000, 1000), np.int32)
+
+    other = threading.Thread(target=replace)
+    other.start()
+    try:
+        for _ in range(30):
+            assert large(xs).min() == large(xs).max() == 4
+    finally:
+        done.append(True)
+        other.join()
+
+
+def test_signatures_that_alternate_are_all_direct(slow_traced):
+    f = cvm.compile(lambda a: a + 1)
+    arrays = [np.ones((2,) * n, dtype) for n in range(1, 4) for dtype in (np.int32, np.float32)]
+    for a in arrays:
+        f(a)
+    for _ in range(3):
+        for a in arrays:
+            assert f(a).shape == a.shape and f(a).dtype == a.dtype
+    assert len(slow_traced) == len(arrays)
+    g = cvm.compile(lambda a, word: a + len(word))
+    for n in [*range(1, 40), *range(1, 40), 39, 39]:  # more structures than are kept on the way
+        assert g(arrays[0], "a" * n).tolist() == [1 + n] * 2
+
+
+def test_sizes_after_many_shapes_are_direct(slow_traced):
+    f = cvm.compile(lambda a: a + 1)
+    for _ in range(2):
+        for n in range(2, 30):
+            assert f(np.zeros(n, np.int32)).tolist() == [1] * n
+    assert len(slow_traced) == 28
+
+
+def test_many_sizes_are_all_remembered(slow_calls):
+    f = cvm.compile("func @main(%a: tensor<?N x ?M x i32> {range = [0, 9]}) { %y = cvm.negative %a return %y }")
+    sizes = [(n, m) for n in range(0, 40) for m in range(1, 20)]
+    for _ in range(2):
+        for n, m in sizes:
+            assert f(np.full((n, m), 9, np.int32)).shape == (n, m)
+    assert len(slow_calls) == len(sizes)
+    for place in ((0, 0), (38, 17), (39, 18)):
+        a = np.zeros((40, 19), np.int32)
+        a[place] = 10
+        with pytest.raises(cvm.CallError, match=rf"expected values from 0 to 9, got 10 at \[{place[0]}, {place[1]}\]"):
+            f(a)
+
+
+def test_arrays_that_were_pickled_are_taken_directly(add, slow_calls):
+    import pickle
+
+    b = pickle.loads(pickle.dumps(A))
+    assert np.array_equal(add(b, A), A + A)
+    assert np.array_equal(add(A, b, out=pickle.loads(pickle.dumps(A))), A + A)
+    assert slow_calls == []
+    with pytest.raises(cvm.CallError, match="got tensor<4x3xui32>"):
+        add(b.astype(np.uint32), A)
+
+
+@pytest.mark.parametrize("results", [1, 2])
+def test_memory_that_does_not_suffice_is_said(results):
+    lines = "\n".join(f"%y{n} = dali.add %a, %b" for n in range(results))
+    names = ", ".join(f"%y{n}" for n in range(results))
+    f = cvm.compile(f"func @main(%a: tensor<?N x 1 x i64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}")
+    b = np.ones(1 << 19, np.int64)
+    for _ in range(2):
+        with pytest.raises(cvm.CallError, match="memory does not suffice"):
+            f(np.ones((1 << 20, 1), np.int64), b)
+    y = f(np.ones((2, 1), np.int64), b)
+    assert (y if results == 1 else y[1]).shape == (2, 1 << 19)
+    g = cvm.compile(f"func @main(%a: tensor<1048576x1xi64>, %b: tensor<524288xi64>) {{\n{lines}\nreturn {names}\n}}")
+    for _ in range(2):
+        with pytest.raises(cvm.CallError, match="memory does not suffice"):
+            g(np.ones((1 << 20, 1), np.int64), b)
