@@ -78,6 +78,12 @@ class CudaFunction(GpuFunction):
             own.append(array)
         results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
         wanted = [device_array(r) for r in results]
+        for argument, array in zip(self.function.arguments, own, strict=True):
+            if said := self.device.elsewhere(array.address, array.nbytes):
+                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+        for array in wanted if given else ():
+            if said := self.device.elsewhere(array.address, array.nbytes):
+                raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
         self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
         arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
         plan = self.gpu_plan

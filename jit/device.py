@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dialect.source import TargetError
 from . import nvrtc
-from .recorded import Recorded, record, wait
+from .recorded import Recorded, device_of, record, wait
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
 Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments
@@ -36,7 +36,7 @@ def missing() -> str:
         driver.init()
         count = driver.Device.count()
     except driver.Error as e:
-        return f"the CUDA driver does not start: {e}"
+        return f"the CUDA driver does not start: {e}; nvidia-smi tells whether it sees a device"
     return "" if count else "there is no CUDA device"
 
 
@@ -73,11 +73,13 @@ class Device:
         from pycuda.tools import DeviceMemoryPool
 
         self.driver = driver
-        self.context = driver.Device(0).retain_primary_context() if own_context else None
+        with self.explained():
+            self.context = driver.Device(0).retain_primary_context() if own_context else None
         with self.active():
             self.handle = driver.Context.get_device()
+            self.number = next(n for n in range(driver.Device.count()) if driver.Device(n) == self.handle)
             self.pool = DeviceMemoryPool()
-            self.pool.allocate(1).free()  # while it holds something, memory may come back where no context is current
+            self._hold()
         self._modules: dict[str, Any] = {}
         self._lock = threading.Lock()
 
@@ -88,14 +90,34 @@ class Device:
     @contextmanager
     def active(self) -> Iterator[None]:
         """The context made current, where it is not the caller's own."""
-        if self.context is None:
-            yield
-            return
-        self.context.push()
+        with self.explained():
+            if self.context is None:
+                yield
+                return
+            self.context.push()
+            try:
+                yield
+            finally:
+                self.context.pop()
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """What the driver fails with, as a TargetError that says what to do."""
         try:
             yield
-        finally:
-            self.context.pop()
+        except self.driver.MemoryError as e:
+            text = f"target cuda: the device's memory does not suffice{self._left()}: {e}"
+            raise TargetError(f"{text}; drop arrays and compiled functions, or call with less at once") from None
+        except self.driver.Error as e:
+            text = f"target cuda: the driver fails: {e}"
+            raise TargetError(f"{text}; where a kernel failed, the device can be used again by a new process") from None
+
+    def _left(self) -> str:
+        try:
+            free, total = self.driver.mem_get_info()
+        except self.driver.Error:
+            return ""
+        return f", of {total} bytes {free} are free"
 
     # code
 
@@ -105,11 +127,26 @@ class Device:
             return {}
         with self._lock, self.active():
             if source not in self._modules:
-                self._modules[source] = self.driver.module_from_buffer(self._code(source))
+                self._modules[source] = self._module(self._code(source))
             found = {name: self._modules[source].get_function(name) for name in signatures}
             for name, signature in signatures.items():
                 found[name].prepare(signature)
             return found
+
+    def _module(self, code: bytes) -> Any:
+        try:
+            return self.driver.module_from_buffer(code)
+        except self.driver.MemoryError:
+            raise
+        except self.driver.Error as e:
+            has = ".".join(map(str, self._version()))
+            text = f"target cuda: the driver, of CUDA {has}, does not take the code that {nvrtc.named()} makes: {e}"
+            raise TargetError(f"{text}; update the driver, or {nvrtc.of_version(self._version())}") from None
+
+    def _version(self) -> tuple[int, int]:
+        """The CUDA version of the driver."""
+        number = self.driver.get_driver_version()
+        return number // 1000, number % 1000 // 10
 
     def _code(self, source: str) -> bytes:
         major, minor = self.handle.compute_capability()
@@ -117,7 +154,11 @@ class Device:
             from pycuda.compiler import compile as by_nvcc
 
             options = [o for o in nvrtc.OPTIONS if o != "--minimal"]
-            return bytes(by_nvcc(source, options=options, arch=f"sm_{major}{minor}", no_extern_c=True))
+            try:
+                return bytes(by_nvcc(source, options=options, arch=f"sm_{major}{minor}", no_extern_c=True))
+            except (OSError, self.driver.CompileError) as e:
+                text = f"target cuda: there is no NVRTC, and nvcc does not compile for sm_{major}{minor}"
+                raise TargetError(f"{text}: {e}; {nvrtc.HOW}") from None
         kind = "compute" if os.environ.get(CODE) == "ptx" else "sm"
         return nvrtc.compile_source(source, f"{kind}_{major}{minor}")
 
@@ -145,7 +186,15 @@ class Device:
 
     def allocate(self, size: int) -> Any:
         """Memory that is given back with the object; `int` of it is its address."""
-        return self.pool.allocate(max(size, LEAST))
+        try:
+            return self.pool.allocate(max(size, LEAST))
+        except self.driver.MemoryError:  # all that the pool held was given back
+            self._hold()
+            raise
+
+    def _hold(self) -> None:
+        """While the pool holds something, memory may come back where no context is current."""
+        self.pool.allocate(1).free()
 
     def upload(self, array: np.ndarray) -> Any:
         memory = self.allocate(array.nbytes)
@@ -166,6 +215,15 @@ class Device:
 
     def clear(self, address: int, words: int) -> None:
         self.driver.memset_d32(address, 0, words)
+
+    def elsewhere(self, address: int, size: int) -> str:
+        """Why an array does not lie on this device; empty where it does."""
+        mine, number = self.number, device_of(address) if size else self.number
+        if number is None:
+            return f"expected memory of device {mine}, got the address {address:#x}, which is of none: was it freed?"
+        return (
+            "" if number == mine else f"expected an array on device {mine}, got one on device {number}: copy it there"
+        )
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """A new array on the device: a pycuda.gpuarray.GPUArray."""

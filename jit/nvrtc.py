@@ -48,6 +48,20 @@ def available() -> bool:
     return _library_path() is not None
 
 
+def named() -> str:
+    """The compiler of CUDA C that is used, with its version."""
+    if not available():
+        return "nvcc"
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_load().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return f"NVRTC {major.value}.{minor.value}"
+
+
+def of_version(version: tuple[int, int]) -> str:
+    """How to get the library of a version."""
+    return "pip install 'nvidia-cuda-nvrtc=={}.{}.*'".format(*version)
+
+
 @lru_cache(maxsize=1)
 def _library_path() -> Path | None:
     """The library: from NVIDIA's wheels, a toolkit that the environment names, or the system."""
@@ -92,7 +106,11 @@ def _compile(library: ctypes.CDLL, source: str, options: list[str], kind: str) -
             library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
             log = ctypes.create_string_buffer(size.value)
             library.nvrtcGetProgramLog(program, log)
-            raise TargetError(f"NVRTC rejects the emitted source: {log.value.decode(errors='replace').strip()}")
+            text = log.value.decode(errors="replace").strip()
+            if "gpu-architecture" in text:
+                text = f"{named()} does not compile for this GPU: {text}; install one that does"
+                raise TargetError(f"{text}: pip install nvidia-cuda-nvrtc, of its last version or of an older one")
+            raise TargetError(f"NVRTC rejects the emitted source: {text}")
         _check(getattr(library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
         code = ctypes.create_string_buffer(size.value)
         _check(getattr(library, f"nvrtcGet{kind}")(program, code))

@@ -1,5 +1,5 @@
 """Launches that the driver keeps as one graph and starts at once. PyCUDA has no graphs, and does not
-know the streams of others: its driver library is called directly."""
+know the streams and the memory of others: its driver library is called directly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from ..dialect.source import TargetError
+
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+_ORDINAL = 9  # which of a pointer's attributes is its device
 _THREAD_LOCAL = 1  # what other threads do meanwhile is not recorded, and may be anything
 
 
@@ -25,7 +28,7 @@ class Recorded:
         """Starts them, after all that was started before."""
         status = _driver().cuGraphLaunch(self.graph, None)
         if status:
-            raise RuntimeError(f"the CUDA driver does not start a graph: error {status}")
+            raise TargetError(f"target cuda: the driver does not start what was recorded: error {status}")
 
 
 @lru_cache(maxsize=1)
@@ -38,7 +41,16 @@ def wait(stream: int) -> None:
     """Until the work of a stream, of whoever's, is done."""
     status = _driver().cuStreamSynchronize(ctypes.c_void_p(stream))
     if status:
-        raise RuntimeError(f"the CUDA driver does not wait for the stream {stream:#x}: error {status}")
+        raise TargetError(
+            f"target cuda: the driver does not wait for the stream {stream:#x}, which an array names: error {status}"
+        )
+
+
+def device_of(address: int) -> int | None:
+    """The number of the device that an address belongs to; None where it belongs to none."""
+    number = ctypes.c_int()
+    status = _driver().cuPointerGetAttribute(ctypes.byref(number), _ORDINAL, ctypes.c_uint64(address))
+    return None if status else number.value
 
 
 def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any) -> Recorded | None:

@@ -51,6 +51,12 @@ func @main(%x: tensor<30x48xi32> {{range = [-128, 127]}}) -> tensor<30x40xi32> {
   return %y
 }}
 """
+TOO_NEW = """
+func @main(%x: tensor<7xi32>) -> tensor<7xi32> {
+  %y = dali.add %x, 7
+  return %y
+}
+"""
 INPLACE = """
 func @main(%x: tensor<5xf64> {inplace}) -> tensor<5xf64> {
   %y = theano.elemwise %x {scalar_op = "sqr", inplace_pattern = {0 = 0}}
@@ -188,6 +194,73 @@ def words() -> None:
     np.testing.assert_array_equal(cvm.compile(WORDS, target="cuda")(x), x @ WEIGHTS.T)
 
 
+def arrays_of_others() -> None:
+    """Memory that was freed, that lies on another device, or that nobody has."""
+    from pycuda.gpuarray import to_gpu
+
+    f = cvm.compile(INPLACE, target="cuda")
+    with f.device.active():
+        for place in ("argument %x", "out"):
+            x, y = to_gpu(np.arange(5.0)), to_gpu(np.arange(5.0))
+            bad = y if place == "out" else x
+            given = {"out": y} if place == "out" else {}
+            driver.elsewhere.add(int(bad.gpudata) >> 40)
+            fails(f"{place}: expected an array on device 0, got one on device 1: copy it there", f, x, **given)
+            driver.elsewhere.clear()
+            interface = {**bad.__cuda_array_interface__, "data": (0xDEAD << 40, False)}
+            lost = SimpleNamespace(__cuda_array_interface__=interface)
+            given = {"out": lost} if given else {}
+            text = f"{place}: expected memory of device 0, got the address 0xdead0000000000, which is of none"
+            fails(text, f, x if given else lost, **given)
+        x = to_gpu(np.arange(5.0))
+        interface = x.__cuda_array_interface__
+        x.gpudata.free()
+        fails("was it freed?", f, SimpleNamespace(__cuda_array_interface__=interface))
+
+
+def failures_of_the_driver() -> None:
+    """Each says what failed and what to do, and leaves nothing behind: the next call works."""
+    from cvm.jit.device import missing
+    from pycuda.gpuarray import to_gpu
+
+    x = np.arange(5.0)
+
+    def works() -> None:
+        np.testing.assert_array_equal(cvm.compile(INPLACE, target="cuda")(x.copy()), x**2)
+
+    f = cvm.compile(INPLACE, target="cuda")
+    large = np.ones((200_000, 3), "f4"), np.ones(3, "f4")  # of more bytes than the pool holds
+    g = cvm.compile(PROGRAM, target="cuda")
+    driver.largest = 1 << 20
+    for _ in range(2):
+        fails("the device's memory does not suffice, of 4294967296 bytes 4294967296 are free", g, *large)
+    driver.largest = 1 << 32
+    works()
+    for status, text in ((701, "too many resources requested"), (700, "an illegal memory access")):
+        for name in ("cuLaunchKernel", "cuMemcpyDtoH"):
+            driver.failing[name] = status
+            fails(text, f, x.copy())
+            driver.failing.clear()
+            works()
+    with f.device.active():
+        on_device = to_gpu(x)
+        driver.failing["cuStreamSynchronize"] = 700
+        interface = {**on_device.__cuda_array_interface__, "stream": 0xBEEF0, "version": 3}
+        text = "the driver does not wait for the stream 0xbeef0, which an array names: error 700"
+        fails(text, f, SimpleNamespace(__cuda_array_interface__=interface))
+        driver.failing.clear()
+    driver.failing["cuModuleLoadDataEx"] = driver.failing["cuModuleLoadData"] = 222
+    fails("the driver, of CUDA 13.0, does not take the code", lambda: cvm.compile(TOO_NEW, target="cuda"))
+    fails("pip install 'nvidia-cuda-nvrtc==13.0.*'", lambda: cvm.compile(TOO_NEW, target="cuda"))
+    driver.failing.clear()
+    driver.failing["cuInit"] = 100
+    missing.cache_clear()
+    fails("the CUDA driver does not start: cuInit failed: no CUDA-capable", lambda: cvm.compile(INPLACE, target="cuda"))
+    driver.failing.clear()
+    missing.cache_clear()
+    works()
+
+
 RECORDED = ("cvm.dense", "cvm.transpose", "cvm.non_max_suppression", "cvm.concatenate", "dali.mul")
 
 
@@ -209,7 +282,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WORDS, *recorded):
+    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WORDS, TOO_NEW, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -228,6 +301,8 @@ if __name__ == "__main__":
             recorded_launches,
             lookups,
             words,
+            arrays_of_others,
+            failures_of_the_driver,
             recorded_cases,
         ):
             check()

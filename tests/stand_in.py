@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from cvm.jit.emulator.machine import launch
-from cvm.jit.emulator.memory import Memory
+from cvm.jit.emulator.memory import SPACE, Memory
 from cvm.jit.emulator.ptx import Entry, parse
 
 NOT_SUPPORTED, NOT_FOUND = 801, 500
@@ -27,23 +27,31 @@ ARGUMENTS = 12
 Call = ctypes.CFUNCTYPE(ctypes.c_long, *[ctypes.c_long] * ARGUMENTS)
 # what the attributes of a device are, by their numbers in cuda.h
 ATTRIBUTES = {1: 1024, 2: 1024, 5: 1 << 30, 8: 49152, 10: 32, 16: 132, 39: 2048, 75: 8, 76: 0}
+ERRORS = {
+    2: b"out of memory",
+    100: b"no CUDA-capable device is detected",
+    222: b"the provided PTX was compiled with an unsupported toolchain.",
+    700: b"an illegal memory access was encountered",
+    701: b"too many resources requested for launch",
+}
 CONTEXT, STREAM = 0xC0FFEE, 0xCAFE
-GRAPHS = {
+BESIDE = {
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
     "cuGraphInstantiateWithFlags",
     "cuGraphLaunch",
     "cuGraphDestroy",
     "cuGraphExecDestroy",
+    "cuPointerGetAttribute",
 }  # what is called beside PyCUDA
 
 
 def wanted_symbols() -> list[str]:
-    """The functions of the driver that PyCUDA is linked to, and those for graphs."""
+    """The functions of the driver that PyCUDA is linked to, and others."""
     spec = importlib.util.find_spec("pycuda")
     assert spec is not None and spec.origin is not None
     (library,) = Path(spec.origin).parent.glob("_driver*.so")
-    return sorted({m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())} | GRAPHS)
+    return sorted({m.decode() for m in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", library.read_bytes())} | BESIDE)
 
 
 def _source(symbols: list[str]) -> str:
@@ -92,6 +100,9 @@ class Driver:
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.replayed = 0
         self.current = 0
+        self.failing: dict[str, int] = {}  # what functions are to answer in place of what they do
+        self.largest = 1 << 32  # bytes of an allocation
+        self.elsewhere: set[int] = set()  # memory that lies on another device
         self.kept: list[Any] = [ctypes.create_string_buffer(b"not supported by the stand-in driver")]
 
     _PLAIN = re.compile(
@@ -101,11 +112,14 @@ class Driver:
 
     def answer(self, name: str) -> Callable[..., int] | None:
         """The function that stands for one of the driver's; faults are said, since a C caller cannot see them."""
-        found = getattr(self, name.removesuffix("_v2").removesuffix("_v3").removesuffix("_v4"), None)
+        plain = name.removesuffix("_v2").removesuffix("_v3").removesuffix("_v4")
+        found = getattr(self, plain, (lambda *_: 0) if self._PLAIN.match(name) else None)
         if found is None:
-            return (lambda *_: 0) if self._PLAIN.match(name) else None
+            return None
 
         def call(*arguments: int) -> int:
+            if plain in self.failing:
+                return self.failing[plain]
             try:
                 return found(*arguments) or 0
             except Exception as e:
@@ -162,8 +176,10 @@ class Driver:
     def cuCtxAttach(self, out: int, *_: int) -> None:
         _put(out, ctypes.c_void_p, CONTEXT)
 
-    def cuGetErrorString(self, _error: int, out: int, *_: int) -> None:
-        _put(out, ctypes.c_void_p, ctypes.addressof(self.kept[0]))
+    def cuGetErrorString(self, error: int, out: int, *_: int) -> None:
+        if error in ERRORS:
+            self.kept.append(ctypes.create_string_buffer(ERRORS[error]))
+        _put(out, ctypes.c_void_p, ctypes.addressof(self.kept[-1 if error in ERRORS else 0]))
 
     def cuEventCreate(self, out: int, *_: int) -> None:
         _put(out, ctypes.c_void_p, 1)
@@ -177,8 +193,18 @@ class Driver:
         _put(free, ctypes.c_size_t, 1 << 32)
         _put(total, ctypes.c_size_t, 1 << 32)
 
-    def cuMemAlloc(self, out: int, size: int, *_: int) -> None:
+    def cuMemAlloc(self, out: int, size: int, *_: int) -> int:
+        if size > self.largest:
+            return 2  # out of memory
         _put(out, ctypes.c_uint64, self.memory.give(np.full(size, 0xA5, np.uint8)))
+        return 0
+
+    def cuPointerGetAttribute(self, out: int, which: int, address: int, *_: int) -> int:
+        space = address >> SPACE
+        if which != 9 or space not in self.memory.spaces:
+            return 1  # an invalid value
+        _put(out, ctypes.c_int, int(space in self.elsewhere))
+        return 0
 
     def cuMemFree(self, address: int, *_: int) -> None:
         self.memory.free(address)
