@@ -62,3 +62,12 @@ def test_two_operands(name: str, target: str) -> None:
     with mpmath.workdps(40):
         wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(a, x, strict=True)]
     np.testing.assert_allclose(evaluated(name, target, a, x), wanted, rtol=2e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", ["jv", "iv"])
+def test_orders_below_0(name: str, target: str) -> None:
+    v, x = (g.ravel() for g in np.meshgrid([-0.3, -1.5, -2.0, -3.0, -6.4, -12.2], [0.02, 0.9, 3.0, 8.0, 25.0]))
+    with mpmath.workdps(40):
+        wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)]
+    np.testing.assert_allclose(evaluated(name, target, v, x), wanted, rtol=2e-11, atol=1e-13)

@@ -88,7 +88,9 @@ def _series(v: Expr, x: Expr, sign: float) -> Expr:
     found: Expr = constant(1, F64)
     for n in range(SERIES, 0, -1):
         found = 1.0 + t / ((v + float(n)) * float(n)) * found
-    return found * apply("exp", v * apply("log", x * 0.5) - gammaln(v + 1.0))
+    whole = apply("floor", v + 1.0)
+    below = (v < -1.0) & (whole - 2.0 * apply("floor", whole * 0.5)).ne(0)  # where Γ(v+1) is negative
+    return select(below, -found, found) * apply("exp", v * apply("log", x * 0.5) - gammaln(v + 1.0))
 
 
 def _nodes(low: float, high: float) -> tuple[Index, Expr, float]:
@@ -121,7 +123,8 @@ def _of_order(series_sign: float, otherwise: Any) -> Any:
         order = select(whole, apply("abs", v), v)  # whole orders are even or odd in the order, too
         found = _series(order, safe, series_sign)
         if otherwise is not None:
-            found = select(a * a < 4.0 * (order + 1.0), found, otherwise(order, safe))
+            near = a * a < 4.0 * apply("abs", order + 1.0)
+            found = select(near, found, otherwise(order, safe))
         odd = whole & (v - 2.0 * apply("floor", v * 0.5)).ne(0)
         turned = odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0))
         found = select(turned, -found, found)
