@@ -26,7 +26,8 @@ class Case:
 
     `moved` bytes have to be read and written (only one of both if `reads` or `writes`), or `operations` done of a kind of limit; what bounds
     the work is measured by the side. `tolerance` is relative to the largest element, for floats, which are rounded in
-    different places; integers have to be equal but for contenders in `inexact`, of which is said how far off they are.
+    different places, but for contenders whose `bounds` are known, relative to each element; integers have to be equal but
+    for contenders in `inexact`, of which is said how far off they are.
     """
 
     contenders: dict[str, Contender]
@@ -37,6 +38,7 @@ class Case:
     operations: float = 0
     kind: str = ""
     tolerance: float = 1e-5
+    bounds: Mapping[str, float] = field(default_factory=dict)
     inexact: Mapping[str, str] = field(default_factory=dict)
     results: dict[str, Contender] = field(default_factory=dict)  # where comparing takes other calls than timing
     units: Mapping[str, float] = field(default_factory=dict)  # pieces of work in a call, where contenders differ
@@ -87,7 +89,8 @@ def _compared(case: Case, name: str, got: list[np.ndarray], wanted: list[np.ndar
         difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
         largest = np.abs(b.astype(np.float64)).max(initial=1e-300)
         if b.dtype.kind == "f" or a.dtype.kind == "f":
-            assert difference.max() <= case.tolerance * largest, f"{name} is off by {difference.max() / largest:.3g}"
+            allowed = case.bounds[name] * np.abs(b) if name in case.bounds else case.tolerance * largest
+            assert (difference <= allowed).all(), f"{name} is off by {difference.max() / largest:.3g}"
             worst = max(worst, difference.max() / largest)
         else:
             assert name in case.inexact, f"{name} is off by {difference.max():.3g} of {largest:.3g}"
