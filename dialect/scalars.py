@@ -202,7 +202,9 @@ _row("trunc", 1, FLOATS, np.trunc)
 _row("rint", 1, FLOATS, np.rint, doc="to the nearest integer, halves to even")
 
 # transcendental functions, here in higher precision and rounded; the back ends' are within 2 ulp of them
-for _name in ("cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
+for _name in ("cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"):
+    _row(_name, 1, FLOATS, precise(getattr(np, _name)), ulps=2)
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
     _row(_name, 1, FLOATS, precise(getattr(np, _name)), ulps=2)
 for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
     _row(_name, 1, FLOATS, precise(getattr(np, f"arc{_name[1:]}")), ulps=2)

@@ -1,11 +1,10 @@
-"""Formulas of elementary functions that the scalar table has no row for, of expressions of any float type."""
+"""Elementary functions of expressions of any float type, by name or by formula."""
 
 from __future__ import annotations
 
 import math
 
 from ..index import Expr, apply, select
-from ..scalars import SCALARS
 from ..types import F64
 
 LN2, LN10 = math.log(2), math.log(10)
@@ -13,35 +12,19 @@ INF = math.inf
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1 + x): what adding 1 rounded away is put back by the factor x / ((1 + x) - 1)."""
-    if "log1p" in SCALARS:
-        return apply("log1p", x)
-    whole = 1.0 + x
-    rounded = whole - 1.0
-    lost = rounded.eq(0) | whole.eq(INF)
-    return select(lost, x, apply("log", whole) * (x / select(lost, 1.0, rounded)))
+    return apply("log1p", x)
 
 
 def expm1(x: Expr) -> Expr:
-    """exp(x) - 1: likewise, with the factor x / log(exp(x))."""
-    if "expm1" in SCALARS:
-        return apply("expm1", x)
-    power = apply("exp", x)
-    rounded = power - 1.0
-    plain = rounded.eq(0) | power.eq(0) | power.eq(INF)
-    corrected = rounded * (x / select(plain, 1.0, apply("log", power)))
-    return select(rounded.eq(0), x, select(power.eq(0), -1.0, select(power.eq(INF), INF, corrected)))
+    return apply("expm1", x)
 
 
 def exp2(x: Expr) -> Expr:
-    return apply("exp2", x) if "exp2" in SCALARS else apply("pow", 2.0, x)
+    return apply("exp2", x)
 
 
 def asinh(x: Expr) -> Expr:
-    """The sign of x and log1p(|x| + x² / (1 + sqrt(x² + 1))), in f64 for |x| below 1e150."""
-    a = apply("abs", x)
-    found = log1p(a + a * a / (1.0 + apply("sqrt", a * a + 1.0)))
-    return select(x < 0.0, -found, select(x.eq(0), x, found))
+    return apply("asinh", x)
 
 
 def sine_of_pi(x: Expr) -> Expr:
