@@ -178,23 +178,35 @@ class _Contract(Packed):
 
     def in_full(self) -> Contracted:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
-        return self.contracted(self.full())
+        return self.contracted(self.full() if self.element is I32 else self.of_floats())
 
     def full(self) -> Block:
-        c, fill = self.c, []
-        most = ROWS // 2 if self.element is I32 else ROWS
-        panels = None if self.element is I32 or len(c.folds) > 1 else self.panels_of(Terms(c.folds))
-        if panels is None:
-            panel = self.buffer("full", self.terms)
-            fill, column = (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
-        else:
-            column = panels[(*self.beside, self.panel, self.k, self.place)]
+        """With the columns of a panel at hand."""
+        fill, column = self.filled()
 
         def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            a = substitute(c.a, {c.row: at})
-            return sum + a * column if self.element is I32 else apply("fma", a, column, sum)
+            return sum + substitute(self.c.a, {self.c.row: at}) * column
 
-        return *fill, *self.tiles(c.folds, self.height(most), added, self.parts(self.terms))
+        return *fill, *self.tiles(self.c.folds, self.height(ROWS // 2), added, self.parts(self.terms))
+
+    def of_floats(self) -> Block:
+        """The same of floats, by some panels at a time where that is possible."""
+        c, terms = self.c, Terms(self.c.folds)
+        columns = self.some_panels(terms)
+        if columns is None:
+            element = self.panels_of(terms, self.k)
+            columns = self.filled() if element is None else ((), element)
+        fill, column = columns
+
+        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
+            return apply("fma", substitute(c.a, {c.row: at}), column, sum)
+
+        return *fill, *self.each_of_group(self.tiles(c.folds, self.height(ROWS), added, self.parts(self.terms)))
+
+    def filled(self) -> tuple[Block, Expr]:
+        """What fills a panel with factors as they are, and the one of a step."""
+        panel = self.buffer("full", self.terms)
+        return (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
 
     def in_words(self, sizes: Sizes) -> Contracted | None:
         """With factors in words of two, where they fit; None where they never do, or cannot be read so."""

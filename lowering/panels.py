@@ -49,9 +49,7 @@ LANES = 8
 BLOCKS = 2  # vectors of a panel, of 4 bytes an element
 ROWS = 6  # of a tile: 12 sums, 2 vectors of the panel and a factor fill 16 registers
 NEAR = 4  # columns so far apart are loaded as whole vectors and shuffled
-DEEP = (
-    384  # steps of a panel that stay in the cache nearest to the processor, 24 KB; sums of deeper ones wait in memory
-)
+DEEP = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deeper ones wait in memory
 UNROLLED = 2  # steps, one after the other
 DEEPEST = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
@@ -79,9 +77,8 @@ class Panels:
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
         self.place = self.v * LANES + self.lane
-        self.flat = Index("panel", product((*(i.extent for i in c.outer), self.panels)))
         self.outer = [Var(i.name, I64) for i in c.outer]
-        self.panel: Expr = Var("panel", I64) if c.outer else self.flat
+        self.by_groups(1)
         self.lines = (c.column,) if c.window is None else (c.window, c.column)
         self.group = Index("g", GROUPS)
         shallow = isinstance(self.terms, int) and self.terms <= DEEPEST
@@ -89,15 +86,31 @@ class Panels:
 
     # panels
 
+    def by_groups(self, several: int) -> None:
+        """Panels go by so many, the groups in `turn`; `panel` is the one at hand."""
+        self.several = several
+        self.flat = Index("panel", product((*(i.extent for i in self.c.outer), divided(self.panels, several))))
+        self.turn: Expr = Var("panel", I64) if self.c.outer else self.flat
+        self.panel: Expr = self.turn if several == 1 else Var("at", I64)
+
+    def each_of_group(self, body: Block) -> Block:
+        """What is done for every panel of a group."""
+        if self.several == 1:
+            return body
+        m, first = Index("m", self.several), self.turn * self.several
+        assert isinstance(self.panel, Var)
+        stop = None if is_multiple(self.panels, self.several) else minimum(self.panels - first, self.several)
+        return (For(m, (Let(self.panel, first + m), *body), stop=stop),)
+
     def each_panel(self, body: Block) -> Kernel:
         """The loop over panels, of all that the outer loops go over."""
         c = self.c
         if c.outer:
-            shape = (*(i.extent for i in c.outer), self.panels)
-            names = [*self.outer, self.panel]
+            shape = (*(i.extent for i in c.outer), divided(self.panels, self.several))
+            names = [*self.outer, self.turn]
             named = [Let(v, e) for v, e in zip(names, unflatten(self.flat, shape), strict=True) if isinstance(v, Var)]
             body = (*named, *substitute_block(body, dict(zip(c.outer, self.outer, strict=True))))
-        work = self.flat.extent * self.together * LANES * c.row.extent * self.terms
+        work = self.flat.extent * self.several * self.width * c.row.extent * self.terms
         count, loop = self.flat.extent, For(self.flat, body)
         if any(isinstance(s, Alloc) and s.tensor.space == "heap" for s in statements(body)):
             per = divided(count, GROUPS)
@@ -118,10 +131,10 @@ class Panels:
         block: Expr = self.panel * self.together + self.v
         if not is_multiple(self.blocks, self.together):
             block = minimum(block, self.blocks - 1)
-        columns = self.c.column.extent
-        first: Expr = block % self.across * LANES
+        columns, window = self.c.column.extent, self.c.window
+        first: Expr = (block if window is None else block % self.across) * LANES
         first = first if is_multiple(columns, LANES) else minimum(first, columns - LANES)
-        named = (Let(self.p, block // self.across), Let(self.q, first))
+        named = (*(() if window is None else (Let(self.p, block // self.across),)), Let(self.q, first))
         return For(self.v, (*named, *body), kind="unrolled" if unrolled else "serial")
 
     def column(self, lane: Expr) -> dict[Expr, Expr]:

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from cvm.dialect.index import indices, total
 from cvm.dialect.types import F32, F64, ElementType
-from cvm.lowering import contract
+from cvm.lowering import contract, packing, panels
 from cvm.lowering.check import check
 from cvm.lowering.formulas import Formula
 from cvm.lowering.nests import nest
 from cvm.lowering.pipeline import lower
+from cvm.lowering.text import kernels_text
 from kernels import compiled, tensor
 
 import cvm
@@ -113,17 +114,25 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
 
 
 @pytest.mark.parametrize("element", [F32, F64])
-@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24)])
-def test_floats_are_summed_in_the_order_of_the_terms(element: ElementType, sizes: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 128)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_floats_are_summed_in_the_order_of_the_terms(
+    element: ElementType, sizes: tuple[int, int, int], turned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panels, "DEEP", 256)
+    monkeypatch.setattr(packing, "SHARED", 1)
+    monkeypatch.setattr(packing, "BESIDE", 4)
     rows, terms, columns = sizes
     x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
-    w = tensor("b", element, terms, columns)
+    w = tensor("b", element, *((columns, terms) if turned else (terms, columns)))
     i, j, k = indices("i j k", (rows, columns, terms))
-    plain = nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k")
+    plain = nest(Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k")
     made = contract.contract(plain)
     assert made is not None
+    lowered = kernels_text(made.kernels)
+    assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns * element.bytes > 64)
     random = np.random.default_rng(0)
-    operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), (terms, columns))]
+    operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]
     values = dict(zip((x, w), operands, strict=True))
     for kernel in made.kernels:
         check(kernel)
@@ -131,6 +140,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(element: ElementType, sizes
         (values[result],) = compiled(kernel, *(values[i] for i in inputs))
     (wanted,), found = compiled(plain, *operands), values[y]
     np.testing.assert_array_equal(found, wanted)
-    exact = operands[0].astype(np.longdouble) @ operands[1].astype(np.longdouble)
-    bound = terms * np.finfo(element.dtype).eps * (np.abs(operands[0]) @ np.abs(operands[1]))  # of any summation
+    left, right = operands[0], operands[1].T if turned else operands[1]
+    exact = left.astype(np.longdouble) @ right.astype(np.longdouble)
+    bound = terms * np.finfo(element.dtype).eps * (np.abs(left) @ np.abs(right))  # of any summation
     assert (np.abs(found - exact) <= bound).all()
