@@ -16,7 +16,7 @@ import numpy as np
 
 Contender = Callable[[], Any]
 
-REST = 0.005  # seconds after JAX's turn: its threads go on for a while, and keep others from the processor
+REST = 0.025  # seconds after JAX's turn: its threads go on for 18 ms, and keep others from the processor
 
 
 @dataclass
