@@ -80,7 +80,7 @@ def build(
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = bytes(native.target_machine(jit=False).emit_object(native.optimise("\n".join(pieces))))
+    image = native.emitted(native.optimise("\n".join(pieces)), jit=False)
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 

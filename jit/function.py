@@ -143,8 +143,8 @@ class CompiledFunction:
         if stage in ("llvm-opt", "asm"):
             from . import native
 
-            text = self.native_text.module
-            return str(native.optimise(text)) if stage == "llvm-opt" else native.assembly(text)
+            module = native.optimise(self.native_text.module)
+            return str(module) if stage == "llvm-opt" else native.assembly(module)
         if stage in ("cuda", "ptx"):
             return self.gpu_source.text if stage == "cuda" else self.ptx
         raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")

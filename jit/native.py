@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from . import cache, instructions, powers, spelling
+
+LAST_LLVM = 22  # known to have the options that are set here
 
 _count = 0
 
@@ -63,9 +66,30 @@ def optimise(text: str, slp: bool = False) -> Any:
     return module
 
 
-def assembly(text: str) -> str:
-    """The machine code, as text."""
-    return target_machine().emit_assembly(optimise(text))
+@contextmanager
+def _addresses_kept() -> Iterator[None]:
+    """LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
+    already. There is but one switch for the process; what others compile at that moment is right, too."""
+    if llvm.llvm_version_info[0] > LAST_LLVM:
+        yield
+        return
+    llvm.set_option("cvm", "--disable-lsr=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("cvm", "--disable-lsr=false")
+
+
+def assembly(module: Any) -> str:
+    """The machine code of a module, as text."""
+    with _addresses_kept():
+        return target_machine().emit_assembly(module)
+
+
+def emitted(module: Any, jit: bool = True) -> bytes:
+    """The machine code of a module as an object file, for code in memory or for files."""
+    with _addresses_kept():
+        return bytes(target_machine(jit).emit_object(module))
 
 
 def object_code(text: str, slp: bool = False) -> bytes:
@@ -80,7 +104,7 @@ def object_code(text: str, slp: bool = False) -> bytes:
 
 def fresh_object_code(text: str, slp: bool = False) -> bytes:
     """The machine code as an object file."""
-    return bytes(target_machine().emit_object(optimise(text, slp=slp)))
+    return emitted(optimise(text, slp))
 
 
 @lru_cache(maxsize=1)

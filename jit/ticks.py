@@ -235,4 +235,4 @@ def machine_text(tick: Tick, stage: str) -> str:
     if stage == "llvm":
         return text
     module = native.optimise(text, slp=tick.several is None)
-    return str(module) if stage == "llvm-opt" else native.target_machine().emit_assembly(module)
+    return str(module) if stage == "llvm-opt" else native.assembly(module)
