@@ -89,9 +89,9 @@ _sources: dict[str, Source] = {}
 
 
 def caller() -> Span:
-    """The place in the user's Python that is running: the innermost frame outside this package."""
+    """The place in the user's Python that is running: the innermost frame outside this package and NumPy."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (_PACKAGE, "numpy"):
         frame = frame.f_back
     filename = frame.f_code.co_filename
     text = "".join(linecache.getlines(filename, frame.f_globals))
@@ -179,8 +179,19 @@ class NoSuchAttribute(TraceError, AttributeError):
     """What a traced array does not have."""
 
 
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
+NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
+
+
 def _no_counterpart(name: str) -> NoReturn:
-    fail(f"np.{name} has no counterpart in the dali dialect here")
+    others = ", ".join(sorted(NUMPY_FUNCTIONS))
+    fail(
+        f"np.{name} has no counterpart for traced arrays; those that have one are ufuncs of the dali dialect, {others}"
+    )
+
+
+def _public(kind: type) -> str:
+    return ", ".join(sorted(n for n in dir(kind) if not n.startswith("_") and n not in ("tracer", "value", "type")))
 
 
 def _no_options(name: str, options: dict[str, Any]) -> None:
@@ -236,9 +247,6 @@ class TracedArray:
     def __iter__(self) -> Any:
         fail("Python cannot iterate over an array while compiling: write the operation for the whole array")
 
-    def __getitem__(self, key: Any) -> Any:
-        fail("subscripts of traced arrays are not part of the dali dialect")
-
     def __setitem__(self, key: Any, value: Any) -> None:
         fail("a compiled function changes no array in place: use cvm.where(condition, a, b)")
 
@@ -246,7 +254,11 @@ class TracedArray:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
             raise AttributeError(name)
         raise NoSuchAttribute(
-            Diagnostic(f"traced arrays have no {name}; use cvm's functions on them", caller(), "trace")
+            Diagnostic(
+                f"traced arrays have no {name}; they have {_public(type(self))}, and cvm's functions take them",
+                caller(),
+                "trace",
+            )
         )
 
     def _number(self) -> NoReturn:
@@ -267,25 +279,26 @@ class TracedArray:
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         fail(
-            "NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on it"
+            "NumPy cannot compute with an array that is not known while compiling; use cvm's functions or NumPy's ufuncs on "
+            "it, and use np.stack for several of them"
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "reduce" and ufunc.__name__ in NUMPY_FOLDS:
+            return NUMPY_FOLDS[ufunc.__name__](*inputs, **options)
         name = UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or name is None:
+        if method != "__call__" or (name is None and ufunc.__name__ not in NUMPY_FUNCTIONS):
             _no_counterpart(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        if ufunc.__name__ in NUMPY_FUNCTIONS:
+            return NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
         _no_options(ufunc.__name__, options)
         return apply(f"dali.{name}", *inputs)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        name = {"where": "where", "clip": "clamp"}.get(function.__name__)
-        if name is None:
+        found = NUMPY_FUNCTIONS.get(function.__name__)
+        if found is None:
             _no_counterpart(function.__name__)
-        _no_options(function.__name__, kwargs)
-        return apply(f"dali.{name}", *args)
-
-    def astype(self, *_: Any) -> NoReturn:
-        fail("the dali dialect has no cast; types follow from promotion (x * 1.0 is a float)")
+        return found(*args, **kwargs)
 
     __hash__ = object.__hash__
 
@@ -322,7 +335,7 @@ UFUNCS = {  # NumPy's names of what the dali dialect has
     "absolute": "abs", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp",
     "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
     "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "minimum": "min", "maximum": "max", "clip": "clamp",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
     "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
 }  # fmt: skip

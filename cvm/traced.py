@@ -24,6 +24,7 @@ from cvm.jit.function import CompiledFunction
 from cvm.jit.native_function import NativeFunction
 from cvm.jit.targets import compile_function
 
+from . import array_methods  # noqa: F401  what traced arrays can do
 from .trace import TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]

@@ -230,8 +230,7 @@ def nothing(x):
         (nothing, "returns no array"),
         (lambda x: np.sort(x), "np.sort has no counterpart"),
         (lambda x: np.add(x, 1, dtype="f8"), "np.add takes only operands here, got dtype"),
-        (lambda x: np.clip(x, a_min=0, a_max=1), "np.clip takes only operands here, got a_min, a_max"),
-        (lambda x: x.sum(), "traced arrays have no sum"),
+        (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any"),
         (lambda x: x.__setitem__(0, 1), "changes no array in place"),
         (lambda x: divmod(x, 2), "use // and %"),
         (lambda x: round(x), "no rounding"),
@@ -256,7 +255,7 @@ def test_what_cannot_be_traced_says_why(function, message):
 def test_what_traced_arrays_have():
     def f(x):
         assert (x.shape, x.ndim, x.size, x.dtype, len(x)) == ((2, 3), 2, 6, np.int32, 2)
-        assert not hasattr(x, "sum")
+        assert not hasattr(x, "sort")
         return x
 
     assert cvm.compile(f)(np.ones((2, 3), np.int32)).sum() == 6
