@@ -44,10 +44,7 @@ WITHOUT = {
         "get_valid_count", "non_max_suppression",
     )},
 }  # fmt: skip
-KNOWN_ONLY = {
-    "cvm.conv2d": "with a kernel whose size is not known",
-    "cog.expand": "cyclic border, of a size that is not known",
-}
+KNOWN_ONLY = {"cog.expand": "cyclic border, of a size that is not known"}
 NO_RULE = {"tri_gamma"}  # as in Theano
 BY_ONE_OPERAND = {"gammainc": [0], "gammaincc": [0], "gammal": [0], "gammau": [0], "chi2sf": [1], "jv": [0], "iv": [0]}
 ELSEWHERE = {"builtin.view"}  # fields as tensors and back, in every test of a cog operator

@@ -128,24 +128,28 @@ class Conv2d(CvmOperator[T]):
 
     def _of_x(self: Any, g: Any) -> Any:
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
-        if not all(isinstance(n, int) for n in self.w.shape[2:]):
-            raise NotImplementedError(f"{self.name} by x, with a kernel whose size is not known,")
-        groups, apply = self.groups, g.builder.apply
-        ends = [d * (k - 1) for d, k in zip(self.dilation, self.w.shape[2:], strict=True)]
-        # its first window is at -padding, and a kernel reaches `ends` back
-        shift = [e - p for e, p in zip(ends, self.padding, strict=True)]
-        cut = [max(-s, 0) for s in shift]
-        room = apply(
-            "builtin.pad", self.x, before=(0, 0, *(e + c for e, c in zip(ends, cut, strict=True))), after=(0,) * 4
-        )
-        begin = tuple(s + c for s, c in zip(shift, cut, strict=True))
-        apart = apply("builtin.place_like", g, room, axes=(2, 3), begin=begin, strides=self.stride)
-        apart = apply("builtin.pad", apart, before=(0, 0, *(-c for c in cut)), after=(0,) * 4)
+        (ph, pw), groups, apply = self.padding, self.groups, g.builder.apply
+        padded = apply("builtin.pad", self.x, before=(0, 0, ph, pw), after=(0, 0, ph, pw))
+        apart = self._reaching_back(apply("builtin.place_like", g, padded, axes=(2, 3), strides=self.stride))
         turned = apply("builtin.regroup", self.w, split=((groups, -1), (-1,), (-1,), (-1,)))
         turned = apply("cvm.transpose", turned, axes=(0, 2, 1, 3, 4))
         turned = apply("builtin.regroup", turned, merge=(2, 1, 1, 1))
         turned = apply("builtin.pick_like", turned, turned, axes=(2, 3), begin=(-1, -1), strides=(-1, -1))
         return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
+
+    def _reaching_back(self: Any, apart: Any) -> Any:
+        """With zeros before it as far as a kernel reaches, and without the padding."""
+        (ph, pw), apply = self.padding, apart.builder.apply
+        reach = [d * (k - 1) for d, k in zip(self.dilation, self.w.shape[2:], strict=True)]
+        if not all(isinstance(n, int) for n in reach):
+            more = apply("builtin.pad", self.w, before=(0, 0, -1, -1), after=(0,) * 4)  # of the sizes k - 1
+            for axis, d in zip((2, 3), self.dilation, strict=True):
+                more = apply("cvm.repeat", more, axis=axis, repeats=d) if d > 1 else more
+                zeros = apply("builtin.pick_like", apart.scalar("second", 0.0), more, axes=(axis,))
+                apart = apply("cvm.concatenate", zeros, apart, axis=axis)
+            reach = [0, 0]
+        before = (0, 0, reach[0] - ph, reach[1] - pw)
+        return apply("builtin.pad", apart, before=before, after=(0, 0, -ph, -pw))
 
     def _of_w(self: Any, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
