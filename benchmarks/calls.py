@@ -1,13 +1,22 @@
-"""What a call costs by itself: three arrays of 8 elements, with an output given and without. Every check is made each time."""
+"""What a call costs by itself: three arrays of 8 elements, with an output given and without. Every check is made each time.
+Each contender is a loop around its call, which takes less time than another function around it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from side_by_side import Case, installed
+from side_by_side import Case, Contender, installed
 
 import cvm
+
+TIMES = 100
+
+
+def repeated(call: str, **names: Any) -> Contender:
+    """A function that makes a call, given as text, so many times; it gives the last result."""
+    exec(f"def run():\n    for _ in range({TIMES}):\n        last = {call}\n    return last", names)
+    return names["run"]
 
 
 def operands() -> tuple[np.ndarray, ...]:
@@ -25,13 +34,10 @@ def given(n: str = "8") -> Case:
     a, b, c = operands()
     out = np.empty_like(a)
     f = compiled(n)
-    case = Case({"cvm": lambda: f(a, b, c, out=out)}, out=out)
-
-    def plain() -> None:
-        np.multiply(a, b, out=out)
-        np.add(out, c, out=out)
-
-    case.contenders["numpy, two calls"] = plain
+    given: dict[str, Any] = {"a": a, "b": b, "c": c, "out": out}
+    case = Case({"cvm": repeated("f(a, b, c, out=out)", f=f, **given)}, out=out)
+    plain = "add(multiply(a, b, out=out), c, out=out)"
+    case.contenders["numpy, two calls"] = repeated(plain, add=np.add, multiply=np.multiply, **given)
     if numba := installed("numba"):
 
         @numba.njit
@@ -43,15 +49,16 @@ def given(n: str = "8") -> Case:
         def function(a: Any, b: Any, c: Any) -> Any:
             return a * b + c
 
-        case.contenders["numba"] = lambda: loop(a, b, c, out)
-        case.contenders["numba ufunc"] = lambda: function(a, b, c, out=out)
+        case.contenders["numba"] = repeated("loop(a, b, c, out)", loop=loop, **given)
+        case.contenders["numba ufunc"] = repeated("function(a, b, c, out=out)", function=function, **given)
     if torch := installed("torch"):
         x, y, z, to = (torch.from_numpy(v) for v in (a, b, c, out))
-
-        def by_torch() -> None:
-            torch.addcmul(z, x, y, out=to)
-
-        case.contenders["torch"] = by_torch
+        case.contenders["torch"] = repeated("f(z, x, y, out=to)", f=torch.addcmul, x=x, y=y, z=z, to=to)
+        case.results = {
+            **case.contenders,
+            "torch": repeated("f(z, x, y, out=to).numpy()", f=torch.addcmul, x=x, y=y, z=z, to=to),
+        }
+    case.units = dict.fromkeys(case.contenders, TIMES)
     return case
 
 
@@ -59,8 +66,9 @@ def allocating() -> Case:
     a, b, c = operands()
     f = compiled()
     traced = cvm.compile(lambda a, b, c: a * b + c)
-    case = Case({"cvm": lambda: f(a, b, c), "cvm, traced": lambda: traced(a, b, c)})
-    case.contenders["numpy, two calls"] = lambda: a * b + c
+    given: dict[str, Any] = {"a": a, "b": b, "c": c}
+    case = Case({"cvm": repeated("f(a, b, c)", f=f, **given), "cvm, traced": repeated("f(a, b, c)", f=traced, **given)})
+    case.contenders["numpy, two calls"] = repeated("a * b + c", **given)
     if numba := installed("numba"):
 
         @numba.njit
@@ -70,14 +78,27 @@ def allocating() -> Case:
                 out[i] = a[i] * b[i] + c[i]
             return out
 
-        case.contenders["numba"] = lambda: function(a, b, c)
+        case.contenders["numba"] = repeated("f(a, b, c)", f=function, **given)
     if jax := installed("jax"):
         g = jax.jit(lambda a, b, c: a * b + c)
         on_device = [jax.device_put(v) for v in (a, b, c)]
-        case.contenders["jax"] = lambda: g(*on_device)
+        case.contenders["jax"] = repeated("g(a, b, c)", g=g, **dict(zip("abc", on_device, strict=True)))
     if torch := installed("torch"):
         x, y, z = (torch.from_numpy(v) for v in (a, b, c))
-        case.contenders["torch"] = lambda: torch.addcmul(z, x, y)
+        case.contenders["torch"] = repeated("f(z, x, y)", f=torch.addcmul, x=x, y=y, z=z)
+    case.units = dict.fromkeys(case.contenders, TIMES)
+    return case
+
+
+def structured() -> Case:
+    a, b, c = operands()
+    f = cvm.compile(lambda pair, c: pair[0] * pair[1] + c)
+    case = Case({"cvm": repeated("f((a, b), c)", f=f, a=a, b=b, c=c)})
+    if jax := installed("jax"):
+        on_device = [jax.device_put(v) for v in (a, b, c)]
+        g = jax.jit(lambda pair, c: pair[0] * pair[1] + c)
+        case.contenders["jax"] = repeated("g((a, b), c)", g=g, **dict(zip("abc", on_device, strict=True)))
+    case.units = dict.fromkeys(case.contenders, TIMES)
     return case
 
 
@@ -85,4 +106,5 @@ WORK = {
     "8 elements, out given": given,
     "8 elements, allocating": allocating,
     "8 elements of unknown number, out given": lambda: given("?N"),
+    "two arrays of 8 in a tuple, and one": structured,
 }

@@ -29,7 +29,7 @@ from ..lowering.plan import ALIGNMENT, Plan
 from . import native
 from .llvm import emit
 from .targets import compile_function, find
-from .threads import SERIAL
+from .threads import PARALLEL, SERIAL
 from .within import declared, within_text
 
 OUT_OF_MEMORY = -1
@@ -72,9 +72,7 @@ def build(
     ]
     requirements = [*text.requirements]
     pieces = [
-        text.module.replace("declare void @parallel(ptr, ptr, i64, i64)\n", "").replace(
-            "define i32 @entry", "define internal i32 @entry"
-        ),
+        text.module.replace(f"{PARALLEL}\n", "").replace("define i32 @entry", "define internal i32 @entry"),
         SERIAL.replace("define void", "define internal void"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
         *(wrapper.text(requirements) for wrapper in wrappers),

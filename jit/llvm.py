@@ -27,6 +27,7 @@ from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
 from .streams import Streams
+from .threads import PARALLEL
 
 LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
 METADATA = """!0 = !{i32 1}
@@ -99,7 +100,7 @@ class _Module:
 
     def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
         """Hands the iterations of a kernel's loop to the pool; what the kernel is given goes along in a context."""
-        self.declarations.add("declare void @parallel(ptr, ptr, i64, i64)")
+        self.declarations.add(PARALLEL)
         context = f.add(f"alloca [{len(given)} x i64]")
         for k, value in enumerate(given):
             f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")

@@ -18,7 +18,7 @@ from . import fastcall
 from .arguments import size_place
 from .call_table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
-from .threads import imports, is_parallel
+from .threads import PARALLEL, imports, is_parallel
 from .within import checked_text, declared
 
 if TYPE_CHECKING:
@@ -64,17 +64,19 @@ class NativeFunction(CompiledFunction):
         from .native import fresh_object_code
 
         plan, text, work = self.plan, self.native_text, self.cost()
-        within = self._ranges_text(text.sizes)
+        checked = self._ranges_text(text.sizes)
+        declares = is_parallel(checked) and not is_parallel(text.module)
+        module = "\n".join([text.module, PARALLEL * declares, checked])
         return Compiled(
-            fresh_object_code(text.module + within),
+            fresh_object_code(module),
             tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
             plan.workspace,
             text.sizes,
             text.requirements,
             frozenset(n for n, k in self._overwritten.items() if plan.results[n] is plan.arguments[k]),
             work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
-            is_parallel(text.module),
-            bool(within),
+            is_parallel(module),
+            bool(checked),
         )
 
     @property

@@ -2,7 +2,8 @@
 
     void @parallel(ptr function, ptr context, i64 n, i64 grain)      function(context, begin, end) over all of [0, n)
 
-Workers spin a little and then sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
+Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. Workers spin a
+little and then sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
 workers that joined it are waited for. A caller that finds the pool busy, as inside another parallel loop, does all of the job
 itself. Results do not depend on the number of threads: pieces write places of their own.
 
@@ -26,6 +27,7 @@ from ..dialect.source import Error
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 PAUSES = {"x86_64": ("llvm.x86.sse2.pause()", "()"), "aarch64": ("llvm.aarch64.hint(i32 1)", "(i32)")}
 PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
+PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # how a module asks for it
 MOST = 256
 SPINS = 4000  # looks at the generation before a worker sleeps: some tens of microseconds
 
@@ -39,7 +41,8 @@ TEXT = f"""
 @function = internal global ptr null
 @context = internal global ptr null
 @count = internal global i64 0
-@piece = internal global i64 1
+@least = internal global i64 1
+@parts = internal global i64 1
 @next = internal global i64 0
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
@@ -50,17 +53,29 @@ entry:
   %function = load ptr, ptr @function
   %context = load ptr, ptr @context
   %n = load i64, ptr @count
-  %piece = load i64, ptr @piece
+  %grain = load i64, ptr @least
+  %parts = load i64, ptr @parts
+  %first = load atomic i64, ptr @next monotonic, align 8
   br label %take
 take:
-  %begin = atomicrmw add ptr @next, i64 %piece monotonic
-  %left = icmp slt i64 %begin, %n
-  br i1 %left, label %run, label %done
+  %begin = phi i64 [ %first, %entry ], [ %other, %piece ], [ %after, %run ]
+  %left = sub i64 %n, %begin
+  %any = icmp sgt i64 %left, 0
+  br i1 %any, label %piece, label %done
+piece:
+  %share = udiv i64 %left, %parts
+  %fine = icmp ult i64 %share, %grain
+  %wanted = select i1 %fine, i64 %grain, i64 %share
+  %last = icmp ult i64 %left, %wanted
+  %size = select i1 %last, i64 %left, i64 %wanted
+  %end = add i64 %begin, %size
+  %pair = cmpxchg ptr @next, i64 %begin, i64 %end monotonic monotonic
+  %other = extractvalue {{ i64, i1 }} %pair, 0
+  %won = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %won, label %run, label %take
 run:
-  %past = add i64 %begin, %piece
-  %whole = icmp slt i64 %past, %n
-  %end = select i1 %whole, i64 %past, i64 %n
   call void %function(ptr %context, i64 %begin, i64 %end)
+  %after = load atomic i64, ptr @next monotonic, align 8
   br label %take
 done:
   ret void
@@ -82,16 +97,12 @@ serial:
   ret void
 open:
   %threads = add i64 %workers, 1
-  %pieces = shl i64 %threads, 2
-  %more = add i64 %n, %pieces
-  %less = sub i64 %more, 1
-  %share = sdiv i64 %less, %pieces
-  %fine = icmp slt i64 %share, %grain
-  %piece = select i1 %fine, i64 %grain, i64 %share
+  %parts = shl i64 %threads, 1
   store ptr %function, ptr @function
   store ptr %context, ptr @context
   store i64 %n, ptr @count
-  store i64 %piece, ptr @piece
+  store i64 %grain, ptr @least
+  store i64 %parts, ptr @parts
   store atomic i64 0, ptr @next monotonic, align 8
   %old = load atomic i32, ptr @generation monotonic, align 4
   %new = add i32 %old, 1

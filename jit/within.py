@@ -15,27 +15,72 @@ from .lines import Lines, number_text, type_text
 
 VECTOR_BYTES = 32
 TOGETHER = 4  # vectors of a turn, none of which waits for another
+BLOCK, WORTH = 1 << 14, 1 << 17  # bytes that a thread looks at together, and at least, if it is not alone
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
 def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> str:
     """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
-    ranges, else the status BEYOND. `atoms` are the sizes in their order."""
+    ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
+    few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
+    many = ranges.keys() - few
     f = Lines()
     sizes: dict[object, str] = {}
     for n, atom in enumerate(atoms):
         sizes[atom] = f.add(f"load i64, ptr {f.add(f'getelementptr i64, ptr %sizes, i64 {n}')}")
     for k, (type, _) in ranges.items():
         array = f.add(f"load ptr, ptr {f.add(f'getelementptr ptr, ptr %pointers, i64 {k}')}")
-        good, next_one = f.add(f"call i1 @within_{k}(ptr {array}, i64 {f.dim(type.size, sizes)})"), f.label()
+        size, next_one = f.dim(type.size, sizes), f.label()
+        good = f.add(f"call i1 @{'all_' * (k in many)}within_{k}(ptr {array}, i64 {size})")
         f.raw(f"br i1 {good}, label %{next_one}, label %beyond")
         f.start(next_one)
     f.raw(f"ret i32 {f.add('tail call i32 @entry(ptr %pointers, ptr %sizes, ptr %workspace)')}")
     f.start("beyond")
     f.raw(f"ret i32 {BEYOND}")
     functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
+    functions += [_by_threads(k, BLOCK // ranges[k][0].element.bytes) for k in sorted(many)]
     parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
     return "".join([*functions, f"define i32 @checked({parameters}) nounwind {{\nentry:\n{f.text()}\n}}\n"])
+
+
+def _by_threads(k: int, block: int) -> str:
+    """`i1 @all_within_k(ptr array, i64 count)`: the same of all threads, which take blocks of so many elements."""
+    return f"""
+define internal void @blocks_within_{k}(ptr %context, i64 %first, i64 %last) nounwind {{
+  %count.at = getelementptr i8, ptr %context, i64 8
+  %beyond.at = getelementptr i8, ptr %context, i64 16
+  %array = load ptr, ptr %context
+  %count = load i64, ptr %count.at
+  %begin = mul i64 %first, {block}
+  %whole = mul i64 %last, {block}
+  %cut = icmp slt i64 %count, %whole
+  %end = select i1 %cut, i64 %count, i64 %whole
+  %size = sub i64 %end, %begin
+  %offset = mul i64 %first, {BLOCK}
+  %start = getelementptr i8, ptr %array, i64 %offset
+  %good = call i1 @within_{k}(ptr %start, i64 %size)
+  br i1 %good, label %done, label %bad
+bad:
+  store atomic i64 1, ptr %beyond.at monotonic, align 8
+  br label %done
+done:
+  ret void
+}}
+define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind {{
+  %context = alloca [3 x i64]
+  %count.at = getelementptr i8, ptr %context, i64 8
+  %beyond.at = getelementptr i8, ptr %context, i64 16
+  store ptr %array, ptr %context
+  store i64 %count, ptr %count.at
+  store i64 0, ptr %beyond.at
+  %more = add i64 %count, {block - 1}
+  %blocks = sdiv i64 %more, {block}
+  call void @parallel(ptr @blocks_within_{k}, ptr %context, i64 %blocks, i64 {WORTH // BLOCK})
+  %beyond = load atomic i64, ptr %beyond.at monotonic, align 8
+  %good = icmp eq i64 %beyond, 0
+  ret i1 %good
+}}
+"""
 
 
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:

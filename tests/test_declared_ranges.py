@@ -74,3 +74,23 @@ def test_ranges_beyond_the_type(bounds: tuple[int, int]) -> None:
         else:
             with pytest.raises(cvm.CallError, match=f"got {value} at \\[0\\]"):
                 f(x)
+
+
+@pytest.mark.parametrize("shape", ["100003x", "?Nx"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_large_arrays_are_looked_at_by_all_threads(shape: str, threads: int, explained: list[str]) -> None:
+    f = cvm.compile(program(ELEMENT_TYPES["i16"], shape, -5, 5))
+    before = cvm.get_num_threads()
+    try:
+        cvm.set_num_threads(threads)
+        x = np.full(100003, 5, np.int16)
+        for _ in range(2):
+            np.testing.assert_array_equal(f(x), x)
+        for place in (0, 8191, 8192, 65536, 100002):
+            x[place] = -6
+            with pytest.raises(cvm.CallError, match=rf"got -6 at \[{place}\]"):
+                f(x)
+            x[place] = -5
+    finally:
+        cvm.set_num_threads(before)
+    assert len(explained) == 5 + (shape == "?Nx")
