@@ -274,15 +274,15 @@ def test_missing_rule_names_the_path() -> None:
 
 
 def test_sizes_that_a_rule_has_to_know() -> None:
-    text = """func @f(%x: tensor<1x1x?x?xf64>, %w: tensor<1x1x?x?xf64>) {
-      %y = cvm.conv2d %x, %w
+    text = """func @f(%x: !cog.field<[?], f32>) {
+      %y = cog.expand %x {shape = [9], border = "cyclic"}
       return %y
     }
-    func @main(%x: tensor<1x1x?x?xf64>, %w: tensor<1x1x?x?xf64>, %g: tensor<1x1x?x?xf64>) {
-      %gx = "theano.l_op"(%x, %w, %g) {callee = @f, wrt = [0]}
+    func @main(%x: !cog.field<[?], f32>, %g: !cog.field<[9], f32>) {
+      %gx = "theano.l_op"(%x, %g) {callee = @f}
       return %gx
     }"""
-    with pytest.raises(cvm.VerifyError, match=r"cvm.conv2d by x, with a kernel .* on the path %x -> %y"):
+    with pytest.raises(cvm.VerifyError, match=r"cog.expand with a cyclic border, .* on the path %x -> %y"):
         cvm.compile(text)
 
 
