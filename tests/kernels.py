@@ -23,27 +23,39 @@ def kernel(body: Block, *parameters: Tensor, results: int = 1) -> Kernel:
     return Kernel("k", parameters, body, results)
 
 
+class MachineCode:
+    """A kernel compiled, to be run on any number of operands; `failure` says what the last run found wrong."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.inputs, self.outputs = kernel.inputs, kernel.outputs
+        self.plan = make_plan("k", self.inputs, self.outputs, {}, (kernel,), {})
+        self.text = emit(self.plan)
+        self.library = Library(self.text.module, {"entry": ENTRY})
+        self.failure = ""
+
+    def __call__(self, *operands: np.ndarray) -> tuple[np.ndarray, ...]:
+        known: dict[tuple[object, ...], int] = {}
+        for parameter, array in zip(self.inputs, operands, strict=True):
+            assert array.flags.c_contiguous and array.dtype == parameter.element.dtype
+            for d, n in zip(parameter.shape, array.shape, strict=True):
+                if isinstance(d, Size) and d.is_atom:
+                    known[d.terms[0][0]] = n
+        arrays = [np.zeros(shape(o.shape, known), o.element.dtype) for o in self.outputs]
+        pointers = (ctypes.c_void_p * (len(operands) + len(arrays)))(*(a.ctypes.data for a in (*operands, *arrays)))
+        sizes = (ctypes.c_int64 * len(self.text.sizes))(*(known[atom] for atom in self.text.sizes))
+        workspace = np.zeros(evaluate(self.plan.workspace, known) + 64, np.uint8)
+        status = self.library.functions["entry"](pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64)
+        self.failure = self.text.requirements[status - 1][0] if status else ""
+        return tuple(arrays)
+
+
 def compiled(kernel: Kernel, *operands: np.ndarray, report: list[str] | None = None) -> tuple[np.ndarray, ...]:
     """The results of a kernel's machine code."""
-    inputs = kernel.inputs
-    outputs = kernel.outputs
-    known: dict[tuple[object, ...], int] = {}
-    for parameter, array in zip(inputs, operands, strict=True):
-        assert array.flags.c_contiguous and array.dtype == parameter.element.dtype
-        for d, n in zip(parameter.shape, array.shape, strict=True):
-            if isinstance(d, Size) and d.is_atom:
-                known[d.terms[0][0]] = n
-    plan = make_plan("k", inputs, outputs, {}, (kernel,), {})
-    text = emit(plan)
-    arrays = [np.zeros(shape(o.shape, known), o.element.dtype) for o in outputs]
-    library = Library(text.module, {"entry": ENTRY})
-    pointers = (ctypes.c_void_p * (len(operands) + len(arrays)))(*(a.ctypes.data for a in (*operands, *arrays)))
-    sizes = (ctypes.c_int64 * len(text.sizes))(*(known[atom] for atom in text.sizes))
-    workspace = np.zeros(evaluate(plan.workspace, known) + 64, np.uint8)
-    status = library.functions["entry"](pointers, sizes, (workspace.ctypes.data + 63) // 64 * 64)
-    if report is not None and status:
-        report.append(text.requirements[status - 1][0])
-    return tuple(arrays)
+    code = MachineCode(kernel)
+    results = code(*operands)
+    if report is not None and code.failure:
+        report.append(code.failure)
+    return results
 
 
 def shape(dims: Shape, known: dict[tuple[object, ...], int]) -> tuple[int, ...]:

@@ -1,95 +1,123 @@
-"""How far the computed functions are from exact ones, in units in the last place of the exact result.
-
-The exact one is the function in a wider type, where NumPy has it, or in arbitrary precision, of which fewer points do.
-"""
+"""How far the computed functions are from exact ones, in units in the last place of the exact result, and where to look."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from functools import lru_cache
 
 import mpmath
 import numpy as np
-from cvm.dialect.index import Index
+from cvm.dialect.index import Expr, Index, Tensor, cast, constant, maximum, minimum, select
 from cvm.dialect.loops import For, Store
 from cvm.dialect.types import F16, F32, F64, ElementType
 from cvm.lowering.polynomials import computed
-from kernels import compiled, kernel, tensor
+from cvm.lowering.polynomials.primitives import absolute, as_float, bits, sign_of
+from exact import LONG, NUMPY, in_mpmath, in_numpy
+from kernels import MachineCode, kernel, tensor
 
 Array = np.ndarray
-# glibc's functions of these have 11 bits more than f64; elsewhere a long double may be no longer than a double
-LONG = np.finfo(np.longdouble).nmant >= 63
 LANES = 16
+PAIRS = ("pow", "atan2")  # the functions of two arguments
+ELEMENTS: dict[np.dtype, ElementType] = {e.dtype: e for e in (F16, F32, F64)}
+
+# Where functions overflow, vanish, change their formula or cross zero, in f32 and in f64
+REGIONS: dict[str, tuple[float, ...]] = {
+    "exp": (88.72284, -87.33655, -103.97208, 709.782712893384, -708.3964185322641, -745.1332191019411, 0.34657),
+    "exp2": (128, -126, -149, 1024, -1022, -1074, 0.5),
+    "expm1": (88.72284, -17.33, 709.782712893384, -37.43, 0.34657, -0.34657),
+    "log": (1,),
+    "log2": (1, 1.4142135),
+    "log10": (1, 1.4142135),
+    "log1p": (-1, 0.41421356, -0.29289322),
+    "asin": (1, -1, 0.5, -0.5),
+    "acos": (1, -1, 0.5, -0.5),
+    "atan": (1, 0.41421356, 2.4142135),
+    "sinh": (89.41599, 87, 710.475860073944, 708, 0.34657),
+    "cosh": (89.41599, 87, 710.475860073944, 708, 0.34657),
+    "tanh": (0.55, 10, 20, 9.01, 19.06),
+    "asinh": (2.0**60, 0.35, 1),
+    "acosh": (1, 2.0**60, 1.08),
+    "atanh": (1, -1, 0.25, 0.46),
+    "sigmoid": (-87.33655, -103.97208, -708.3964185322641, -745.1332191019411, 17.33, 37.43),
+    "softplus": (-87.33655, -103.97208, -708.3964185322641, -745.1332191019411, 17.33, 37.43, -0.77),
+    "erf": (1, 3.92, 5.92),
+    "erfc": (0.5, 9.1945, 10.0546, 26.5432, 27.2264),
+    "erfcx": (0.5, -0.5, -9.3824, -26.6287, 2.0**30),
+}
+POSITIVE = ("log", "log2", "log10", "log1p", "rsqrt", "acosh", "pow")  # hardly real below zero
+UNIT = ("asin", "acos", "atanh")  # real between -1 and 1
+
+
+@lru_cache(64)
+def _code(function: str, element: ElementType, arity: int, count: int, lanes: int) -> MachineCode:
+    i = Index("i", count)
+    xs = [tensor(f"x{n}", element, count) for n in range(arity)]
+    y = tensor("y", element, count)
+    return _loop(i, Store(y, (i,), computed(function, *(x[i] for x in xs))), *xs, y, lanes=lanes)
+
+
+def _loop(i: Index, store: Store, *tensors: Tensor, lanes: int = LANES) -> MachineCode:
+    loop = For(i, (store,), kind="vector", width=lanes) if lanes > 1 else For(i, (store,))
+    return MachineCode(kernel((loop,), *tensors))
 
 
 def run(function: str, *operands: Array, lanes: int = LANES) -> Array:
     """What a kernel computes, so many elements at once."""
-    element = {np.dtype(np.float16): F16, np.dtype(np.float32): F32, np.dtype(np.float64): F64}[operands[0].dtype]
     count = len(operands[0])
     padded = -(-count // lanes) * lanes
-    i = Index("i", padded)
-    xs = [tensor(f"x{n}", element, padded) for n in range(len(operands))]
-    y = tensor("y", element, padded)
-    value = computed(function, *(x[i] for x in xs))
-    store = (Store(y, (i,), value),)
-    loop = For(i, store, kind="vector", width=lanes) if lanes > 1 else For(i, store)
-    (found,) = compiled(kernel((loop,), *xs, y), *(np.resize(o, padded) for o in operands))
+    code = _code(function, ELEMENTS[operands[0].dtype], len(operands), padded, lanes)
+    (found,) = code(*(np.ascontiguousarray(o) if count == padded else np.resize(o, padded) for o in operands))
     return found[:count]
 
 
-def _elementwise(function: Callable[[mpmath.mpf], mpmath.mpf]) -> Callable[[Array], Array]:
-    """mpmath's function of an array, rounded to the longest float."""
-
-    def one(x: float) -> np.longdouble:
-        if x == 0 and (y := float(function(mpmath.mpf(x)))) == 0:
-            return np.longdouble(np.copysign(y, x))  # mpmath has one zero
-        with mpmath.workprec(120):
-            y = function(mpmath.mpf(x))
-            high = float(y)
-            return np.longdouble(high) + np.longdouble(float(y - high) if np.isfinite(high) else 0)
-
-    return lambda x: np.array([one(v) for v in x.astype(float)], np.longdouble)
-
-
-def _limited(x: mpmath.mpf) -> mpmath.mpf:
-    """What erf and erfc do not tell from x: they would be long about it."""
-    return x if abs(x) < 30 or mpmath.isnan(x) else 30 * mpmath.sign(x)
+def _error(found: Expr, wanted: Expr) -> Expr:
+    """`ulps` of a found value and the exact one in f64, as an f32."""
+    limits = np.finfo(found.type.dtype)
+    y, z = cast(found, F64), wanted
+    beyond = 2.0**limits.maxexp
+    a, b = (minimum(beyond, maximum(-beyond, v)) for v in (y, z))
+    exponent = minimum(limits.maxexp - 1, maximum(limits.minexp, ((bits(b) >> 52) & 2047) - 1023))
+    value = absolute(a - b) * as_float((1023 + limits.nmant - exponent) << 52)
+    wrong = y.eq(0.0) & z.eq(0.0) & sign_of(y).ne(sign_of(z)) | y.ne(y).ne(z.ne(z))
+    wrong = wrong | (absolute(z).eq(np.inf) & (absolute(y) < np.inf))
+    value = select(wrong, constant(np.inf, F64), select(y.ne(y), constant(0.0, F64), value))
+    return cast(value, F32)
 
 
-def _erfcx(x: mpmath.mpf) -> mpmath.mpf:
-    if x < -30:
-        return mpmath.inf
-    if x > 1e6:
-        return 1 / (x * mpmath.sqrt(mpmath.pi)) * (1 - 1 / (2 * x * x))
-    return mpmath.exp(x * x) * mpmath.erfc(x)
+@lru_cache(8)
+def _judge(element: ElementType, count: int) -> MachineCode:
+    i = Index("i", count)
+    found, wanted, error = (tensor(n, e, count) for n, e in (("found", element), ("exact", F64), ("error", F32)))
+    return _loop(i, Store(error, (i,), _error(found[i], wanted[i])), found, wanted, error)
 
 
-_NUMPY: dict[str, Callable[..., Array]] = {
-    **{n: getattr(np, n) for n in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "cbrt")},
-    **{n: getattr(np, n) for n in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
-    "pow": np.power,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "sigmoid": lambda x: np.where(x < 0, np.exp(-abs(x)), 1) / (1 + np.exp(-abs(x))),
-    "softplus": lambda x: np.where(x > 0, x, 0) + np.log1p(np.exp(-abs(x))),
-}
-SLOW = {
-    "erf": _elementwise(lambda x: mpmath.erf(_limited(x))),
-    "erfc": _elementwise(lambda x: mpmath.erfc(_limited(x))),
-    "erfcx": _elementwise(lambda x: _erfcx(x)),
-}
+@lru_cache(8)
+def _judge_itself(function: str, element: ElementType, arity: int, count: int) -> MachineCode:
+    i = Index("i", count)
+    xs, error = [tensor(f"x{n}", element, count) for n in range(arity)], tensor("error", F32, count)
+    exact = computed(function, *(cast(x[i], F64) for x in xs))
+    return _loop(i, Store(error, (i,), _error(computed(function, *(x[i] for x in xs)), exact)), *xs, error)
+
+
+def against_f64(function: str, *operands: Array) -> Array:
+    """`ulps` of f16 or f32 results against the f64 that is computed here, whose errors are less than 2^-28 of them."""
+    return _judge_itself(function, ELEMENTS[operands[0].dtype], len(operands), len(operands[0]))(*operands)[0]
 
 
 def exact(function: str, *operands: Array) -> Array:
-    """The function's exact values, in a type with bits to spare."""
-    if function in SLOW:
-        return SLOW[function](*operands)
-    wide = np.float64 if operands[0].dtype.itemsize < 8 else np.longdouble
-    with np.errstate(all="ignore"):
-        return _NUMPY[function](*(o.astype(wide) for o in operands))
+    """The function's values with bits to spare: the fastest there are, see `exact`."""
+    if operands[0].dtype.itemsize == 8:
+        quick = function in NUMPY and LONG
+        return in_numpy(function, *operands) if quick else in_mpmath(function, *operands)
+    if function in NUMPY:
+        return in_numpy(function, *operands)
+    return run(function, *(o.astype(np.float64) for o in operands))
 
 
 def ulps(found: Array, exact: Array) -> Array:
     """The error of each result; infinite where NaN, an infinity or the sign of a zero is not as it should be."""
+    if exact.dtype == np.float64 and not len(found) % LANES:
+        return _judge(ELEMENTS[found.dtype], len(found))(found, exact)[0]
     limits = np.finfo(found.dtype)
     beyond = np.ldexp(exact.dtype.type(1), limits.maxexp)
     with np.errstate(all="ignore"):
@@ -97,10 +125,13 @@ def ulps(found: Array, exact: Array) -> Array:
         wanted = np.clip(exact, -beyond, beyond)
         exponent = np.clip(np.frexp(wanted)[1] - 1, limits.minexp, limits.maxexp - 1)
         error = abs(np.ldexp(got - wanted, limits.nmant - exponent))
-    wrong = np.isnan(found) != np.isnan(exact)
-    wrong |= np.isinf(exact) & ~np.isinf(found) & ~np.isnan(exact)
+    nan = np.isnan(found)
+    wrong = nan != np.isnan(exact)
+    wrong |= np.isinf(exact) & ~np.isinf(found)
     wrong |= (found == 0) & (exact == 0) & (np.signbit(found) != np.signbit(exact))
-    return np.where(wrong, np.inf, np.where(np.isnan(found) & np.isnan(exact), 0, error))
+    error[nan] = 0
+    error[wrong] = np.inf
+    return error
 
 
 def special(element: ElementType) -> Array:
@@ -113,22 +144,31 @@ def special(element: ElementType) -> Array:
 
 
 def arguments(function: str, element: ElementType, count: int, seed: int = 0) -> tuple[Array, ...]:
-    """Operands of all magnitudes, many where the function varies, all pairs of special ones where there are two."""
+    """Operands of all magnitudes, many where the function varies and at its edges, all pairs of special ones where there
+    are two."""
     random = np.random.default_rng(seed)
     edges = special(element)
-    integer = np.dtype(f"u{element.bytes}")
+    part = count // 6
+    regions = np.array(REGIONS.get(function, (1,)))
 
     def some() -> Array:
-        anything = random.integers(0, 1 << element.bits, count // 4, integer).view(element.dtype)
-        anything[np.isnan(anything)] = np.nan  # C leaves open what signaling ones do
-        spread = random.uniform(-1, 1, count // 4) * 2.0 ** random.uniform(-20, 11, count // 4)
-        one = 1 + random.uniform(-1, 1, count // 4) * 2.0 ** random.uniform(-element.bits, 0, count // 4)
-        small = random.uniform(-30, 30, count // 4)
-        return np.concatenate([anything, *(a.astype(element.dtype) for a in (spread, one, small))])
+        anything = _of_bits(random.integers(0, 1 << element.bits, 2 * part, f"u{element.bytes}"), element)
+        spread = random.uniform(-1, 1, part) * 2.0 ** random.uniform(-20, 11, part)
+        one = 1 + random.uniform(-1, 1, part) * 2.0 ** random.uniform(-element.bits, 0, part)
+        small = random.uniform(-30, 30, part)
+        hard = random.choice(regions, part) * (1 + random.uniform(-1, 1, part) * 2.0 ** random.uniform(-55, -3, part))
+        with np.errstate(over="ignore"):
+            found = np.concatenate([anything, *(a.astype(element.dtype) for a in (spread, one, small, hard))])
+            if function in POSITIVE:
+                found[: 2 * part : 2] = abs(found[: 2 * part : 2])
+            if function in UNIT:
+                found = np.where(abs(found) > 1, 1 / found, found)
+        return found
 
     x = some()
-    if function not in ("pow", "atan2"):
-        return (np.concatenate([edges, _multiples_of_half_pi(element), x]),)
+    if function not in PAIRS:
+        hard = _multiples_of_half_pi(element, random, part) if function in ("sin", "cos", "tan") else x[:0]
+        return (np.concatenate([edges, hard, x]),)
     a, b = (g.ravel() for g in np.meshgrid(edges, edges))
     y = random.permutation(some())
     if function == "pow":  # of half of them, results over the whole range and a little beyond it
@@ -136,33 +176,55 @@ def arguments(function: str, element: ElementType, count: int, seed: int = 0) ->
         with np.errstate(all="ignore"):
             result = random.uniform(-1.1, 1.1, half) * np.finfo(element.dtype).maxexp
             y[::2] = (result / np.log2(abs(x[::2]).astype(float))).astype(element.dtype)
+    else:  # of a third, quotients where the formula changes
+        with np.errstate(all="ignore"):
+            y[::3] = (x[::3].astype(float) / (1 + random.uniform(-1, 1, len(x[::3])))).astype(element.dtype)
     return np.concatenate([a, x]), np.concatenate([b, y])
 
 
-def _multiples_of_half_pi(element: ElementType) -> Array:
-    """Where the argument of sin, cos and tan is hardest to reduce."""
+def _of_bits(bits: Array, element: ElementType) -> Array:
+    values = bits.astype(f"u{element.bytes}").view(element.dtype)
+    values[np.isnan(values)] = np.nan  # C leaves open what signaling ones do
+    return values
+
+
+@lru_cache
+def _hardest(element: ElementType) -> Array:
+    """Powers of three of pi / 2, and the f64 nearest to a multiple of it."""
     top = np.finfo(element.dtype).maxexp
     with mpmath.workprec(2 * top):
         found = [float(mpmath.pi / 2 * (mpmath.mpf(3) ** n)) for n in range(int(top / 1.6))]
-    worst = [6381956970095103.0 * 2.0**797] if element is F64 else []
     with np.errstate(over="ignore"):
-        return np.array(found + worst).astype(element.dtype)
+        return np.array([*found, 6381956970095103.0 * 2.0**797]).astype(element.dtype)
 
 
-def every(element: ElementType, stride: int = 1, chunk: int = 1 << 22) -> Iterator[Array]:
-    """All values of a type, or every so many."""
-    for start in range(0, 1 << element.bits, chunk * stride):
-        stop = min(start + chunk * stride, 1 << element.bits)
-        yield np.arange(start, stop, stride, dtype=np.uint64).astype(f"u{element.bytes}").view(element.dtype)
+def _multiples_of_half_pi(element: ElementType, random: np.random.Generator, count: int) -> Array:
+    """Where the argument of sin, cos and tan is hardest to reduce."""
+    times = np.rint(2.0 ** random.uniform(0, min(50, np.finfo(element.dtype).maxexp - 2), count))
+    some = (times * (np.longdouble(np.pi) / 2 + np.longdouble(6.123233995736766e-17))).astype(element.dtype)
+    return np.concatenate([_hardest(element), some])
 
 
-def worst(function: str, batches: Iterable[tuple[Array, ...]]) -> tuple[float, tuple[float, ...], int]:
-    """The largest error of a function, where it is, and of how many results."""
-    largest, where, count = 0.0, (), 0
-    for operands in batches:
-        errors = ulps(run(function, *operands), exact(function, *operands))
-        count += len(errors)
-        at = int(errors.argmax())
-        if not count or errors[at] > largest:
-            largest, where = float(errors[at]), tuple(float(o[at]) for o in operands)
-    return largest, where, count
+def numbered(element: ElementType, start: int, stop: int) -> Array:
+    """All values of a type, in the order of their bits."""
+    return _of_bits(np.arange(start, stop, dtype=np.uint64), element)
+
+
+def worst(errors: Array, operands: tuple[Array, ...]) -> tuple[float, tuple[float, ...]]:
+    """The largest error, and where it is."""
+    at = int(errors.argmax())
+    return float(errors[at]), tuple(float(o[at]) for o in operands)
+
+
+def digest(function: str, element: ElementType) -> str:
+    """What tells a function from one that computes other bits: a hash of its results for some thousands of arguments."""
+    count = 4096
+    step = (1 << element.bits) // count
+    x = np.concatenate([
+        _of_bits(np.arange(count, dtype=np.uint64) * np.uint64(step) + np.uint64(step // 3), element),
+        *(np.linspace(-limit, limit, count).astype(element.dtype) for limit in (1, 30)),
+    ])  # fmt: skip
+    operands = (x, np.roll(x[::-1], 777)) if function in PAIRS else (x,)
+    found = run(function, *operands)
+    found[np.isnan(found)] = np.nan
+    return hashlib.sha256(found.tobytes()).hexdigest()[:16]

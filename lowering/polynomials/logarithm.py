@@ -157,7 +157,8 @@ def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
     _, e, inverse = split(x + 1.0)
     f = fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
     if isinstance(low, Expr):
-        low = low * inverse * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
+        lost = fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
+        low = fma(low, inverse, lost) * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
     return product(e, f, NATURAL, low)
 
 

@@ -100,8 +100,9 @@ def erfcx(x: Expr) -> Expr:
     limited = minimum(LARGE[t], size)
     square = exact_product(limited, limited)
     e = exponential(square.high, square.low)
-    small = (1.0 - x) - _near(x)
-    near = (e.high * small + e.low * small) * e.scale * e.scale
+    start = ordered_sum(constant(1.0, t), -x)
+    small = ordered_sum(start.high, start.low - _near(x))
+    near = fma(e.high, small.high, fma(e.high, small.low, e.low * small.high)) * e.scale * e.scale
     c = _scaled_complement(minimum(2.0**30, maximum(0.5, size)))
     far = select(size > 2.0**30, ROOT_PI_INVERSE / size, c.high + c.low)
     # 2 e^(x^2) - erfcx |x|, where that is needed

@@ -8,6 +8,7 @@ from ...dialect.index import Expr, constant, maximum, minimum, select
 from ...dialect.types import F32, F64
 from .doubled import ordered_sum
 from .primitives import (
+    BIAS,
     INFINITY,
     MANY,
     NAN,
@@ -187,7 +188,10 @@ def atan2(y: Expr, x: Expr) -> Expr:
     # two infinities, like any equals, have the ratio one, and two zeros zero
     same, one = least.eq(most), constant(1.0, t)
     ratio = select(same, select(least > 0.0, one, 0.0), least) / select(same, one, most)
-    far = _angle(ratio).less_from(2.0, steep)  # than can be added
+    # beyond what can be added: both by a power of two, where they are near to each other
+    half = 2.0 ** (BIAS[t] // 2)
+    close, factor = least > most * 2.0**-20, select(most > one, constant(1 / half, t), half)
+    far = _angle(select(close, least * factor, ratio), select(close, most * factor, one)).less_from(2.0, steep)
     back = bits(x) < 0
     far, usual = (angle.less_from(4.0, back).value() for angle in (far, _angle(up, across)))
     return flip(rarely(outside(most, -MANY, MANY), far, usual), sign_of(y))
