@@ -61,8 +61,12 @@ def contract(
     `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
     found = recognise(kernel)
-    if found is None and (cut := grouped(kernel)) is not kernel and recognise(cut) is not None:
-        return _seen_as(kernel, cut, contract, constants, ranges)
+    if found is None and (cut := grouped(kernel)) is not None and recognise(cut.kernel) is not None:
+        made = _seen_as(kernel, cut.kernel, contract, constants, ranges)
+        if made is None or not isinstance(cut.whole, Expr):
+            return made
+        plain = replace(kernel, name=f"{kernel.name}.other")
+        return made.only(cut.whole).beside(Contracted((plain,), {}).only(~cut.whole))
     if found is None:
         return slide(kernel, constants, ranges)
     if found.unknown:

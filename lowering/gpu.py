@@ -65,7 +65,8 @@ def prepared(kernel: Kernel) -> Kernel:
         if any(isinstance(s, For) and s.kind == "vector" for s in statements(made.body)):
             return made
     made = collapse(unname(kernel))
-    cut = apart(grouped(made))
+    found = grouped(made)
+    cut = apart(made if found is None or found.whole is not True else found.kernel)
     return cut if recognise(made) is None and recognise(cut) is not None else made
 
 

@@ -36,6 +36,16 @@ PROGRAMS = {
         (FOUR, FOUR),
         [((1, 3, 9, w), (o, 3, 5, 7)) for w, o in ((26, 8), (13, 6), (31, 4))],
     ),
+    "groups": (
+        "cvm.conv2d %a, %b {padding = [1, 1], groups = 3}",
+        (FOUR, FOUR),
+        [((2, 3 * c, 9, w), (o, c, 3, 3)) for c, w, o in ((4, 17, 18), (3, 8, 21), (1, 9, 3), (2, 16, 6))],
+    ),
+    "groups of known channels": (
+        "cvm.conv2d %a, %b {padding = [1, 1], groups = 2}",
+        ("?x6x?x?", "?x3x3x3"),
+        [((2, 6, 9, w), (o, 3, 3, 3)) for w, o in ((17, 12), (7, 2), (8, 10))],
+    ),
     "far strides": ("cvm.conv2d %a, %b {stride = [1, 6]}", (FOUR, FOUR), [((1, 3, 3, 60), (7, 3, 2, 3))]),
     "dilated": (
         "cvm.conv2d %a, %b {padding = [1, 4], dilation = [1, 4]}",
@@ -79,6 +89,18 @@ def test_what_is_large_goes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     condition = "?0 >= 6 & ?2 >= 8 & ?1 >= 8 & [mul(mul(?0, ?2), ?1)] >= 32768"
     tiles, small = cvm.compile(program).lower("schedule").split("kernel @main.0.large.tiles(")[1].split("kernel @")
     assert f"if {condition} {{" in tiles and f"if ~({condition}) {{" in small
+
+
+def test_groups_are_apart_where_they_are_whole() -> None:
+    program = "func @main(%a: tensor<?x?x?x?xi32>, %b: tensor<?x?x?x?xi32>) {\n  %y = cvm.conv2d %a, %b {groups = 3}\n  return %y\n}\n"
+    function = cvm.compile(program)
+    kernels = function.lower("schedule").split("kernel @main.0.")
+    (tiles,) = (k for k in kernels if k.startswith("large.tiles("))
+    (other,) = (k for k in kernels if k.startswith("other("))
+    assert "] * 3 & " in tiles
+    assert "if ~(?4 == [floordiv(?4, 3)] * 3 & ?1 == ?5 * 3) {" in other
+    with pytest.raises(cvm.Error, match="groups"):
+        function(np.zeros((1, 6, 3, 9), np.int32), np.zeros((8, 2, 3, 1), np.int32))
 
 
 def matmul(element: str, a: str, b: str) -> str:
