@@ -69,16 +69,26 @@ def describe(annotation: Any) -> str:
     """What an attribute of this annotation is, in words."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is tuple:
-        plural = _NAMES.get(parts[0], describe(parts[0])).removeprefix("an ").removeprefix("a ")
         count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
-        return f"an array of {count}{plural}{'' if plural.startswith('true') else 's'}"
+        return f"an array of {count}{_plural(parts[0])}"
     if origin is typing.Union or origin is pytypes.UnionType:
         return " or ".join(describe(p) for p in parts)
     if origin is typing.Literal:
-        return "one of " + ", ".join(attribute_text(p) for p in parts)
+        return ("one of " if len(parts) > 1 else "") + ", ".join(attribute_text(p) for p in parts)
     if origin is dict:
         return "a dictionary"
     return _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _plural(annotation: Any) -> str:
+    """What several attributes of this annotation are."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Union or origin is pytypes.UnionType:
+        return " or ".join(map(_plural, parts))
+    one = describe(annotation).removeprefix("an ").removeprefix("a ")
+    if origin is tuple:
+        return one.replace("array", "arrays", 1)
+    return one if annotation is bool or origin is typing.Literal else one + "s"
 
 
 def attribute_text(value: Any) -> str:

@@ -6,7 +6,9 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 from cvm.dialect.op import OPERATORS
 from cvm.parser.format import format_text
@@ -67,6 +69,18 @@ def test_programs_in_pages_are_programs(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), "cvm"):
         cvm.parse(block, page.name)
         assert format_text(block) == block
+
+
+def test_python_in_pages_runs() -> None:
+    """What docs/derivatives.md does in Python."""
+    (block,) = blocks((ROOT / "docs" / "derivatives.md").read_text("utf-8"), "python")
+    found: dict[str, Any] = {}
+    exec(compile(block, "docs/derivatives.md", "exec"), found)
+    assert set(found["gradient"]) == {"scale", "shift"}
+    x, scale = found["x"], found["w"]["scale"]
+    np.testing.assert_allclose(found["gradient"]["scale"], (2 * x * (x * scale + 0.5)).sum(0))
+    np.testing.assert_allclose(found["tangent"], np.exp(x))
+    np.testing.assert_allclose(found["cotangent"], np.cos(x))
 
 
 def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
