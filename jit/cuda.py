@@ -16,12 +16,15 @@ from ..dialect.sizes import Dim, Size, product
 from ..dialect.source import Span
 from ..dialect.traverse import substitute, walk
 from ..lowering.flat import flat
-from ..lowering.grid import THREADS, accesses
+from ..lowering.grid import THREADS, accesses, threads_of_block
 from ..lowering.plan import Plan, scratch_buffers, written
 from .cuda_addresses import Val, fits
 from .cuda_expressions import Expressions
 from .cuda_matrix import emit_matrix
 from .cuda_spelling import HELPERS, SHIFT, value_type
+
+AHEAD = 32  # iterations of a light loop at once
+LIGHT = 40  # expressions
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class _Function(Expressions):
             first, step = start.text, f"++{name}"
             if s.kind in ("unrolled", "vector"):
                 self.line("#pragma unroll")
+            elif _loads_ahead(s):
+                self.line(f"#pragma unroll {AHEAD * THREADS // max(self.launch.threads, THREADS // 2)}")
         self.line(f"for ({ctype} {name} = {first}; {name} < {end.at(SHIFT)}; {step}) {{")
         outer = dict(self.known)
         self.known[id(s.index)] = Val(name, ctype)
@@ -223,10 +228,25 @@ def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
     """Threads of a block, and in all."""
     match kernel.body:
         case (For(index=index, kind="parallel"),):
-            return THREADS, index.extent
-        case (For(index=index, kind="block"),):
-            return THREADS, index.extent * THREADS
+            return threads_of_block(index.extent), index.extent
+        case (For(index=index, body=body, kind="block"),):
+            threads = next(s.index.extent for s in statements(body) if isinstance(s, For) and s.kind == "thread")
+            assert isinstance(threads, int)
+            return threads, index.extent * threads
     return 1, None
+
+
+def _loads_ahead(s: For) -> bool:
+    """Whether a long loop is little more than accesses to memory, of which many should be under way."""
+    if s.kind != "serial" or s.start is not ZERO or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD):
+        return False
+    tops = [top for inner in statements(s.body) for top in expressions(inner)]
+    nodes = [e for top in tops for e in walk(top)]
+    return (
+        not any(isinstance(inner, For) and inner.kind != "thread" for inner in statements(s.body))
+        and any(isinstance(e, Read) and e.tensor.space in ("argument", "constant", "heap") for e in nodes)
+        and len(nodes) <= LIGHT
+    )
 
 
 # where a loop over a grid starts, and how far it goes at once

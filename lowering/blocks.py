@@ -1,7 +1,7 @@
 """Long folds into few elements, by blocks that may run at the same time:
 
     y[] = sum over k in 0..16777216 of x[k]
-    =>  parts[b] = sum over k in 0..65536 of x[b * 65536 + k];  y[] = sum over b in 0..256 of parts[b]
+    =>  parts[b] = sum over k in 0..4096 of x[b * 4096 + k];  y[] = sum over b in 0..4096 of parts[b]
 
 How long a block is depends on the extents alone, so the order of a fold of floats is the same for every target and number of
 threads: that of `lanes` within a block, then the blocks from the first to the last.
@@ -18,7 +18,7 @@ from ..dialect.traverse import rewrite, substitute, walk
 from .formulas import Formula, Formulas, Step, View
 
 LONG = 1 << 18  # terms of a fold that is worth blocks
-BLOCK = 1 << 16  # terms of a block, about
+BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
 FEW = 16  # elements: of more, several threads compute different ones
 ENOUGH = 16  # values of an index that is split
 ASSOCIATIVE = ("add", "mul", "max", "min", "and", "or", "xor")

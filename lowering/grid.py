@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from ..dialect.index import ZERO, Expr, Index, Read, Tensor
 from ..dialect.loops import Alloc, Block, For, Kernel, Store, expressions, statements
+from ..dialect.sizes import Dim
 from ..dialect.traverse import walk
 
-THREADS = 256  # of a block
+THREADS, LEAST = 256, 32  # of a block, and where there are few in all
+PROCESSORS = 132  # that should all have some
 
 Accesses = dict[Tensor, list[tuple[Expr, ...]]]
+
+
+def threads_of_block(work: Dim) -> int:
+    """So many that every processor has a block, if that can be."""
+    threads = THREADS
+    while threads > LEAST and isinstance(work, int) and work < threads * PROCESSORS:
+        threads //= 2
+    return threads
 
 
 def accesses(block: Block) -> tuple[Accesses, Accesses]:

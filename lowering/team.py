@@ -2,7 +2,7 @@
 
     for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves; y[i] = sums[0] }
     =>  for b in teams block {
-          for k { for t in 0..256 thread { sums[t] = sums[t] + x[i, k * 16 + t % 16] } }      i = b * 16 + t // 16
+          for t in 0..256 thread { for k { sums[t] = sums[t] + x[i, k * 16 + t % 16] } }      i = b * 16 + t // 16
           for t in 0..256 thread { h8[t] = sums[t] + sums[t ^ 8] }                           and so on
           for t in 0..256 thread { if t % 16 == 0 { y[i] = h1[t] } }
         }
@@ -14,6 +14,7 @@ is not done by lanes, every thread of the team does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..dialect.bounds import inside
 from ..dialect.index import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
@@ -34,7 +35,7 @@ from ..dialect.loops import (
 from ..dialect.sizes import product
 from ..dialect.traverse import rewrite, walk
 from .accesses import depends, reads
-from .grid import THREADS, independent_loops
+from .grid import independent_loops, threads_of_block
 
 WIDTHS = (8, 16, 32)
 
@@ -61,9 +62,10 @@ class _Team:
         self.indices = indices
         self.width = width
         self.held: dict[Tensor, Tensor] = {}  # registers to those of all threads; the sums, to where they are now
-        self.thread = Index("t", THREADS)
         shape = tuple(i.extent for i in indices)
-        count, each = product(shape), THREADS // width
+        count = product(shape)
+        threads = threads_of_block(count * width)
+        self.thread, each = Index("t", threads), threads // width
         self.block_index = Index("b", (count + (each - 1)) // each)
         number = self.block_index * each + self.thread // width
         self.lane = self.thread % width
@@ -91,7 +93,7 @@ class _Team:
     def register(self, tensor: Tensor) -> Tensor:
         if tensor.space != "register" or tensor.shape not in ((), (self.width,)):
             raise _Unfit
-        self.held[tensor] = Tensor(tensor.name, (THREADS,), tensor.element, "register")
+        self.held[tensor] = Tensor(tensor.name, (self.thread.extent,), tensor.element, "register")
         return self.held[tensor]
 
     def threads(self, group: Sequence[Statement], later: Block) -> Block:
@@ -140,14 +142,23 @@ class _Team:
                 outer: set[Expr] = {*self.indices, *(i for i in self.places if isinstance(i, Index))}
                 if any(depends(e, outer) or not _plain(e) for e in (start, s.end)):
                     raise _Unfit
-                return (For(index, self.statements(body), start, s.stop),)
+                return self.within(replace(s, body=self.statements(body)))
         raise _Unfit
+
+    def within(self, s: For) -> Block:
+        """A serial loop of what threads do on their own, by each thread: what they do is asked for once."""
+        match s.body:
+            case (For(body=(If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
+                return (replace(every, body=(If(condition, (replace(s, body=body),)),)),)
+            case (For(kind="thread") as every,):
+                return (replace(every, body=(replace(s, body=every.body),)),)
+        return (s,)
 
     def halved(self, tensor: Tensor, index: Index, value: Expr) -> Block:
         """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread with the one n lanes further, or before it."""
         apart = index.extent
         operands = list(reads((Store(tensor, (index,), value),)))
-        mine, other = self.held[tensor], Tensor("h", (THREADS,), tensor.element, "register")
+        mine, other = self.held[tensor], Tensor("h", (self.thread.extent,), tensor.element, "register")
         if not isinstance(apart, int) or any(r.tensor is not tensor for r in operands):
             raise _Unfit
         partner = mine[apply("xor", self.thread, as_index(apart))]

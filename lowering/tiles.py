@@ -16,10 +16,12 @@ from ..dialect.loops import Alloc, Block, For, If, Statement, map_expressions, s
 from ..dialect.sizes import Dim, larger, product
 from ..dialect.traverse import rewrite, substitute
 from .contraction import Contraction
-from .grid import THREADS
+from .grid import PROCESSORS, THREADS
 
-PROCESSORS = 132  # tiles are smaller where there would be fewer of them
-LARGE, SMALL = 128, 64  # sides of a tile; large ones of 8 bytes an element do not fit in registers
+LARGE, SMALL = (
+    128,
+    64,
+)  # sides of a tile; small where there would be fewer than processors; large ones of 8 bytes an element do not fit in registers
 
 
 def at_least(size: Dim, least: int) -> bool:

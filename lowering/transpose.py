@@ -33,8 +33,8 @@ from ..dialect.traverse import rewrite, substitute, walk
 from .accesses import depends, stride
 from .affine import affine
 from .flat import flat
-from .grid import THREADS, independent_loops
-from .tiles import PROCESSORS, at_least
+from .grid import PROCESSORS, THREADS, independent_loops
+from .tiles import at_least
 
 SMALLEST = 8  # along an axis, to be worth a tile
 MOST = 4  # arrays that are read across

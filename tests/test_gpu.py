@@ -185,6 +185,20 @@ def test_folds_of_rows_are_coalesced() -> None:
     assert excess(memory)[0] == 1
 
 
+@pytest.mark.parametrize(("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)])
+def test_folds_keep_memory_busy(line: str, threads: int) -> None:
+    """Many threads, on all processors, each with many loads under way."""
+    result = "4096xf32" if line else "f32"
+    f = cvm.compile(
+        f"func @main(%x: tensor<4096x4096xf32>) -> tensor<{result}> {{\n  %y = theano.sum %x{line}\n  return %y\n}}",
+        target="reference",
+    )
+    first = f.gpu_source.launches[0]
+    assert first.work == threads and threads // first.threads >= 120
+    ahead = 32 if threads > 4096 else 64
+    assert f"#pragma unroll {ahead}\n" in f.gpu_source.text.partition("kernel_1")[0]
+
+
 # What the emulator finds
 
 
