@@ -203,6 +203,8 @@ class Operators(Mapping[str, type[Operator[Any]]]):
                 import_module(module, __package__)
 
     def __getitem__(self, name: str) -> type[Operator[Any]]:
+        if (known := self._known.get(name)) is not None:
+            return known
         dialect, _, inside = name.partition(".")
         if inside:
             self.load(dialect)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from operator import attrgetter
+from collections.abc import Callable
+from functools import lru_cache
+from operator import attrgetter, is_not
 from typing import Any
 
 from .index import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
@@ -56,9 +57,12 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             return found
         new = change(e)
         if new is None:
-            old = children(e)
-            parts = tuple(visit(c) for c in old)
-            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
+            new = e
+            if (of := _CHILDREN.get(e.__class__)) is not None:
+                old = of(e)
+                parts = [visit(c) for c in old]
+                if any(map(is_not, old, parts)):
+                    new = with_children(e, tuple(parts))
         done[id(e)] = new
         return new
 
@@ -70,15 +74,16 @@ def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
     return rewrite(expr, values.get) if values else expr
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node once, parents first."""
-    seen: set[int] = set()
+@lru_cache(maxsize=1024)
+def walk(expr: Expr) -> tuple[Expr, ...]:
+    """Every node once, parents first. Passes ask for those of one expression again and again."""
+    found: dict[Expr, None] = {}
     stack = [expr]
     parts = _CHILDREN.get
     while stack:
         e = stack.pop()
-        if id(e) not in seen:
-            seen.add(id(e))
-            yield e
+        if e not in found:
+            found[e] = None
             if (of := parts(e.__class__)) is not None:
                 stack += of(e)[::-1]
+    return tuple(found)

@@ -138,7 +138,7 @@ def folds_vectors(s: For) -> bool:
 
 
 def piece_text(n: int, types: list[str]) -> str:
-    """The function that runs some iterations of a kernel with what the context holds."""
+    """The function that runs some iterations of a kernel with what the context holds; not worth optimising."""
     f = Lines()
     held = [
         f.add(f"load {t}, ptr {f.add(f'getelementptr inbounds i64, ptr %context, i64 {k}')}")
@@ -147,7 +147,8 @@ def piece_text(n: int, types: list[str]) -> str:
     given = [*(f"{t} {v}" for t, v in zip(types, held, strict=True)), "i64 %begin", "i64 %end"]
     f.raw(f"call void @kernel_{n}({', '.join(given)})")
     f.raw("ret void")
-    return f"define internal void @piece_{n}(ptr %context, i64 %begin, i64 %end) nounwind {{\n{f.text()}\n}}\n"
+    head = f"define internal void @piece_{n}(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
+    return f"{head} {{\n{f.text()}\n}}\n"
 
 
 def arrays_of(kernel: Kernel) -> list[Tensor]:
