@@ -258,7 +258,13 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
             return ("tuple" if isinstance(value, tuple) else "list"), parts
         case dict():
             return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]") for k, v in value.items())
-    array = leaf(value)
+    try:
+        array = leaf(value)
+    except CallError:
+        raise
+    except Exception as e:  # by what the value itself does when it is asked for its elements
+        message = f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__} ({e})"
+        raise CallError(Diagnostic(message)) from None
     if array is None:
         try:
             hash(value)

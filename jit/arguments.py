@@ -77,12 +77,12 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
     dtype = wanted.element.dtype
     if isinstance(value, np.ndarray) and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
         return value
-    is_array = (
-        isinstance(value, (np.ndarray, np.generic))
-        or hasattr(value, "__array_interface__")
-        or hasattr(value, "__dlpack__")
-    )
     try:
+        is_array = (
+            isinstance(value, (np.ndarray, np.generic))
+            or hasattr(value, "__array_interface__")
+            or hasattr(value, "__dlpack__")
+        )
         array = (
             np.asarray(value)
             if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")

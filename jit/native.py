@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,7 +16,7 @@ from . import cache, instructions, powers, spelling
 
 LAST_LLVM = 22  # known to have the options that are set here
 
-_count = 0
+_numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
 @lru_cache(maxsize=2)
@@ -129,15 +130,13 @@ class Library:
         imports: Mapping[str, int] | None = None,
         slp: bool = False,
     ) -> None:
-        global _count
-        _count += 1
         image = code if isinstance(code, bytes) else object_code(code, slp)
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for name in (*exports, *data):
             builder = builder.export_symbol(name)
         for name, address in (imports or {}).items():
             builder = builder.import_symbol(name, address)
-        self._tracker = builder.link(_linker(), f"cvm{_count}")
+        self._tracker = builder.link(_linker(), f"cvm{next(_numbers)}")
         self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
         self.functions: dict[str, Callable[..., int]] = {
             name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()

@@ -529,3 +529,36 @@ def test_memory_that_does_not_suffice_is_said(results):
     for _ in range(2):
         with pytest.raises(cvm.CallError, match="memory does not suffice"):
             g(np.ones((1 << 20, 1), np.int64), b)
+
+
+class Raising:
+    """What looks like an array until it is asked for its elements."""
+
+    @property
+    def __array_interface__(self):
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_arguments_that_raise_are_named(target):
+    f = cvm.compile(ADD, target=target)
+    with pytest.raises(cvm.CallError, match=r"argument %b: expected tensor<4x3xi32>, got Raising \(not today\)"):
+        f(A, Raising())
+    g = cvm.compile(lambda x, more: x + more[0])
+    with pytest.raises(cvm.CallError, match=r"argument more\[0\]: expected arrays, .*, got Raising \(not today\)"):
+        g(A, [Raising()])
+
+
+def test_functions_are_compiled_in_several_threads_at_once():
+    functions = [cvm.compile(lambda a, n=n: a + n) for n in range(12)]
+    found = {}
+
+    def work(n):
+        found[n] = [functions[k](A)[0, 0] for k in range(n, 12, 4)]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {n: [n, n + 4, n + 8] for n in range(4)}
