@@ -34,7 +34,7 @@ TEXT = """# Accuracy
 
 The transcendental functions are our own, the same expression on every target (`lowering/polynomials`), so their results
 are the same bits everywhere. This is the largest error found of each, in units in the last place of the exact result,
-and the argument that has it. The bound is 2; correct rounding is 0.5.
+and the argument that has it. The bound is 2, which only erfcx of f32 goes beyond, hardly; correct rounding is 0.5.
 
 | function | f16 | f32 | at | f32 tried | f64 | at | f64 tried |
 |---|---|---|---|---|---|---|---|
@@ -97,7 +97,8 @@ def page(found: dict[str, Any]) -> str:
             *(function, f"{half['ulps']:.2f}", f"{single['ulps']:.2f}", _numbers(single["at"], np.float32)),
             "all" if single["tried"] == 1 << 32 else f"{single['tried']:,}",
             *(f"{double['ulps']:.2f}", _numbers(double["at"], np.float64)),
-            f"{MILLION:,}" + (f" + {double['tried'] - MILLION:,}" if double["tried"] > MILLION else ""),
+            f"{min(MILLION, double['tried']):,}"
+            + (f" + {double['tried'] - MILLION:,}" if double["tried"] > MILLION else ""),
         ]
 
     return TEXT.format(rows="\n".join(f"| {' | '.join(cells(f))} |" for f in FUNCTIONS))
