@@ -46,7 +46,7 @@ drawn from all magnitudes and from near the places where a function overflows, v
 multiples of pi / 2 among them.
 f16 is computed in f32 and rounded.
 
-Written by `docs/accuracy.py` from `docs/accuracy.json`, which `tests/test_accuracy.py` holds against what the functions give now.
+Written by `docs/accuracy.py` from `docs/accuracy.json`; `tests/test_polynomials.py` holds the bound, by fewer arguments, and the values at the edges.
 """
 
 
