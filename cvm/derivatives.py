@@ -20,7 +20,7 @@ from cvm.dialect.theano.derivatives import Grad, LOp, ROp
 from cvm.dialect.verify import verify
 from cvm.jit.function import CompiledFunction
 from cvm.jit.targets import compile_function
-from cvm.lowering.differentiate import Rules
+from cvm.lowering.graph.differentiate import Rules
 
 from .trace import TracedArray, Tracer, caller, fail
 from .traced import TracedFunction, flatten_results, traced, unflatten

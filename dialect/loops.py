@@ -32,7 +32,7 @@ from .types import ElementType
 class For:
     """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
     and stop - start is a multiple of it; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
-    warp do together, see `lowering.matrix`."""
+    warp do together, see `lowering.gpu.matrix`."""
 
     index: Index
     body: Block

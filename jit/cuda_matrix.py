@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..dialect.index import Expr, Tensor
 from ..dialect.loops import For
 from ..lowering.flat import flat
-from ..lowering.matrix import product_of
+from ..lowering.gpu.matrix import product_of
 from .cuda_expressions import Expressions
 from .cuda_spelling import PIECES
 

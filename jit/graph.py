@@ -17,9 +17,9 @@ from ..dialect.cog.clocked import warnings as graph_warnings
 from ..dialect.program import Function, Graph, Module
 from ..dialect.source import CallError, Diagnostic
 from ..dialect.uncollected import uncollected
-from ..lowering.clock import State, clockwork
+from ..lowering.clocked.clock import State, clockwork
+from ..lowering.clocked.tick import Tick, make_tick
 from ..lowering.text import kernels_text
-from ..lowering.tick import Tick, make_tick
 from .arguments import array_of
 from .function import CompiledFunction
 from .targets import TARGETS

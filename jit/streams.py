@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import For, Store
 from ..dialect.sizes import product
-from ..lowering.stream import MANY, PART, WHOLE, leading_store, least_size
+from ..lowering.movement.stream import MANY, PART, WHOLE, leading_store, least_size
 from .expressions import Expressions
 from .lines import memory_text
 

@@ -9,7 +9,7 @@ from ..dialect.program import Function, Module
 from ..dialect.source import Diagnostic, TargetError, VerifyError
 from ..dialect.uncollected import uncollected
 from ..dialect.verify import callees_first
-from ..lowering.inline import has_derivatives
+from ..lowering.graph.inline import has_derivatives
 from .function import CompiledFunction
 
 
@@ -20,7 +20,7 @@ def compile_function(module: Module, entry: str = "main", target: str = "cpu") -
     if too_much := check_expansion(module, callees_first(module)[0]):
         raise VerifyError(too_much)
     if has_derivatives(module, function):
-        from ..lowering.differentiate import expand_derivatives  # and with it the theano dialect
+        from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
 
         function = expand_derivatives(module, function)
         module = module.with_functions({**module.functions, entry: function})

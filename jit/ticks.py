@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..dialect.index import Tensor
-from ..lowering.clock import Clockwork
+from ..lowering.clocked.clock import Clockwork
+from ..lowering.clocked.tick import Tick
 from ..lowering.cost import cost
 from ..lowering.plan import Plan
-from ..lowering.tick import Tick
 from .lines import Lines
 from .llvm import emit
 

@@ -19,10 +19,10 @@ from ..dialect.sizes import evaluate, product
 from ..dialect.traverse import rewrite, walk
 from ..dialect.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from .collapse import collapse
-from .contraction import recognise, windowed
+from .contraction.structure import recognise, windowed
 from .cost import UNKNOWN
-from .intervals import Interval
 from .plan import Plan, make_plan, scratch_buffers
+from .ranges.intervals import Interval
 from .unname import unname
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)

@@ -13,11 +13,11 @@ from ..dialect.loops import Kernel
 from ..dialect.printer import print_module
 from ..dialect.program import Function, Graph, Module
 from .compact import compact
-from .differentiate import expand_derivatives
 from .formulas import Formulas, formulas
 from .fuse import fuse
-from .graph import GRAPH_PASSES
-from .inline import inline_calls
+from .graph.differentiate import expand_derivatives
+from .graph.inline import inline_calls
+from .graph.pipeline import GRAPH_PASSES
 from .pipeline import to_plan
 from .plan import Plan, make_plan
 from .schedule import PASSES, schedule

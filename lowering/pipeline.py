@@ -6,20 +6,20 @@ from ..dialect.destroy import arguments_overwritten
 from ..dialect.index import Tensor, axes
 from ..dialect.loops import Kernel
 from ..dialect.program import Function, Module
-from .blocks import block_folds
 from .combine import combine
 from .compact import compact
 from .complexes import split_complex
+from .folds.blocks import block_folds
+from .folds.rowwise import by_rows
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
-from .gpu import place_on_gpu
-from .graph import improve
-from .inline import inline_calls
+from .gpu.place import place_on_gpu
+from .graph.inline import inline_calls
+from .graph.pipeline import improve
 from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
-from .ranges import declared_range, ranges_of
-from .rowwise import by_rows
+from .ranges.infer import declared_range, ranges_of
 from .schedule import schedule
 
 

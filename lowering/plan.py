@@ -15,7 +15,7 @@ import numpy as np
 from ..dialect.index import Tensor
 from ..dialect.loops import Alloc, Kernel, Store, statements
 from ..dialect.sizes import Dim, product
-from .intervals import Interval
+from .ranges.intervals import Interval
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector
 

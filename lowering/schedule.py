@@ -9,24 +9,24 @@ import numpy as np
 
 from ..dialect.index import Expr, Tensor
 from ..dialect.loops import Kernel
-from .bools import bools
 from .borders import borders
 from .collapse import collapse
-from .contract import contract, reshaped
-from .contraction import only_where
-from .interleave import interleave
-from .intervals import Interval
-from .lanes import lanes
+from .contraction.contract import contract, reshaped
+from .contraction.structure import only_where
+from .folds.bools import bools
+from .folds.lanes import lanes
+from .folds.partial import partial
+from .folds.sweep import sweep
+from .folds.unroll import unroll
+from .movement.interleave import interleave
+from .movement.stream import stream
+from .movement.tile import tile
 from .narrow import narrow
 from .parallelise import parallelise
-from .partial import partial
 from .plan import Plan, make_plan
+from .ranges.intervals import Interval
 from .split import split
-from .stream import stream
-from .sweep import sweep
-from .tile import tile
 from .unname import unname
-from .unroll import unroll
 from .vectorise import vectorise
 
 PASSES: dict[str, Callable[[Kernel], Kernel]] = {

@@ -27,8 +27,8 @@ from ..dialect.loops import (
 from ..dialect.traverse import walk
 from ..dialect.types import I64
 from .affine import Affine, affine
+from .ranges.settle import settle
 from .rename import renamed
-from .settle import settle
 
 MOST = 8  # parts of one loop
 LARGEST = 4000  # expressions of a kernel

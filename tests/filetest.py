@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
-from cvm.lowering.differentiate import expand_derivatives
-from cvm.lowering.graph import GRAPH_PASSES
-from cvm.lowering.overflow import possible_overflows, print_ranges
+from cvm.lowering.graph.differentiate import expand_derivatives
+from cvm.lowering.graph.pipeline import GRAPH_PASSES
+from cvm.lowering.ranges.overflow import possible_overflows, print_ranges
 from targets import HERE
 from written import Call, as_array, difference, read_call
 

@@ -11,7 +11,7 @@ from cvm.jit.cuda import Source, emit
 from cvm.jit.emulator.machine import launch
 from cvm.jit.emulator.memory import Memory
 from cvm.jit.emulator.ptx import parse
-from cvm.lowering.gpu import place_on_gpu
+from cvm.lowering.gpu.place import place_on_gpu
 from cvm.lowering.plan import Plan, make_plan
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not installed: {nvrtc.HOW}")

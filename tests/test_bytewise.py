@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering import bytewise, contract, panels, winograd
 from cvm.lowering.check import check
-from cvm.lowering.matching import partners
+from cvm.lowering.contraction import bytewise, contract, panels, winograd
+from cvm.lowering.contraction.matching import partners
 from cvm.lowering.pipeline import lower
 
 import cvm

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from cvm.dialect.loops import Kernel
 from cvm.lowering.check import check
-from cvm.lowering.clock import clockwork
+from cvm.lowering.clocked.clock import clockwork
+from cvm.lowering.clocked.tick import Place, make_tick
 from cvm.lowering.combine import combine
 from cvm.lowering.pipeline import to_formulas, to_kernels
 from cvm.lowering.split import split
 from cvm.lowering.text import kernels_text
-from cvm.lowering.tick import Place, make_tick
 from evaluate import execute
 
 import cvm

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cvm.dialect.index import indices, total
 from cvm.dialect.types import F32, F64, ElementType
-from cvm.lowering import contract, packing, panels
 from cvm.lowering.check import check
+from cvm.lowering.contraction import contract, packing, panels
 from cvm.lowering.formulas import Formula
 from cvm.lowering.nests import nest
 from cvm.lowering.pipeline import lower

@@ -403,7 +403,7 @@ def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
 
 
 def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cvm.lowering.tiles.PROCESSORS", 1)
+    monkeypatch.setattr("cvm.lowering.gpu.tiles.PROCESSORS", 1)
     given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
     f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
     assert excess(memory)[0] == 1

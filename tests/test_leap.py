@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.lowering.check import check
-from cvm.lowering.leap import TICKS
+from cvm.lowering.clocked.leap import TICKS
 
 import cvm
 

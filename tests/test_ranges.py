@@ -17,11 +17,12 @@ from cvm.dialect.scalars import SCALARS
 from cvm.dialect.sizes import Size
 from cvm.dialect.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, TensorType
 from cvm.dialect.verify import verify
-from cvm.lowering import compact, contract, pipeline
-from cvm.lowering.intervals import ELEMENTWISE, SCALAR, Interval, whole
-from cvm.lowering.overflow import Analysis, possible_overflows
-from cvm.lowering.points import holds_somewhere
-from cvm.lowering.ranges import interval
+from cvm.lowering import compact, pipeline
+from cvm.lowering.contraction import contract
+from cvm.lowering.ranges.infer import interval
+from cvm.lowering.ranges.intervals import ELEMENTWISE, SCALAR, Interval, whole
+from cvm.lowering.ranges.overflow import Analysis, possible_overflows
+from cvm.lowering.ranges.points import holds_somewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import tensor

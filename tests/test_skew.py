@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cvm.lowering import parallelise, skew
+from cvm.lowering import parallelise
 from cvm.lowering.check import check
+from cvm.lowering.clocked import skew
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering import stream
+from cvm.lowering.movement import stream
 
 import cvm
 

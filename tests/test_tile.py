@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering import stream
 from cvm.lowering.check import check
+from cvm.lowering.movement import stream
 from cvm.lowering.pipeline import lower
 
 import cvm

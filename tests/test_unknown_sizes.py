@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering import contract
 from cvm.lowering.check import check
+from cvm.lowering.contraction import contract
 from cvm.lowering.pipeline import lower
 
 import cvm

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering import contract, winograd
 from cvm.lowering.check import check
+from cvm.lowering.contraction import contract, winograd
 from cvm.lowering.pipeline import lower
 
 import cvm

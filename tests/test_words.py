@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cvm.dialect.index import Index, Tensor, indices
 from cvm.dialect.types import I32
-from cvm.lowering.words import image_of, in_words, words_along
+from cvm.lowering.contraction.words import image_of, in_words, words_along
 
 X = Tensor("x", (6, 9, 9), I32)
 

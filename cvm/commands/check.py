@@ -9,7 +9,7 @@ import cvm
 from cvm.commands.files import load
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.program import Graph
-from cvm.lowering.overflow import possible_overflows
+from cvm.lowering.ranges.overflow import possible_overflows
 
 
 def check(options: Namespace) -> int:

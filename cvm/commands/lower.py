@@ -8,7 +8,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.files import load, write
 from cvm.jit.function import ALL_STAGES
-from cvm.lowering.overflow import print_ranges
+from cvm.lowering.ranges.overflow import print_ranges
 
 
 def lower(options: Namespace) -> int:

@@ -17,7 +17,7 @@ from cvm.dialect.program import Function, Module, Value
 from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.dialect.verify import verify
-from cvm.lowering.dead import remove_dead
+from cvm.lowering.graph.dead import remove_dead
 
 from . import onnx_elements, onnx_layers, onnx_shapes, refuse
 from .onnx_rules import OPERATIONS, Importer, Unsupported

@@ -1,0 +1,1 @@
+"""Graphs with state: what a tick computes, and several ticks at once."""

@@ -1,0 +1,180 @@
+"""The factors of a contraction packed for its panels: the rows' words, and those of the columns as an image or as panels.
+
+Constants are packed here, once; for others there are kernels that do it before the tiles are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...dialect.index import Expr, Index, Read, Tensor, as_index, minimum
+from ...dialect.loops import Alloc, Block, For, Kernel, Store, substitute_block
+from ...dialect.traverse import substitute, walk
+from ...dialect.types import I32
+from ..accesses import depends, stride
+from .panels import LANES, NEAR, Panels, Row
+from .structure import Contracted, Contraction, made
+from .words import (
+    Terms,
+    Words,
+    by_words,
+    image_of,
+    in_words,
+    is_multiple,
+    is_plain,
+    known_terms,
+    loops_of,
+    only_read,
+    row_words,
+)
+
+SQUARE = 16  # bytes of each of the columns that are turned in registers
+BESIDE = 8  # panels that are filled together
+SHARED = 8  # groups of panels at least, for threads to share
+NEARER = 1 << 18  # bytes of panels that stay in a near cache
+
+
+class Packed(Panels):
+    """The kernels of one contraction, whose factors are words of so many terms: what packs them, and what multiplies."""
+
+    def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], many: int) -> None:
+        super().__init__(kernel, c)
+        self.known = constants
+        self.words = in_words(c.folds, many)
+        self.step = Index("s", self.words.steps)
+        self.around = tuple(i for i in c.outer if depends(c.a, {i}))
+        self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
+        self.kernels: list[Kernel] = []
+        self.views: dict[Tensor, Tensor] = {}
+        self.constants: dict[Tensor, np.ndarray] = {}
+
+    def contracted(self, body: Block) -> Contracted:
+        tiles = self.each_panel(body)
+        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+
+    def rows(self, height: int) -> Row:
+        """The words of the rows: those of constants tile by tile, as they are used."""
+        lines = (*self.around, self.c.row)
+        known = known_terms(self.c.a, self.known, (*lines, *self.c.folds))
+        if known is None:
+            flat = self.lined("rows", self.c.a, lines)
+            return lambda tile, at, r: flat[(*self.around, at, self.step)]
+        found = self.words.packed(known)
+        count = -(-found.shape[-2] // height)
+        starts = np.minimum(np.arange(count) * height, found.shape[-2] - height)
+        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
+        packed = Tensor("rows", tiles.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(tiles)
+        return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
+
+    def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
+        """What a vector does along an index, so many steps together that squares of what it reads are turned in registers."""
+        side = SQUARE // self.element.bytes
+        t, u = Index("t", fold.extent // side), Index("u", side)
+        square = For(u, substitute_block(lanes, {fold: t * side + u}), kind="unrolled")
+        rest = For(fold, placed(lanes), as_index(t.extent * side))
+        return For(t, placed((square,))), *(() if is_multiple(fold.extent, side) else (rest,))
+
+    def lined(self, name: str, factor: Expr, lines: Sequence[Index]) -> Tensor:
+        """The words of a factor by a kernel, a line for each of these."""
+        words, body = row_words(factor, self.words, lines)
+        self.kernels.append(made(self.kernel, name, body, (words,)))
+        flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
+        self.views[flat] = words
+        return flat
+
+    def columns(self) -> tuple[Block, Expr] | None:
+        """What fills a panel with words, and a word of it."""
+        panels = self.panels_of(self.words, self.step)
+        if panels is not None:
+            return (), panels
+        image = image_of(self.c.b, self.c.guard, self.words)
+        if image is None:
+            return None
+        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
+        panel = self.buffer("panel", self.words.steps)
+        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[(*self.own, self.step, self.place)]
+
+    def panels_of(self, terms: Terms, k: Expr) -> Expr | None:
+        """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
+        read = only_read(self.c.b)
+        if read is None or not is_plain(read) or self.c.guard:
+            return None
+        known = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
+        panels = self.all_panels(terms) if known is None else self.known_panels(terms.packed(known))
+        return panels[(*self.beside, self.panel, k, self.place)]
+
+    def known_panels(self, known: np.ndarray) -> Tensor:
+        columns = known.shape[-2]
+        known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
+        across = -(-columns // LANES)
+        count = known.shape[-2] // columns * across  # blocks
+        blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
+        first = blocks // across * columns + np.minimum(blocks % across * LANES, columns - LANES)
+        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
+        packed = Tensor("columns", panels.shape, self.element, "constant")
+        self.constants[packed] = np.ascontiguousarray(panels)
+        return packed
+
+    def all_panels(self, terms: Terms) -> Tensor:
+        """The panels by a kernel, along the columns where these lie side by side; else they are turned, some steps at once."""
+        panel, value = Index("panel", self.panels), terms.value(self.c.b)
+        packed = Tensor(
+            "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
+        )
+        if isinstance(terms, Words) and self.is_turned(value):  # words first, then what is turned lies side by side
+            lines = (*self.beside, *self.lines)
+            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
+        lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
+        if self.is_turned(value) and len(terms.folds) == 1:
+            body = loops_of((*self.beside, panel), self.squares(terms.folds[0], lanes(value), placed))
+        elif isinstance(terms, Words):
+            order = (*self.beside, *terms.folds, panel)
+            body = by_words(terms, self.c.b, order, lambda value: placed(lanes(value)))
+        else:
+            body = loops_of((*self.beside, *terms.folds, panel), placed(lanes(value)))
+        self.kernels.append(made(self.kernel, "columns", body, (packed,)))
+        return packed
+
+    def is_turned(self, value: Expr) -> bool:
+        """Whether columns are not side by side."""
+        apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
+        return not all(n is not None and 0 <= n <= NEAR for n in apart)
+
+    def into_panels(
+        self, packed: Tensor, at: Sequence[Expr], terms: Terms, panel: Expr
+    ) -> tuple[Callable[[Expr], Block], Callable[[Block], Block]]:
+        """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
+
+        def lanes(value: Expr) -> Block:
+            store = Store(packed, (*at, terms.step, self.place), substitute(value, self.column(self.lane)))
+            return (For(self.lane, (store,), kind="vector", width=LANES),)
+
+        def placed(body: Block) -> Block:
+            return substitute_block((self.placed(body, unrolled=True),), {self.panel: panel})
+
+        return lanes, placed
+
+    def some_panels(self, terms: Terms) -> tuple[Block, Expr] | None:
+        """What fills some panels, and an element of the one at hand: rows of the array are read in longer pieces then, and
+        what was read is still near when it is multiplied. None for constants, which are packed here, and for deep panels."""
+        read = only_read(self.c.b)
+        if self.own or (read is not None and read.tensor in self.known):
+            return None
+        count, size = self.panels, self.terms * self.width * self.element.bytes
+        together = NEARER // size if isinstance(size, int) else 1
+        self.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
+        m = Index("m", self.several)
+        to = Tensor("columns", (self.several, terms.steps, self.width), self.element, "stack")
+        last = is_multiple(self.panels, self.several)
+        panel = self.turn * self.several + m
+        lanes, placed = self.into_panels(to, (m,), terms, panel if last else minimum(panel, self.panels - 1))
+        if self.is_turned(self.c.b) and len(terms.folds) == 1:
+            body = loops_of((m,), self.squares(terms.folds[0], lanes(self.c.b), placed))
+        else:
+            body = loops_of(terms.folds, (For(m, placed(lanes(self.c.b)), kind="unrolled"),))
+        at = self.panel - self.turn * self.several if self.several > 1 else as_index(0)
+        return (Alloc(to), *body), to[at, terms.step, self.place]

@@ -1,0 +1,124 @@
+"""Folds along contiguous memory by lanes, in one fixed order:
+
+    for k in 0..100 { acc = acc + x[k] }
+    =>  alloc register sums: tensor<32xi32>
+        for l in 0..32 vector 32 { sums[l] = 0 }
+        for b in 0..3 { for l in 0..32 vector 32 { sums[l] = sums[l] + x[b * 32 + l] } }
+        for h in 0..16 vector 16 { sums[h] = sums[h] + sums[h + 16] }   and so on by halves
+        acc = acc + sums[0]
+        for k of 100 in 96..100 { acc = acc + x[k] }
+
+That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
+l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
+follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
+the order of their indices. Folds of integers have no order to keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum
+from ...dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    identity,
+    is_rare,
+    rewrite_block,
+    substitute_block,
+)
+from ...dialect.scalars import SCALARS
+from ...dialect.traverse import walk
+from ...dialect.types import F32, F64
+from ..accesses import reads, stores, stride
+
+FLOAT_LANES = 16
+BYTES = 128  # of the sums of other types: four vectors of 32 bytes
+
+
+def lanes(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _folds))
+
+
+def _folds(s: Statement) -> Block | None:
+    match s:
+        case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
+            return fold(s, store)
+        case For(kind="vector"):
+            return (s,)
+    return None
+
+
+def fold(s: For, store: Store) -> Block | None:
+    """The loop by lanes, if it is a fold along contiguous memory."""
+    found, acc = folded_value(store), store.tensor
+    if found is None or not _contiguous(s.body, acc, s.index):
+        return None
+    function, value = found
+    width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
+    extent = maximum(s.end - s.start, 0)
+    if isinstance(s.index.extent, int) and s.index.extent < width:
+        return None
+    sums = Tensor("sums", (width,), acc.element, "register")
+    whole = extent // width
+    block, lane = Index("b", s.index.extent), Index("l", width)
+    names = tuple(n for n in s.body if n is not store)
+    step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
+    step = substitute_block(step, {s.index: s.start + block * width + lane})
+    start = Store(sums, (lane,), identity(function, acc.element))
+    made: list[Statement] = [
+        Alloc(sums),
+        For(lane, (start,), kind="vector", width=width),
+        For(block, (For(lane, step, kind="vector", width=width),), stop=whole),
+        *_halves(function, sums, width),
+        Store(acc, (), apply(function, acc[()], sums[as_index(0)])),
+    ]
+    left = s.start + whole * width
+    if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
+        made.append(replace(s, start=left))
+    return tuple(made)
+
+
+def _is_straight(block: Block) -> bool:
+    """Whether statements before a fold only name values, with rare branches, in accumulators of their own."""
+    own = {s.tensor for s in block if isinstance(s, Alloc) and not s.tensor.rank}
+    return all(
+        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
+    ) and all(s.tensor in own for s in stores(block))
+
+
+def folded_value(store: Store) -> tuple[str, Expr] | None:
+    """f and x of acc = f(acc, x), for a fold that may be taken apart: f has an identity, and acc is a scalar."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
+            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
+                return function, value
+    return None
+
+
+def _mentions(value: Expr, tensor: Tensor) -> bool:
+    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
+
+
+def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
+    """Whether a fold reads memory along the index, each read one element further or the same."""
+    if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
+        return False
+    strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
+    return 1 in strides and all(n in (0, 1) for n in strides)
+
+
+def _halves(function: str, sums: Tensor, width: int) -> list[Statement]:
+    made: list[Statement] = []
+    while width > 1:
+        width //= 2
+        lane = Index("h", width)
+        step = Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
+        kind = {"kind": "vector", "width": width} if width > 1 else {"kind": "unrolled"}
+        made.append(For(lane, (step,), **kind))  # type: ignore[arg-type]
+    return made

@@ -1,0 +1,1 @@
+"""Kernels for a GPU: loops on blocks and threads, tiles in shared memory, tensor cores."""

@@ -1,0 +1,117 @@
+"""Kernels placed on a GPU:  for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
+
+A kernel of several nests becomes several kernels, since the whole grid only meets between them. The loops of a nest whose
+iterations are independent become one parallel loop, the innermost index running fastest, so that neighbouring threads
+access neighbouring elements; what has no such loop runs in one thread. Works on the loops of `nests`, before any pass
+that is for CPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.index import Expr, Index, unflatten
+from ...dialect.loops import Alloc, Block, For, Kernel, statements, substitute_block
+from ...dialect.sizes import product
+from ..borders import borders
+from ..collapse import collapse
+from ..contraction.apart import apart
+from ..contraction.contract import reshaped
+from ..contraction.groups import grouped
+from ..contraction.structure import recognise
+from ..folds.lanes import lanes
+from ..grid import accesses, independent_loops
+from ..narrow import narrow
+from ..plan import Plan, make_plan
+from ..split import split as cut
+from ..unname import unname
+from .matrix import matrix
+from .multiply import multiply
+from .team import team
+from .transpose import transpose
+from .wide import wide
+
+# what comes before: where floats are folded, all that decides the order of folds, as on a CPU
+ORDERED = (unname, cut, collapse, borders, narrow, lanes)
+
+
+def place_on_gpu(plan: Plan) -> Plan:
+    """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
+    views = {t: home for t, home in plan.home.items() if t is not home}
+    constants, ranges = dict(plan.constants), dict(plan.ranges)
+    kernels: list[Kernel] = []
+    for kernel in plan.kernels:
+        made = prepared(kernel)
+        shapes = reshaped(kernel, made)
+        views.update(shapes)
+        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+        known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+        found = matrix(made, known, ranges)
+        if found is not None:
+            views.update(found.views)
+            constants.update(found.constants)
+        kernels += [made] if found is None else found.kernels
+    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
+    placed = [replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(k for made in kernels for k in place(made))]
+    return replace(planned, kernels=tuple(placed))
+
+
+def prepared(kernel: Kernel) -> Kernel:
+    """The kernel with its axes joined; by lanes, where the order of a fold is theirs; groups of rows apart."""
+    if folds_floats(kernel):
+        made = kernel
+        for change in ORDERED:
+            made = change(made)
+        if any(isinstance(s, For) and s.kind == "vector" for s in statements(made.body)):
+            return made
+    made = collapse(unname(kernel))
+    found = grouped(made)
+    cut = apart(made if found is None or found.whole is not True else found.kernel)
+    return cut if recognise(made) is None and recognise(cut) is not None else made
+
+
+def place(kernel: Kernel) -> list[Kernel]:
+    """A kernel as launches: each in the first of these ways that fits."""
+    laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
+    if any(isinstance(s, For) and s.kind == "block" for s in kernel.body):
+        return [kernel]  # by now
+    return [multiply(k) or transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
+
+
+def folds_floats(kernel: Kernel) -> bool:
+    """Whether the order of a fold matters."""
+    accumulators = {s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and not s.tensor.shape}
+    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    return any(t.element.kind == "float" and t in accesses(loop.body)[1] for loop in loops for t in accumulators)
+
+
+def split(kernel: Kernel) -> list[Kernel]:
+    """One kernel for each loop of a body that is loops one after the other; its scratch buffers become parameters."""
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
+    if len(loops) + len(buffers) < len(kernel.body) or not loops:
+        return [kernel]
+    return [with_parameters(kernel, (loop,)) for loop in loops]
+
+
+def with_parameters(kernel: Kernel, body: Block) -> Kernel:
+    """A kernel of this body, its parameters the arrays that the body uses, those it writes last."""
+    read, stored = accesses(body)
+    own = {s.tensor for s in statements(body) if isinstance(s, Alloc)}
+    used = [*kernel.parameters, *(s.tensor for s in kernel.body if isinstance(s, Alloc))]
+    given = [t for t in used if t in read and t not in stored and t not in own]
+    results = [t for t in used if t in stored and t not in own]
+    return replace(kernel, parameters=(*given, *results), body=body, results=len(results))
+
+
+def parallel(kernel: Kernel) -> Kernel:
+    """The outer independent loops of a nest as one."""
+    indices, block = independent_loops(kernel)
+    if not indices:
+        return kernel
+    if len(indices) == 1:
+        return kernel.with_body((For(indices[0], block, kind="parallel"),))
+    shape = tuple(i.extent for i in indices)
+    thread = Index("t", product(shape))
+    places: dict[Expr, Expr] = dict(zip(indices, unflatten(thread, shape), strict=True))
+    return kernel.with_body((For(thread, substitute_block(block, places), kind="parallel"),))

@@ -1,0 +1,51 @@
+"""Common subexpressions:  %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a).
+
+Operations are alike that have the same operator, attributes and operands, and results of the same types. What destroys an
+operand is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.attributes import attribute_text
+from ...dialect.builtin import Const, Data
+from ...dialect.program import Function, Literal, Operation, Value
+
+
+def share_common(function: Function) -> Function:
+    """The function in which equal operations are done once."""
+    known: dict[Value, Value] = {}
+    first: dict[object, Operation] = {}
+    kept: list[Operation] = []
+    for operation in function.operations:
+        operator = operation.operator.map(lambda v: known.get(v, v))
+        operation = replace(operation, operator=operator)
+        key = _key(operation)
+        earlier = None if key is None else first.setdefault(key, operation)
+        if earlier is None or earlier is operation:
+            kept.append(operation)
+        else:
+            known.update(zip(operation.results, earlier.results, strict=True))
+    return replace(function, operations=tuple(kept), results=tuple(known.get(r, r) for r in function.results))
+
+
+def _key(operation: Operation) -> object | None:
+    """What is equal for operations that are alike."""
+    operator = operation.operator
+    if operator.destroys():
+        return None
+    types = tuple(r.known_type.key for r in operation.results)
+    if isinstance(operator, Const):
+        return "const", types, _data(operator.data)
+    attributes = tuple((f.name, attribute_text(v)) for f, v in operator.attributes())
+    operands = tuple(_operand(v) for _, v in operator.operands())
+    return operator.name, attributes, operands, types
+
+
+def _operand(value: Value) -> object:
+    return ("literal", value.known_type.key, repr(value.value)) if isinstance(value, Literal) else value
+
+
+def _data(data: Data) -> object:
+    return data.array.tobytes() if data.array.nbytes <= 1 << 16 else id(data)

@@ -1,0 +1,37 @@
+"""Operators that are compiled better as others, replaced by them:  product_of_others(x)  =>  product / x where no x is 0, ...
+
+The reference keeps them, and derivatives are taken before: an operator may have a rule that its parts would not give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.builder import Builder
+from ...dialect.op import Operator
+from ...dialect.program import Function, Operation, Value
+from .dead import remove_dead
+
+
+def decompose(function: Function) -> Function:
+    """The function without operators that are stated by others."""
+    if all(type(o.operator).decompose is Operator.decompose for o in function.operations):
+        return function
+    known: dict[Value, Value] = {}
+    builder = Builder(prefix="p")
+    for operation in function.operations:
+        operator = operation.operator.map(lambda v: known.get(v, v))
+        builder.span = operation.span
+        whole = None
+        if type(operator).decompose is not Operator.decompose:
+            whole = operator.map(builder.node).decompose()
+        if whole is None:
+            builder.operations.append(_over(operation, operator))
+        else:
+            known[operation.results[0]] = whole.value
+    results = tuple(known.get(r, r) for r in function.results)
+    return remove_dead(replace(function, operations=tuple(builder.operations), results=results))
+
+
+def _over(operation: Operation, operator: Operator[Value]) -> Operation:
+    return replace(operation, operator=operator)

@@ -1,0 +1,192 @@
+"""Derivatives expanded:  %gx = theano.l_op(%x, %gy) {callee = @f}  =>  the operations of @f, and those that pull %gy back.
+
+Each operator states how it passes cotangents and tangents on; here the rules are put together. What the callee calls is
+expanded first, derivatives included, so that derivatives of derivatives need nothing of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from ...dialect.builder import Builder, Node
+from ...dialect.builtin import Calling
+from ...dialect.op import Operator
+from ...dialect.program import Function, Literal, Module, Operation, Value
+from ...dialect.sizes import Undecided
+from ...dialect.source import Diagnostic, Note, Span, VerifyError
+from ...dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
+from .dead import live_operations
+from .inline import has_derivatives
+
+Nodes = dict[Value, Node]
+
+
+def expand_derivatives(module: Module, function: Function) -> Function:
+    """The function with calls and derivatives replaced by ordinary operations, where it has derivatives."""
+    if not has_derivatives(module, function):
+        return function
+    builder = Builder(prefix="g")
+    results = _replay(builder, module, function, function.arguments)
+    return replace(function, operations=tuple(live_operations(builder.operations, results)), results=tuple(results))
+
+
+def _replay(builder: Builder, module: Module, function: Function, arguments: Sequence[Value]) -> list[Value]:
+    """The function's operations, recorded for these arguments; gives its results."""
+    known: dict[Value, Value] = dict(zip(function.arguments, arguments, strict=True))
+
+    def value(v: Value) -> Value:
+        return v if isinstance(v, Literal) else known[v]
+
+    for operation in function.operations:
+        operator = operation.operator.map(value)
+        match operator:
+            case Derivative():
+                results = _derive(builder, module, operator, operation)
+            case Calling():
+                results = _replay(builder, module, module.functions[operator.callee], operator.arguments)
+            case _:
+                results = builder.add(operator, operation.span, [r.name for r in operation.results])
+        known.update(zip(operation.results, results, strict=True))
+    return [value(r) for r in function.results]
+
+
+def _derive(builder: Builder, module: Module, operator: Derivative[Value], operation: Operation) -> list[Value]:
+    callee = module.functions[operator.callee]
+    count, outer = len(callee.arguments), builder.span
+    builder.span = operation.span
+    arguments = list(operator.arguments[:count])
+    for n, a in enumerate(arguments):
+        if isinstance(a, Literal) or a in arguments[:n]:  # told apart from the same value in another place
+            copy = builder.node(a).scalar("identity")
+            arguments[n] = builder.of_type(copy, a.known_type).value
+    first = len(builder.operations)
+    results = _replay(builder, module, callee, arguments)
+    operations = builder.operations[first:]
+    by = [arguments[n] for n in operator.positions(count)]
+    seeds = [builder.node(s) for s in operator.seeds(count)]
+    seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
+    rules = Rules(builder, operator.name, operation.at("callee"))
+    found = (
+        rules.forward(operations, dict(zip(by, seed, strict=True)), results)
+        if isinstance(operator, ROp)
+        else rules.reverse(operations, by, results, seed)
+    )
+    of = results if isinstance(operator, ROp) else by
+    found = [builder.of_type(node, value.known_type) for node, value in zip(found, of, strict=True)]
+    builder.span = outer
+    return [n.value for n in found]
+
+
+class Rules:
+    """The rules of operators, put together over recorded operations. `asked` for the derivative was an operator, at `span`."""
+
+    def __init__(self, builder: Builder, asked: str, span: Span) -> None:
+        self.builder = builder
+        self.asked = asked
+        self.span = span
+
+    def reverse(
+        self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]
+    ) -> list[Node]:
+        """The cotangents of `by`, from those of the results."""
+        active = reached(operations, by)
+        found: Nodes = {}
+        for value, seed in zip(results, seeds, strict=True):
+            if value in active and not value.known_type.element.is_discrete:
+                self._accumulate(found, value, seed)
+        for operation in reversed(operations):
+            if any(r in found for r in operation.results):
+                self._pull(operation, active, found)
+        return [found[v] if v in found else self.zeros(v) for v in by]
+
+    def _pull(self, operation: Operation, active: Mapping[Value, Value | None], found: Nodes) -> None:
+        operands = [v for _, v in operation.operator.operands()]
+        if not any(v in active for v in operands):
+            return
+        nodes, results = self._nodes(operation)
+        cotangents = [found.get(r) or self.zeros(r) for r in operation.results]
+        pulled = self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
+        for value, cotangent in zip(operands, pulled, strict=True):
+            if cotangent is not None and value in active:
+                if not isinstance(cotangent, Node):
+                    scalar_op = getattr(operation.operator, "scalar_op", None)
+                    which = f"{operation.operator.name} of {scalar_op}" if scalar_op else operation.operator.name
+                    self._missing(operation, active, f"{which} by %{value.name}")
+                self._accumulate(found, value, cotangent)
+
+    def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:
+        whole = cotangent.like(self.builder.node(value)).into(tangent_type(value.known_type).element)
+        found[value] = found[value] + whole if value in found else whole
+
+    def forward(self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]) -> list[Node]:
+        """The tangents of the results, from those of values they depend on."""
+        active = reached(operations, list(seeds))
+        found = {v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element) for v, s in seeds.items()}
+        for operation in operations:
+            operands = [v for _, v in operation.operator.operands()]
+            if not any(v in found for v in operands) or all(
+                r.known_type.element.is_discrete for r in operation.results
+            ):
+                continue
+            tangents = [found.get(v) for v in operands]
+            for value, tangent in zip(operation.results, self._push(operation, active, tangents), strict=True):
+                if tangent is not None and not value.known_type.element.is_discrete:
+                    found[value] = tangent.like(self.builder.node(value)).into(value.known_type.element)
+        return [found[v] if v in found else self.zeros(v) for v in results]
+
+    def _push(
+        self, operation: Operation, active: Mapping[Value, Value | None], tangents: list[Node | None]
+    ) -> Sequence[Node | None]:
+        nodes, results = self._nodes(operation)
+        if type(operation.operator).pushforward is not Operator.pushforward:
+            return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
+        # the pullback is linear in the cotangents: its own pullback, in turn, takes tangents to tangents
+        seeds = [self.zeros(r) for r in operation.results]
+        first = len(self.builder.operations)
+        pulled = self._rule(operation, active, lambda: nodes.pullback(results, seeds))
+        pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None]
+        inner = self.builder.operations[first:]
+        return self.reverse(inner, [s.value for s in seeds], [p.value for p, _ in pairs], [t for _, t in pairs])
+
+    def zeros(self, value: Value) -> Node:
+        node = self.builder.node(value)
+        return node.scalar("second", 0.0).cast(tangent_type(node.array_type).element)
+
+    def _nodes(self, operation: Operation) -> tuple[Any, list[Node]]:
+        self.builder.span = operation.span
+        return operation.operator.map(self.builder.node), [self.builder.node(r) for r in operation.results]
+
+    def _rule(self, operation: Operation, active: Mapping[Value, Value | None], rule: Any) -> Any:
+        try:
+            return rule()
+        except NotImplementedError as e:
+            self._missing(operation, active, str(e) or operation.operator.name)
+        except Undecided:
+            self._missing(operation, active, f"{operation.operator.name} of sizes that are not known")
+
+    def _missing(self, operation: Operation, active: Mapping[Value, Value | None], what: str) -> NoReturn:
+        message = f"{what} has no derivative; it is on the path {path(operation, active)}"
+        code = f"{self.asked}.rule"
+        raise VerifyError([Diagnostic(message, self.span, code, (Note("the operation", operation.span),))]) from None
+
+
+def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value, Value | None]:
+    """The values that depend on `by`, each with the operand through which it does."""
+    found: dict[Value, Value | None] = dict.fromkeys(by)
+    for operation in operations:
+        through = next((v for _, v in operation.operator.operands() if v in found), None)
+        if through is not None:
+            found.update((r, through) for r in operation.results)
+    return found
+
+
+def path(operation: Operation, active: Mapping[Value, Value | None]) -> str:
+    """From the argument to the operation, in the values' names."""
+    names: list[str] = []
+    value: Value | None = operation.results[0]
+    while value is not None:
+        names.append(f"%{value.name}")
+        value = active.get(value)
+    return " -> ".join(reversed(names))

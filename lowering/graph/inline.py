@@ -1,0 +1,58 @@
+"""Calls expanded:  %y = call @f(%x)  =>  the operations of @f with %x for its argument.
+
+Locations stay those of the callee's text. The module has been verified, so calls are not circular and types agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.builtin import Call, Calling
+from ...dialect.program import Function, Literal, Module, Operation, Value
+from ...dialect.verify import verify
+
+
+def inline_calls(module: Module, function: Function) -> Function:
+    """The function with every call replaced by its callee's operations, typed anew with the sizes of this call."""
+    if not any(isinstance(o.operator, Call) for o in function.operations):
+        return function
+    expanded = _expand(module, function)
+    return verify(Module({function.name: expanded}, module.filename)).functions[function.name]
+
+
+def _expand(module: Module, function: Function) -> Function:
+    values: dict[Value, Value] = {}
+
+    def change(v: Value) -> Value:
+        return values.get(v, v)
+
+    operations: list[Operation] = []
+    for operation in function.operations:
+        if isinstance(call := operation.operator, Call):
+            callee = _expand(module, module.functions[call.callee])
+            inner: dict[Value, Value] = dict(zip(callee.arguments, map(change, call.arguments), strict=True))
+            for o in callee.operations:
+                results = tuple(Value(f"{call.callee}.{r.name}", r.type, r.span) for r in o.results)
+                inner.update(zip(o.results, results, strict=True))
+                operator = o.operator.map(lambda v, inner=inner: v if isinstance(v, Literal) else inner[v])
+                operations.append(replace(o, operator=operator, results=results, declared=None))
+            for mine, theirs in zip(operation.results, callee.results, strict=True):
+                values[mine] = theirs if isinstance(theirs, Literal) else inner[theirs]
+        else:
+            operations.append(replace(operation, operator=operation.operator.map(change)))
+    return replace(function, operations=tuple(operations), results=tuple(map(change, function.results)))
+
+
+def has_derivatives(module: Module, function: Function) -> bool:
+    """Whether the function, or one that it calls, names a function to do more than call it: a derivative."""
+    seen: set[str] = set()
+    stack = [function]
+    while stack:
+        for operator in (o.operator for o in stack.pop().operations):
+            if isinstance(operator, Calling):
+                if not isinstance(operator, Call):
+                    return True
+                if operator.callee not in seen:
+                    seen.add(operator.callee)
+                    stack.append(module.functions[operator.callee])
+    return False

@@ -1,0 +1,30 @@
+"""The graph passes in their order, by name: functions without calls to smaller ones that give the same results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dialect.program import Function
+from .cse import share_common
+from .dead import remove_dead
+from .decompose import decompose
+from .fold import fold_constants
+from .simplify import simplify
+
+GRAPH_PASSES: dict[str, Callable[[Function], Function]] = {
+    "simplify": simplify,
+    "fold": fold_constants,
+    "decompose": decompose,
+    "cse": share_common,
+    "dead": remove_dead,
+}
+
+
+ORDER = ("simplify", "fold", "simplify", "decompose", "cse", "dead")
+
+
+def improve(function: Function) -> Function:
+    """The function after the graph passes."""
+    for name in ORDER:
+        function = GRAPH_PASSES[name](function)
+    return function

@@ -1,0 +1,49 @@
+"""Algebra that is exact for the element type:  x * 1 => x,  -(-x) => x,  transposes of transposes, ...
+
+The operators say what they simplify to. Sums of floats are not reordered; what does not hold of NaN, infinity or -0.0 is
+done for integers only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.op import Operator
+from ...dialect.program import Function, Literal, Operation, Value
+from ...dialect.verify import type_operation
+
+MOST_STEPS = 8
+
+
+def simplify(function: Function) -> Function:
+    """The function with operations replaced by simpler ones, or by values that are there already."""
+    known: dict[Value, Value] = {}
+    defined: dict[Value, Operator[Value]] = {}
+    kept: list[Operation] = []
+    for operation in function.operations:
+        operator = operation.operator.map(lambda v: known.get(v, v))
+        if operator is not operation.operator:
+            operation = replace(operation, operator=operator)
+        found = _simplest(operation, defined)
+        if isinstance(found, Value):
+            known[operation.results[0]] = found
+            continue
+        if found is not operation.operator:
+            operation = replace(operation, operator=found)
+        kept.append(operation)
+        defined.update((r, operation.operator) for r in operation.results)
+    return replace(function, operations=tuple(kept), results=tuple(known.get(r, r) for r in function.results))
+
+
+def _simplest(operation: Operation, defined: dict[Value, Operator[Value]]) -> Value | Operator[Value]:
+    """A value of the same type that is the operation's result, or else the simplest operator for it."""
+    operator = operation.operator
+    wanted = operation.results[0].known_type.key if len(operation.results) == 1 else None
+    for _ in range(MOST_STEPS):
+        simpler = None if operator.destroys() else operator.simplified(defined.get)
+        if isinstance(simpler, Value):
+            return operator if isinstance(simpler, Literal) or simpler.known_type.key != wanted else simpler
+        if simpler is None or type_operation(replace(operation, operator=simpler))[0].key != wanted:
+            return operator
+        operator = simpler
+    return operator

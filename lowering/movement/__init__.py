@@ -1,0 +1,1 @@
+"""Elements that change their places: transposes, interleaved axes, results past the caches."""

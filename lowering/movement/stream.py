@@ -1,0 +1,91 @@
+"""Large results past the caches:  y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming
+
+A store that streams does not read its cache line first, which saves a third of the traffic of a copy. It pays where a
+result is larger than the caches, written once by vectors and not read by the kernel. Of a result whose size is not known a
+call finds out how large it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.index import Const, Tensor
+from ...dialect.loops import Alloc, Block, For, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
+from ...dialect.sizes import product
+from ..accesses import depends, reads, stores, stride
+from ..affine import affine
+from ..near import period
+from ..vectorise import overlaps
+
+LARGE = 1 << 24  # bytes
+PART = 16  # bytes of an access that streams, which is aligned
+WHOLE = 32  # bytes of the widest such access
+MANY = 16  # vectors of a loop that is worth being aligned
+
+
+def stream(kernel: Kernel) -> Kernel:
+    read = {r.tensor for r in reads(kernel.body)}
+    results = kernel.outputs
+    large = {t for t in results if t not in read and (is_large(t) or not isinstance(product(t.shape), int))}
+    return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
+
+
+def is_large(t: Tensor) -> bool:
+    size = product(t.shape)
+    return isinstance(size, int) and size >= least_size(t)
+
+
+def least_size(t: Tensor) -> int:
+    """The elements of a large array of this type."""
+    return LARGE // t.element.bytes
+
+
+def _streamed(block: Block, large: set[Tensor], lane: For | None) -> Block:
+    def change(s: Statement) -> Block | None:
+        match s:
+            case For(kind="vector"):
+                return (replace(s, body=_streamed(s.body, large, s)),)
+            case Store(tensor, at, _) if tensor in large and lane is not None:
+                streams = stride(tensor, at, lane.index) == 1 and (leads(s, lane) or _aligned(s, lane))
+                return (replace(s, streaming=streams),)
+        return None
+
+    return rewrite_block(block, change)
+
+
+def leading_store(s: For) -> Store | None:
+    """The store that a vector loop may be aligned for: its first one of whole vectors that streams."""
+    return next((t for t in stores(s.body) if t.streaming and leads(t, s)), None)
+
+
+def leads(s: Store, lane: For) -> bool:
+    """Whether a vector loop may be aligned for a store: its vectors are whole, and may begin anywhere."""
+    return lane.width * s.tensor.element.bytes % WHOLE == 0 and can_shift(lane)
+
+
+def can_shift(s: For) -> bool:
+    """Whether the vectors of a long loop may begin anywhere: what two of them share is computed twice, to the same value."""
+    if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Require)) or is_rare(b) for b in s.body):
+        return False
+    if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value < MANY * s.width:
+        return False
+    return overlaps(s) and period(reads(s.body), s.index) == 1
+
+
+def _aligned(s: Store, lane: For) -> bool:
+    """Whether every vector begins at a multiple of 16 bytes, the array doing so."""
+    if not isinstance(product(s.tensor.shape), int):
+        return False
+    element = s.tensor.element.bytes
+    start = affine(lane.start)
+    terms = [start.constant, *(f for _, f in start.terms.values()), lane.width]
+    if any(t * element % PART for t in terms):
+        return False
+    step = 1
+    for e, d in zip(reversed(s.indices), reversed(s.tensor.shape), strict=True):
+        others = affine(e).without(lane.index) if depends(e, {lane.index}) else affine(e)
+        factors = [others.constant, *(f for _, f in others.terms.values())]
+        if any(f * step * element % PART for f in factors) or not isinstance(d, int):
+            return False
+        step *= d
+    return True

@@ -1,0 +1,1 @@
+"""The interval of every integer, and what follows from it."""
