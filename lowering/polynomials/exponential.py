@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dialect.index import Expr, maximum, minimum
+from ...dialect.index import Expr, constant, maximum, minimum
 from ...dialect.types import F32, F64
 from .doubled import ordered_sum
 from .primitives import LN2, MANTISSA, POWER_ROUNDER, absolute, as_float, bits, fma, polynomial, rarely, sign_of
@@ -116,8 +116,12 @@ def exp(x: Expr) -> Expr:
     def value(x: Expr, usual: bool) -> Expr:
         n, shifted, high, low = reduced(x)
         r = high + low
-        less = fma(r * r, polynomial(r, EXPM1[x.type]), r)
-        return fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+        less = fma(r * r, polynomial(r, EXPM1[x.type]), low if x.type is F64 else r)
+        start = constant(1.0, x.type)
+        if x.type is F64:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
+            start = 1.0 + high
+            less = (high - (start - 1.0)) + less
+        return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
 
     unusual = absolute(x) > USUAL[x.type]
     return rarely(unusual, value(_limited(x, RANGE[x.type]), False), value(x, True))
