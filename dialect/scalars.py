@@ -6,12 +6,14 @@ exceptions say so); conversions are explicit, through `cast`. Integers wrap modu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .exactly import by_element, erfcx, precise
 from .types import C64, C128, F32, F64, I1, ElementType
 
 
@@ -90,17 +92,6 @@ def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
 def _larger(a: Any, b: Any) -> Any:
     """NumPy's maximum, of zeros of both signs the positive one."""
     return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
-
-
-def precise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in NumPy's longest precision, rounded to its operands' type."""
-
-    def rounded(*operands: Any) -> Any:
-        with np.errstate(all="ignore"):
-            exact = function(*(np.asarray(o, np.longdouble) for o in operands))
-            return np.asarray(exact).astype(np.asarray(operands[0]).dtype)
-
-    return rounded
 
 
 # arithmetic; `div` of integers truncates toward zero and wants a divisor that is not zero (formulas guard it)
@@ -210,6 +201,12 @@ for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
     _row(_name, 1, FLOATS, precise(getattr(np, f"arc{_name[1:]}")), ulps=2)
 _row("pow", 2, FLOATS, precise(np.power), doc="C's: 1 for x ** 0 and 1 ** x, also where the other is NaN", ulps=2)
 _row("atan2", 2, FLOATS, precise(np.arctan2), doc="the angle of the point (b, a), in all four quadrants", ulps=2)
+
+_row("sigmoid", 1, FLOATS, precise(lambda x: 1 / (1 + np.exp(-x))), doc="1 / (1 + exp(-a))", ulps=2)
+_row("softplus", 1, FLOATS, precise(lambda x: np.logaddexp(0, x)), doc="log(1 + exp(a))", ulps=2)
+_row("erf", 1, FLOATS, by_element(math.erf), doc="the error function", ulps=2)
+_row("erfc", 1, FLOATS, by_element(math.erfc), doc="1 - erf(a)", ulps=2)
+_row("erfcx", 1, FLOATS, by_element(erfcx), doc="exp(a * a) * erfc(a)", ulps=2)
 
 # parts of complex numbers
 _row(

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..exactly import by_element
 from ..index import Expr, Index, apply, cast, constant, select, total
 from ..types import F64
 from . import coefficients as k
 from .elementary import INF, polynomial, sine_of_pi
 from .gamma import gammaln
 from .scalar_op import UNKNOWN, row
-from .special import by_element, in_f64
+from .special import in_f64
 
 
 def _small(x: Expr, table: tuple[float, ...]) -> Expr:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..exactly import precise
 from ..index import Expr, apply, select
-from ..scalars import SCALARS, precise
+from ..scalars import SCALARS
 from . import complex_numbers as c
 from .elementary import LN2, LN10, exp2, expm1, log1p
 from .scalar_op import ByParts, row
@@ -99,28 +100,9 @@ row(
 )
 
 
-def _sigmoid(x: Expr) -> Expr:
-    """1 / (1 + exp(-x)) for x >= 0, exp(x) / (1 + exp(x)) below: neither overflows."""
-    e = apply("exp", -apply("abs", x))
-    return select(x >= 0.0, 1.0 / (1.0 + e), e / (1.0 + e))
-
-
-def _softplus(x: Expr) -> Expr:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|))"""
-    above = select(x > 0.0, x, select(x.eq(x), 0.0, x))
-    return above + log1p(apply("exp", -apply("abs", x)))
-
-
-row(
-    "sigmoid",
-    1,
-    "float real",
-    precise(lambda x: 1 / (1 + np.exp(-x))),
-    _sigmoid,
-    "1 / (1 + exp(-x))",
-    gradient=lambda g, xs, y: (g * y * (1 - y),),
-)
-row("softplus", 1, "float real", precise(lambda x: np.logaddexp(0, x)), _softplus, "log(1 + exp(x))",
+row("sigmoid", 1, "float real", SCALARS["sigmoid"].numpy, lambda x: apply("sigmoid", x), "1 / (1 + exp(-x))",
+    gradient=lambda g, xs, y: (g * y * (1 - y),))  # fmt: skip
+row("softplus", 1, "float real", SCALARS["softplus"].numpy, lambda x: apply("softplus", x), "log(1 + exp(x))",
     gradient=lambda g, xs, y: (g * xs[0].cast(y.element).scalar("sigmoid"),))  # fmt: skip
 
 

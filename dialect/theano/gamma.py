@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..exactly import by_element
 from ..index import Expr, apply, constant, select
 from ..types import F64
 from . import coefficients as k
@@ -14,7 +15,7 @@ from . import complex_numbers as c
 from .complex_numbers import Z
 from .elementary import INF, polynomial, sine_of_pi
 from .scalar_op import row
-from .special import by_element, in_f64
+from .special import in_f64
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..exactly import by_element
 from ..index import Expr, Index, apply, cast, constant, select, total
 from ..types import F64
 from .elementary import INF
 from .gamma import gamma, gammaln
 from .scalar_op import UNKNOWN, row
-from .special import by_element, in_f64
+from .special import in_f64
 
 # The incomplete functions: the density of the gamma distribution of order a + 2, integrated from 0 to x or from x on. The
 # nodes approach the ends double exponentially, so that the trapezoidal rule is exact to the last digits

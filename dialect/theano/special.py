@@ -1,4 +1,4 @@
-"""The error functions of Theano, in f64: erf, erfc, erfcx and their inverses."""
+"""The error functions of Theano: erf, erfc and erfcx as in the scalar table, erf of complex numbers, and the inverses in f64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..exactly import by_element
 from ..index import Expr, Index, apply, cast, constant, select, total
+from ..scalars import SCALARS
 from ..traverse import substitute
 from ..types import F64
 from . import coefficients as k
@@ -25,65 +27,7 @@ def in_f64(formula: Callable[..., Expr]) -> Callable[..., Expr]:
     return lambda *xs: cast(formula(*(cast(x, F64) for x in xs)), xs[0].type)
 
 
-def by_element(function: Callable[..., float]) -> Callable[..., Any]:
-    """A function of Python's floats on arrays, rounded to their type; NaN of NaN."""
-
-    def safe(*operands: float) -> float:
-        if any(math.isnan(o) for o in operands):
-            return math.nan
-        try:
-            return function(*operands)
-        except OverflowError:
-            return math.inf
-
-    def numpy(*arrays: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            found = np.frompyfunc(safe, len(arrays), 1)(*(a.astype(np.float64) for a in arrays))
-            return np.asarray(found, np.float64).astype(arrays[0].dtype)
-
-    return numpy
-
-
 # Formulas
-
-
-def scaled_erfc(x: Expr) -> Expr:
-    """exp(x²) erfc(x) for x >= 0: (1 + 2x) times it is smooth in (x - 3.75) / (x + 3.75)."""
-    t = select(x.eq(INF), 1.0, (x - 3.75) / (x + 3.75))
-    return polynomial(t, k.ERFCX) / (1.0 + 2.0 * x)
-
-
-def squared_exp(x: Expr, sign: float) -> Expr:
-    """exp(± x²): x² as the square of its upper bits, which is exact, and the rest."""
-    upper = apply("trunc", x * 16.0) * 0.0625
-    rest = (x - upper) * (x + upper)
-    return apply("exp", upper * upper * sign) * apply("exp", rest * sign)
-
-
-def erfc(x: Expr) -> Expr:
-    a = apply("abs", x)
-    small = select(a > 30.0, 30.0, a)
-    tail = squared_exp(small, -1.0) * scaled_erfc(small)
-    far = select(a > 30.0, 0.0, tail)
-    return select(a < 0.5, 1.0 - near_erf(x), select(x < 0.0, 2.0 - far, far))
-
-
-def near_erf(x: Expr) -> Expr:
-    """erf of |x| <= 1: x times a polynomial in x²."""
-    return x * polynomial(x * x * 2.0 - 1.0, k.ERF)
-
-
-def erf(x: Expr) -> Expr:
-    a = apply("abs", x)
-    far = 1.0 - erfc(a)
-    return select(a <= 1.0, near_erf(select(a <= 1.0, x, 0.0)), select(x < 0.0, -far, far))
-
-
-def erfcx(x: Expr) -> Expr:
-    a = apply("abs", x)
-    found = scaled_erfc(a)
-    below = select(x < -26.7, INF, 2.0 * squared_exp(select(x < -26.7, 0.0, x), 1.0) - found)
-    return select(x < 0.0, below, found)
 
 
 def _inverse(w: Expr, x: Expr) -> Expr:
@@ -136,7 +80,7 @@ def complex_erf(z: Z) -> Z:
     decay = apply("exp", -(x * x))
     c, s = apply("cos", x * y * 2.0), apply("sin", x * y * 2.0)
     one_minus = 2.0 * _square(apply("sin", x * y))
-    re = erf(x) + decay / (2 * math.pi) * select(small, 2.0 * x * y * y, one_minus / safe)
+    re = apply("erf", x) + decay / (2 * math.pi) * select(small, 2.0 * x * y * y, one_minus / safe)
     im = decay / (2 * math.pi) * select(small, 2.0 * y, s / safe)
     n = Index("n", TERMS)
     m = cast(n + 1, F64)
@@ -156,19 +100,6 @@ def _square(x: Expr) -> Expr:
 
 
 # References
-
-
-def _exact_erfcx(x: float) -> float:
-    if x < 20:
-        wide = np.longdouble(x)
-        return float(np.exp(wide * wide) * np.longdouble(math.erfc(x)))
-    if math.isinf(x):
-        return 0.0
-    total, term = 1.0, 1.0
-    for n in range(1, 12):
-        term *= -(2 * n - 1) / (2 * x * x)
-        total += term
-    return total / (x * math.sqrt(math.pi))
 
 
 def _exact_erfinv(x: float) -> float:
@@ -220,18 +151,19 @@ def _bell(x: Any) -> Any:
     return (-(x * x)).scalar("exp")
 
 
-row("erf", 1, "float", _real_or(by_element(math.erf), _exact_complex_erf), in_f64(erf), "the error function", on_complex=complex_erf,
-    gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
 row(
-    "erfc",
+    "erf",
     1,
-    "float real",
-    by_element(math.erfc),
-    in_f64(erfc),
-    "1 - erf(x)",
-    gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)),
+    "float",
+    _real_or(SCALARS["erf"].numpy, _exact_complex_erf),
+    lambda x: apply("erf", x),
+    "the error function",
+    on_complex=complex_erf,
+    gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)),
 )
-row("erfcx", 1, "float real", by_element(_exact_erfcx), in_f64(erfcx), "exp(x²) erfc(x)",
+row("erfc", 1, "float real", SCALARS["erfc"].numpy, lambda x: apply("erfc", x), "1 - erf(x)",
+    gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
+row("erfcx", 1, "float real", SCALARS["erfcx"].numpy, lambda x: apply("erfcx", x), "exp(x²) erfc(x)",
     gradient=_f(lambda g, x, y: g * (x * y * 2 - TWO_OVER_ROOT_PI)))  # fmt: skip
 row("erfinv", 1, "float real", by_element(_exact_erfinv), in_f64(erfinv), "the inverse of erf",
     gradient=_f(lambda g, x, y: g * HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...dialect.index import Expr, constant, maximum, minimum, select
+from ...dialect.index import Expr, cast, constant, maximum, minimum, select
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, ordered_sum
 from .exponential import exp, exponential
@@ -94,8 +94,10 @@ def erfc(x: Expr) -> Expr:
 
 
 def erfcx(x: Expr) -> Expr:
-    """e^(x^2) erfc x"""
+    """e^(x^2) erfc x; of f32 in f64, since 2 e^(x^2) - erfcx |x| would add the errors of both."""
     t = x.type
+    if t is F32:
+        return cast(erfcx(cast(x, F64)), F32)
     size = absolute(x)
     limited = minimum(LARGE[t], size)
     square = exact_product(limited, limited)
