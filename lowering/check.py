@@ -227,6 +227,8 @@ def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
     """Whether no iteration reads what another writes: the same place of its own, or one that none writes."""
     if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
         return any(s.index in walk(i) for i in read)
+    if any(a is s.index is b for a, b in zip(read, write, strict=True)):
+        return True
     if any(map(_disjoint, read, write)):
         return True
     extent = affine(s.end) - affine(s.start)

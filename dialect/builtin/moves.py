@@ -176,7 +176,7 @@ class Part(Operator[T]):
     )  # fmt: skip
     symbols = {"M": lambda o: len(o.xs)}
     example = """
-        func @main(%x: tensor<?x2xf32>, %a: tensor<?N x 2 x f32>, %b: tensor<?M x 2 x f32>) -> tensor<?M x 2 x f32> {
+        func @main(%x: tensor<5x2xf32>, %a: tensor<3x2xf32>, %b: tensor<2x2xf32>) -> tensor<2x2xf32> {
           %y = builtin.part %x, %a, %b {axis = 0, index = 1}
           return %y
         }
