@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 
 Array = np.ndarray
+LARGE = 2.0**128
 # glibc's functions of these have 11 bits more than f64; elsewhere a long double may be no longer than a double
 LONG = np.finfo(np.longdouble).nmant >= 63
 BITS = 100
@@ -116,7 +117,9 @@ def in_mpmath(function: str, *operands: Array) -> Array:
     def one(*xs: float) -> np.longdouble:
         y = exact(*map(mpmath.mpf, xs))
         high = float(y)
-        return np.longdouble(high) + np.longdouble(float(y - high) if np.isfinite(high) else 0)
+        scale = 1 if abs(high) > 1 else LARGE  # the rest alone may be less than any float
+        low = float((y - high) * scale) if np.isfinite(high) else 0
+        return np.longdouble(high) + np.longdouble(low) / scale
 
     plain = np.all([np.isfinite(o) & (o != 0) for o in operands], 0)
     results = np.empty(len(plain), np.longdouble)
