@@ -26,13 +26,7 @@ def networks() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
-def test_network(networks: ModuleType, name: str, tmp_path: Path) -> None:
-    path = networks.write(networks.NETWORKS[name](size=64, width=1 / 8), tmp_path)
-    image = networks.image(64)
-    wanted = cvm.compile(path, target="reference")(image)
-    assert wanted.shape == (1, 125) and len(np.unique(wanted)) > 100
-    f = cvm.compile(path)
+def gives_on_one_and_two_threads(f: Any, image: np.ndarray, wanted: np.ndarray) -> None:
     threads = cvm.get_num_threads()
     try:
         for n in (1, 2):
@@ -40,6 +34,15 @@ def test_network(networks: ModuleType, name: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(f(image), wanted)
     finally:
         cvm.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
+def test_network(networks: ModuleType, name: str, tmp_path: Path) -> None:
+    path = networks.write(networks.NETWORKS[name](size=64, width=1 / 8), tmp_path)
+    image = networks.image(64)
+    wanted = cvm.compile(path, target="reference")(image)
+    assert wanted.shape == (1, 125) and len(np.unique(wanted)) > 100
+    gives_on_one_and_two_threads(cvm.compile(path), image, wanted)
 
 
 def test_layers_keep_their_spread(networks: ModuleType, tmp_path: Path) -> None:
@@ -99,14 +102,7 @@ def test_network_of_full_size(networks: ModuleType, name: str, tmp_path: Path) -
     image = networks.image(net.size)
     wanted = evaluated(net, net.weights(), image)
     assert len(np.unique(wanted)) > 100
-    f = cvm.compile(networks.write(net, tmp_path))
-    threads = cvm.get_num_threads()
-    try:
-        for n in (1, 2):
-            cvm.set_num_threads(n)
-            np.testing.assert_array_equal(f(image), wanted)
-    finally:
-        cvm.set_num_threads(threads)
+    gives_on_one_and_two_threads(cvm.compile(networks.write(net, tmp_path)), image, wanted)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet"])

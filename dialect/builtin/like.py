@@ -102,10 +102,13 @@ class Apart(Operator[T]):
     def along(self: Any, rank: int) -> tuple[int, ...]:
         return tuple(range(rank)) if self.axes is None else self.axes
 
-    def infer(self: Any) -> TensorType:
-        n, m = self.x.array_shape, self.like.array_shape
+    def sizes(self, n: Shape, m: Shape) -> Shape:
+        """The result's, those of x and like being n and m."""
         along = self.along(len(n))
-        return TensorType(tuple(m[j] if j in along else n[j] for j in range(len(n))), self.x.element)
+        return tuple(m[j] if j in along else n[j] for j in range(len(n)))
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.sizes(self.x.array_shape, self.like.array_shape), self.x.element)
 
     def steps(self, shape: Shape) -> dict[int, tuple[Dim, int]]:
         """b and the stride of every axis, for sizes between which the elements are apart."""
@@ -143,11 +146,7 @@ class PlaceLike(Apart[T]):
     """
 
     def reference(self: PlaceLike[np.ndarray]) -> np.ndarray:
-        along = self.along(self.x.ndim)
-        y = np.zeros(
-            [m if j in along else n for j, (n, m) in enumerate(zip(self.x.shape, self.like.shape, strict=True))],
-            self.x.dtype,
-        )
+        y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
         for u in np.ndindex(self.x.shape):
             at = placed(self.steps(y.shape), u)
             if all(0 <= i < n for i, n in zip(at, y.shape, strict=True)):
@@ -184,11 +183,7 @@ class PickLike(Apart[T]):
     """
 
     def reference(self: PickLike[np.ndarray]) -> np.ndarray:
-        along = self.along(self.x.ndim)
-        y = np.zeros(
-            [m if j in along else n for j, (n, m) in enumerate(zip(self.x.shape, self.like.shape, strict=True))],
-            self.x.dtype,
-        )
+        y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
         for u in np.ndindex(y.shape):
             at = placed(self.steps(self.x.shape), u)
             if all(0 <= i < n for i, n in zip(at, self.x.shape, strict=True)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..index import Expr, apply, cast, constant, select
 from ..types import C64, F32, F64, ElementType
-from .elementary import LN2, LN10, asinh, expm1, log1p
+from .elementary import LN2, LN10
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def log(z: Z) -> Z:
     x, y = f("abs", z.re), f("abs", z.im)
     large, small = select(x > y, x, y), select(x > y, y, x)
     near = (large > 0.5) & (large < 2.0)
-    close = 0.5 * log1p((large - 1.0) * (large + 1.0) + small * small)
+    close = 0.5 * f("log1p", (large - 1.0) * (large + 1.0) + small * small)
     return Z(select(near, close, f("log", absolute(z))), angle(z))
 
 
@@ -155,17 +155,17 @@ def tanh(z: Z) -> Z:
 
 def arcsin(z: Z) -> Z:
     below, above = sqrt(Z(1.0 - z.re, -z.im)), sqrt(z.plus(1.0))
-    return Z(f("atan2", z.re, (below * above).re), asinh((below.conjugate() * above).im))
+    return Z(f("atan2", z.re, (below * above).re), f("asinh", (below.conjugate() * above).im))
 
 
 def arccos(z: Z) -> Z:
     below, above = sqrt(Z(1.0 - z.re, -z.im)), sqrt(z.plus(1.0))
-    return Z(2.0 * f("atan2", below.re, above.re), asinh((above.conjugate() * below).im))
+    return Z(2.0 * f("atan2", below.re, above.re), f("asinh", (above.conjugate() * below).im))
 
 
 def arccosh(z: Z) -> Z:
     below, above = sqrt(z.plus(-1.0)), sqrt(z.plus(1.0))
-    return Z(asinh((below.conjugate() * above).re), 2.0 * f("atan2", below.im, above.re))
+    return Z(f("asinh", (below.conjugate() * above).re), 2.0 * f("atan2", below.im, above.re))
 
 
 def arcsinh(z: Z) -> Z:
@@ -174,7 +174,7 @@ def arcsinh(z: Z) -> Z:
 
 def arctanh(z: Z) -> Z:
     away = (1.0 - z.re) * (1.0 - z.re) + z.im * z.im
-    re = 0.25 * log1p(4.0 * z.re / away)
+    re = 0.25 * f("log1p", 4.0 * z.re / away)
     return Z(re, 0.5 * f("atan2", z.im * 2.0, (1.0 - z.re) * (1.0 + z.re) - z.im * z.im))
 
 
@@ -184,11 +184,11 @@ def arctan(z: Z) -> Z:
 
 def expm1_(z: Z) -> Z:
     half = f("sin", z.im * 0.5)
-    return Z(expm1(z.re) * f("cos", z.im) - 2.0 * half * half, f("exp", z.re) * f("sin", z.im))
+    return Z(f("expm1", z.re) * f("cos", z.im) - 2.0 * half * half, f("exp", z.re) * f("sin", z.im))
 
 
 def log1p_(z: Z) -> Z:
-    return Z(0.5 * log1p(z.re * (z.re + 2.0) + z.im * z.im), f("atan2", z.im, z.re + 1.0))
+    return Z(0.5 * f("log1p", z.re * (z.re + 2.0) + z.im * z.im), f("atan2", z.im, z.re + 1.0))
 
 
 def exp2(z: Z) -> Z:

@@ -1,30 +1,22 @@
-"""Elementary functions of expressions of any float type, by name or by formula."""
+"""What the formulas of functions are made of: rows of the scalar table by name, polynomials, the sine of multiples of π."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..index import Expr, apply, select
+from ..scalars import SCALARS
 from ..types import F64
 
 LN2, LN10 = math.log(2), math.log(10)
 INF = math.inf
 
 
-def log1p(x: Expr) -> Expr:
-    return apply("log1p", x)
-
-
-def expm1(x: Expr) -> Expr:
-    return apply("expm1", x)
-
-
-def exp2(x: Expr) -> Expr:
-    return apply("exp2", x)
-
-
-def asinh(x: Expr) -> Expr:
-    return apply("asinh", x)
+def by_table(name: str) -> tuple[Callable[..., Any], Callable[..., Expr]]:
+    """What a row of the scalar table means in NumPy, and its formula."""
+    return SCALARS[name].numpy, lambda *xs: apply(name, *xs)
 
 
 def sine_of_pi(x: Expr) -> Expr:

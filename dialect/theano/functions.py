@@ -12,7 +12,7 @@ from ..exactly import precise
 from ..index import Expr, apply, select
 from ..scalars import SCALARS
 from . import complex_numbers as c
-from .elementary import LN2, LN10, exp2, expm1, log1p
+from .elementary import LN2, LN10, by_table
 from .scalar_op import ByParts, row
 
 
@@ -26,15 +26,15 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., Any]:
     return numpy
 
 
-# Theano's name: the scalar function or formula, the complex one, and the derivative by g, x and y
-_FUNCTIONS: dict[str, tuple[Any, Any, Callable[[Any, Any, Any], Any]]] = {
+# Theano's name: the scalar function, the complex one, and the derivative by g, x and y
+_FUNCTIONS: dict[str, tuple[str, Any, Callable[[Any, Any, Any], Any]]] = {
     "exp": ("exp", c.exp, lambda g, x, y: g * y),
-    "exp2": (exp2, c.exp2, lambda g, x, y: g * y * LN2),
-    "expm1": (expm1, c.expm1_, lambda g, x, y: g * x.scalar("exp")),
+    "exp2": ("exp2", c.exp2, lambda g, x, y: g * y * LN2),
+    "expm1": ("expm1", c.expm1_, lambda g, x, y: g * x.scalar("exp")),
     "log": ("log", c.log, lambda g, x, y: g / x),
     "log2": ("log2", c.log2, lambda g, x, y: g / (x * LN2)),
     "log10": ("log10", c.log10, lambda g, x, y: g / (x * LN10)),
-    "log1p": (log1p, c.log1p_, lambda g, x, y: g / (x + 1)),
+    "log1p": ("log1p", c.log1p_, lambda g, x, y: g / (x + 1)),
     "sin": ("sin", c.sin, lambda g, x, y: g * x.scalar("cos")),
     "cos": ("cos", c.cos, lambda g, x, y: -(g * x.scalar("sin"))),
     "tan": ("tan", c.tan, lambda g, x, y: g * (y * y + 1)),
@@ -56,9 +56,8 @@ def _root(x: Any) -> Any:
 
 def _enter() -> None:
     for name, (real, on_complex, derivative) in _FUNCTIONS.items():
-        formula = (lambda x, f=real: apply(f, x)) if isinstance(real, str) else real
-        exact = getattr(np, name)
-        row(name, 1, "float", _exactly(exact), formula, f"{name} of x", on_complex=on_complex,
+        _, formula = by_table(real)
+        row(name, 1, "float", _exactly(getattr(np, name)), formula, f"{name} of x", on_complex=on_complex,
             gradient=lambda g, xs, y, d=derivative: (d(g, xs[0].cast(y.element), y),))  # fmt: skip
 
 
@@ -75,8 +74,7 @@ row(
     "arctan2",
     2,
     "float real",
-    SCALARS["atan2"].numpy,
-    lambda x, y: apply("atan2", x, y),
+    *by_table("atan2"),
     "the angle of the point (y, x)",
     gradient=_arctan2_gradient,
 )
@@ -100,9 +98,9 @@ row(
 )
 
 
-row("sigmoid", 1, "float real", SCALARS["sigmoid"].numpy, lambda x: apply("sigmoid", x), "1 / (1 + exp(-x))",
+row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))",
     gradient=lambda g, xs, y: (g * y * (1 - y),))  # fmt: skip
-row("softplus", 1, "float real", SCALARS["softplus"].numpy, lambda x: apply("softplus", x), "log(1 + exp(x))",
+row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
     gradient=lambda g, xs, y: (g * xs[0].cast(y.element).scalar("sigmoid"),))  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ..traverse import substitute
 from ..types import F64
 from . import coefficients as k
 from .complex_numbers import Z
-from .elementary import INF, log1p, polynomial
+from .elementary import INF, by_table, polynomial
 from .scalar_op import row
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -54,7 +54,7 @@ def _minus_log(x: Expr) -> Expr:
     """-log(1 - x²)"""
     close = apply("abs", x) > 0.5
     product = (1.0 - x) * (1.0 + x)
-    return select(close, -apply("log", product), -log1p(-(x * x)))
+    return select(close, -apply("log", product), -apply("log1p", -(x * x)))
 
 
 def erfcinv(x: Expr) -> Expr:
@@ -161,9 +161,9 @@ row(
     on_complex=complex_erf,
     gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)),
 )
-row("erfc", 1, "float real", SCALARS["erfc"].numpy, lambda x: apply("erfc", x), "1 - erf(x)",
+row("erfc", 1, "float real", *by_table("erfc"), "1 - erf(x)",
     gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
-row("erfcx", 1, "float real", SCALARS["erfcx"].numpy, lambda x: apply("erfcx", x), "exp(x²) erfc(x)",
+row("erfcx", 1, "float real", *by_table("erfcx"), "exp(x²) erfc(x)",
     gradient=_f(lambda g, x, y: g * (x * y * 2 - TWO_OVER_ROOT_PI)))  # fmt: skip
 row("erfinv", 1, "float real", by_element(_exact_erfinv), in_f64(erfinv), "the inverse of erf",
     gradient=_f(lambda g, x, y: g * HALF_ROOT_PI * (y * y).scalar("exp")))  # fmt: skip
