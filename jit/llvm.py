@@ -34,7 +34,9 @@ METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
 !2 = !{!"llvm.loop.unroll.disable"}
 !3 = distinct !{!3, !4}
-!4 = !{!"llvm.loop.unroll.count", i32 4}"""
+!4 = !{!"llvm.loop.unroll.count", i32 4}
+!5 = !{!"branch_weights", i32 1, i32 1000000}"""
+RARELY = "!5"
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ class _Function(Streams):
         self.drop_stale()
         yes, no, after = self.label(), self.label(), self.label()
         rare = isinstance(s.condition, Apply) and s.condition.function == "any"
-        weights = ", !prof !3" if rare else ""  # the usual way decides what stays in registers
+        weights = f", !prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
         self.raw(f"br i1 {condition.text}, label %{yes}, label %{no if s.otherwise else after}{weights}")
         for label, block in ((yes, s.then), (no, s.otherwise)):
             if label == yes or block:

@@ -313,3 +313,11 @@ def test_streaming_stores(element: ElementType, offset: int) -> None:
     body = For(i, (Store(y, (i + offset,), value, streaming=True),), kind="vector", width=16)
     last = Store(y, (as_index(0 if offset else 32),), constant(1, element))
     agree(kernel((body, last), x, y), values(element, 32))
+
+
+def test_what_is_rare_is_said_to_be() -> None:
+    """LLVM keeps values in registers for the usual way if it is told which way that is."""
+    text = cvm.compile("func @main(%x: tensor<64xf32>) -> tensor<64xf32> { %y = dali.sin %x return %y }").lower("llvm")
+    weights = [line.rpartition("!prof ")[2] for line in text.splitlines() if "!prof" in line]
+    nodes = [line for line in text.splitlines() if weights and line.startswith(f"{weights[0]} = ")]
+    assert len(nodes) == 1 and '"branch_weights", i32 1,' in nodes[0]
