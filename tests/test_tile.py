@@ -63,6 +63,15 @@ def test_small_and_empty(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(tiled(x, "f32", (1, 0), known=False)(x), x.T)
 
 
+@pytest.mark.parametrize("given", ["? x 24", "24 x ?"])
+@pytest.mark.parametrize("rest", [0, 1, 5, 24, 77])
+def test_one_size_is_known(given: str, rest: int) -> None:
+    x = numbers((rest, 24) if given[0] == "?" else (24, rest), "f32")
+    f = cvm.compile(f"func @main(%x: tensor<{given} x f32>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n")
+    assert ".tile" in f.lower("schedule")
+    np.testing.assert_array_equal(f(x), x.T)
+
+
 def test_turned_values_are_computed_with() -> None:
     """A sum of an array, its transpose and another transpose, as f64."""
     text = """func @main(%x: tensor<72x72xf32>, %w: tensor<72x72xf32>) {

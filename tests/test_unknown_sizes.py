@@ -103,6 +103,13 @@ def test_groups_are_apart_where_they_are_whole() -> None:
         function(np.zeros((1, 6, 3, 9), np.int32), np.zeros((8, 2, 3, 1), np.int32))
 
 
+def test_groups_of_an_unknown_size_on_a_gpu() -> None:
+    program = "func @main(%x: tensor<2x?x9x9xi32>, %w: tensor<?x3x?x2xi32>) {\n  %y = cvm.conv2d %x, %w {stride = [7, 1], groups = 3}\n  return %y\n}\n"
+    x, w = (np.arange(np.prod(s), dtype=np.int32).reshape(s) for s in ((2, 9, 9, 9), (6, 3, 7, 2)))
+    simulated, reference = (cvm.compile(program, target=t)(x, w) for t in ("cuda-sim", "reference"))
+    np.testing.assert_array_equal(simulated, reference, strict=True)
+
+
 def matmul(element: str, a: str, b: str) -> str:
     return f"""func @main(%a: tensor<{a} x {element}>, %b: tensor<{b} x {element}>) {{
   %p = theano.dimshuffle %a {{new_order = [0, 1, "x"]}}

@@ -59,7 +59,7 @@ def _extents(e: Expr, size: Dim) -> tuple[int, int] | None:
 def _pair(e: Expr) -> tuple[Index, Index] | None:
     """g and c of g * n + c, where c has n values."""
     match e:
-        case Apply("add", (Apply("mul", (Index() as g, Const(n)), _), Index() as c), _) if c.extent == n:
+        case Apply("add", (Apply("mul", (Index() as g, Const(n)), _), Index(extent=int(each)) as c), _) if each == n:
             return g, c
     return None
 

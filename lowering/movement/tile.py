@@ -174,10 +174,11 @@ class _Axis:
         if known and n % self.side:
             self.first = minimum(self.first, as_index(n - self.side))
         self.begin = self.first + self.part * step  # of a part
+        self.end = self.first + self.side
         self.stop: Expr | None = None
         self.fits: Expr | bool = True
         if not known:
-            self.end = minimum(self.first + self.side, as_index(n))
+            self.end = minimum(self.end, as_index(n))
             self.stop = (self.end - self.first + (step - 1)) // step
             self.begin = minimum(self.begin, as_index(n - step))
             self.fits = as_index(n) >= step
