@@ -71,3 +71,21 @@ def test_orders_below_0(name: str, target: str) -> None:
     with mpmath.workdps(40):
         wanted = [float(PAIRS[name](mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)]
     np.testing.assert_allclose(evaluated(name, target, v, x), wanted, rtol=2e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_ends_of_the_incomplete_functions(target: str) -> None:
+    """An order of 0 has everything below, an infinite one everything above, and one below 0 or both infinite have no value."""
+    inf, nan = np.inf, np.nan
+    a = np.array([0.0, 0.0, 2.0, 2.0, inf, inf, -2.0, -2.0, 2.0, nan, 2.0])
+    x = np.array([1.0, 0.0, 0.0, inf, 3.0, inf, 3.0, inf, -1.0, 1.0, nan])
+    below = np.array([1, nan, 0, 1, 0, nan, nan, nan, nan, nan, nan])
+    np.testing.assert_array_equal(evaluated("gammainc", target, a, x), below)
+    np.testing.assert_array_equal(evaluated("gammaincc", target, a, x), 1 - below)
+    np.testing.assert_allclose(evaluated("gammal", target, a, x), [inf, nan, 0, 1, nan, *[nan] * 6], rtol=1e-15)
+    np.testing.assert_allclose(evaluated("gammau", target, a, x), [nan, nan, 1, 0, inf, *[nan] * 6], rtol=1e-15)
+    np.testing.assert_array_equal(evaluated("chi2sf", target, x, a), [0, nan, 1, 0, 1, nan, nan, nan, 1, nan, nan])
+
+
+def test_a_reference_of_a_high_order() -> None:
+    np.testing.assert_array_equal(evaluated("jv", "reference", np.array([1e15, -1e15]), np.array([3.0, 3.0])), [0, 0])

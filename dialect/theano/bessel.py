@@ -203,8 +203,10 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
         return 1.0 if v == 0 else 0.0 if v > 0 else math.inf
     half = np.longdouble(x) / 2
     term = np.longdouble(1)
-    for n in range(int(abs(v)) + 1 if v == math.floor(v) else 0):
-        term = term * half / n if n else term
+    for n in range(1, int(abs(v)) + 1 if v == math.floor(v) else 0):
+        term = term * half / n
+        if term == 0:
+            return 0.0
     if v != math.floor(v):
         term = half ** np.longdouble(v) / np.longdouble(math.gamma(v + 1))
     found = term

@@ -175,7 +175,7 @@ def _exact_tri_gamma(x: float) -> float:
     return float(found + 1 / y + 1 / (2 * y * y) + sum(b / y ** (2 * n + 3) for n, b in enumerate(BERNOULLI)))
 
 
-def _exact_gamma(x: float) -> float:
+def exact_gamma(x: float) -> float:
     if x == 0:
         return math.copysign(math.inf, x)
     if math.isinf(x):
@@ -220,7 +220,7 @@ def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
     return g * x.scalar("tri_gamma")
 
 
-row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(_exact_gamma)(x), in_f64(gamma), "Γ(x)",
+row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(exact_gamma)(x), in_f64(gamma), "Γ(x)",
     on_complex=complex_gamma, gradient=_f(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
 row(
     "gammaln",

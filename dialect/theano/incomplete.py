@@ -9,7 +9,7 @@ from ..exactly import by_element
 from ..index import Expr, Index, apply, cast, constant, select, total
 from ..types import F64
 from .elementary import INF
-from .gamma import gamma, gammaln
+from .gamma import exact_gamma, gamma, gammaln
 from .scalar_op import UNKNOWN, row
 from .special import in_f64
 
@@ -20,16 +20,16 @@ NODES, WIDTH = 320, 9.5
 
 
 def gammainc(a: Expr, x: Expr) -> Expr:
-    return select(x.eq(INF), 1.0, _parts(a, x)[0])
+    return _parts(a, x)[0]
 
 
 def gammaincc(a: Expr, x: Expr) -> Expr:
-    return select(x.eq(INF), 0.0, _parts(a, x)[1])
+    return _parts(a, x)[1]
 
 
 def _parts(a: Expr, x: Expr) -> tuple[Expr, Expr]:
-    """The regularised integrals of t^(a-1) exp(-t) below and above x."""
-    good = (a > 0.0) & (x > 0.0) & (x < INF)
+    """The regularised integrals of t^(a-1) exp(-t) below and above x. Of order 0 all is below; infinitely far nothing is left."""
+    good = (a > 0.0) & (a < INF) & (x > 0.0) & (x < INF)
     order, end = select(good, a, 1.0), select(good, x, 1.0)
     high = order + 2.0
     below = end < high
@@ -52,13 +52,17 @@ def _parts(a: Expr, x: Expr) -> tuple[Expr, Expr]:
     edge = apply("exp", order * apply("log", end) - end - gammaln(order + 1.0)) * (1.0 + end / (order + 1.0))
     lower = select(below, area, 1.0 - area) + edge
     upper = select(below, (1.0 - area) - edge, area - edge)
-    zero = x.eq(0) & (a > 0.0)
+    none = (a > 0.0) & x.eq(0) | a.eq(INF) & (x >= 0.0) & (x < INF)
+    every = a.eq(0) & (x > 0.0) | (a > 0.0) & (a < INF) & x.eq(INF)
     nothing = constant(math.nan, F64)
-    return select(good, lower, select(zero, 0.0, nothing)), select(good, upper, select(zero, 1.0, nothing))
+    return (
+        select(good, lower, select(none, 0.0, select(every, 1.0, nothing))),
+        select(good, upper, select(none, 1.0, select(every, 0.0, nothing))),
+    )
 
 
 def chi2sf(x: Expr, degrees: Expr) -> Expr:
-    return select(x <= 0.0, 1.0, gammaincc(degrees * 0.5, x * 0.5))
+    return select((x <= 0.0) & (degrees > 0.0), 1.0, gammaincc(degrees * 0.5, x * 0.5))
 
 
 # References
@@ -66,10 +70,12 @@ def chi2sf(x: Expr, degrees: Expr) -> Expr:
 
 def exact_incomplete(a: float, x: float) -> tuple[float, float]:
     """P and Q: by the power series below a + 1, else by the continued fraction."""
-    if a <= 0 or x < 0:
+    if not (a >= 0 and x >= 0) or a == x == 0 or a == x == math.inf:
         return math.nan, math.nan
-    if x == 0 or math.isinf(x):
-        return (0.0, 1.0) if x == 0 else (1.0, 0.0)
+    if x == 0 or math.isinf(a):
+        return 0.0, 1.0
+    if a == 0 or math.isinf(x):
+        return 1.0, 0.0
     front = math.exp(a * math.log(x) - x - math.lgamma(a))
     if x < a + 1:
         term = whole = 1 / a
@@ -119,12 +125,12 @@ def _chi2sf_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 _INCOMPLETE: tuple[tuple[str, Any, Any, int, Any, str], ...] = (
     ("gammainc", lambda a, x: exact_incomplete(a, x)[0], gammainc, 1, _regular, "the share of Γ(a) that lies below x"),
     ("gammaincc", lambda a, x: exact_incomplete(a, x)[1], gammaincc, -1, _regular, "the share of Γ(a) that lies above x"),
-    ("gammal", lambda a, x: exact_incomplete(a, x)[0] * math.gamma(a), lambda a, x: gammainc(a, x) * gamma(a), 1, _density,
+    ("gammal", lambda a, x: exact_incomplete(a, x)[0] * exact_gamma(a), lambda a, x: gammainc(a, x) * gamma(a), 1, _density,
      "the part of Γ(a) below x"),
-    ("gammau", lambda a, x: exact_incomplete(a, x)[1] * math.gamma(a), lambda a, x: gammaincc(a, x) * gamma(a), -1, _density,
+    ("gammau", lambda a, x: exact_incomplete(a, x)[1] * exact_gamma(a), lambda a, x: gammaincc(a, x) * gamma(a), -1, _density,
      "the part of Γ(a) above x"),
 )  # fmt: skip
 for _name, _exact, _formula, _sign, _weight, _doc in _INCOMPLETE:
     row(_name, 2, "float real", by_element(_exact), in_f64(_formula), _doc, gradient=_incomplete(_sign, _weight))
-row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 else exact_incomplete(d / 2, x / 2)[1]), in_f64(chi2sf),
+row("chi2sf", 2, "probability", by_element(lambda x, d: 1.0 if x <= 0 < d else exact_incomplete(d / 2, x / 2)[1]), in_f64(chi2sf),
     "the probability that a chi-squared variable of y degrees of freedom exceeds x", gradient=_chi2sf_gradient)  # fmt: skip
