@@ -18,6 +18,7 @@ from .addresses import Addresses, Val
 from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 from .squares import turn
+from .tables import ENTRIES, look_up, table_of
 
 ROW = 16  # bytes of a row of a square that is turned in registers
 AHEAD = 4  # vectors further on that squares ask for
@@ -78,7 +79,7 @@ class Expressions(Addresses):
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), operand.type, element)
             case Apply(function, operands, _):
-                return self.apply(function, operands)
+                return self.look_up(e) or self.apply(function, operands)
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
 
     def index(self, e: Index) -> Val:
@@ -103,6 +104,17 @@ class Expressions(Addresses):
             row = VECTOR_ROWS[function]
         texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
         return Val(self.spell(row, texts, words), lanes)
+
+    def look_up(self, e: Apply) -> Val | None:
+        """A choice between constants, where a register holds them all."""
+        table = table_of(e)
+        if table is None:
+            return None
+        places = [self.value(c) for c in table.conditions]
+        lanes = places[0].lanes
+        if lanes % ENTRIES[e.type] or lanes & (lanes - 1) or any(p.lanes != lanes for p in places):
+            return None
+        return Val(self.spell(tuple(look_up([p.text for p in places], table.entries, e.type, lanes)), [], {}), lanes)
 
     def any_lane(self, condition: str, lanes: int) -> str:
         """Whether a condition holds in one of the lanes."""
@@ -246,12 +258,14 @@ class Expressions(Addresses):
         stride = self.stride(tensor, at)
         if stride is None or tensor.space == "stack":
             return
-        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for pointer in self.lane_pointers(tensor, at):
-            later = self.add(
-                f"getelementptr {memory_text(tensor.element)}, ptr {pointer}, i64 {AHEAD * self.lanes * stride}"
-            )
-            self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
+            self.ask_for(tensor, pointer, AHEAD * self.lanes * stride)
+
+    def ask_for(self, tensor: Tensor, pointer: str, further: int) -> None:
+        """Brings the cache line so many elements further on nearer."""
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        later = self.add(f"getelementptr {memory_text(tensor.element)}, ptr {pointer}, i64 {further}")
+        self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
 
     def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val | None:
         """Elements near each other: the vectors that hold them, shuffled."""

@@ -16,6 +16,7 @@ from .contraction.structure import only_where
 from .folds.bools import bools
 from .folds.lanes import lanes
 from .folds.partial import partial
+from .folds.shares import in_shares
 from .folds.sweep import sweep
 from .folds.unroll import unroll
 from .movement.interleave import interleave
@@ -81,7 +82,11 @@ def _parts(
     ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
     found = contract(plain, known, ranges)
     if found is None:
-        return [(kernel, names, None)]
+        shares = in_shares(plain) if "sweep" in names else None
+        if shares is None:
+            return [(kernel, names, None)]
+        views.update(shapes)
+        return [(k, names, None) for k in shares]
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)

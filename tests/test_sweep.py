@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from cvm.lowering.check import check
 from cvm.lowering.folds import sweep
+from cvm.lowering.movement import stream
 from cvm.lowering.pipeline import lower
 
 import cvm
 
-SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16)]
+SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16), (1043, 20)]
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +91,22 @@ def test_what_is_read_again_stays_in_registers() -> None:
 }
 """
     assert "alloc stack" not in cvm.compile(text).lower("schedule")
+
+
+def test_rows_of_large_arrays_are_asked_for_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight rows at once are read where the next eight begin 1024 elements further on; of a stencil, the next is among them."""
+    text = "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
+    far = cvm.compile(text.replace("SHAPE", "50x1024"))
+    assert "prefetch" not in far.lower("llvm")
+    monkeypatch.setattr(stream, "LARGE", 1)
+    far = cvm.compile(text.replace("SHAPE", "50x1024"))
+    near = cvm.compile(text.replace("SHAPE", "50x1000"))
+    window = """func @main(%x: tensor<1x1x30x1024xi32>) {
+  %y = cvm.max_pool2d %x {pool_size = [3, 1], strides = [1, 1], padding = [0, 0]}
+  return %y
+}
+"""
+    assert far.lower("llvm").count("call void @llvm.prefetch") == 8
+    assert "prefetch" not in near.lower("llvm") + cvm.compile(window).lower("llvm")
+    x = np.random.default_rng(0).integers(-99, 99, (50, 1024)).astype(np.float32)
+    np.testing.assert_array_equal(far(x), x.sum(axis=0))

@@ -21,7 +21,7 @@ LONG = 1 << 18  # terms of a fold that is worth blocks
 BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
 FEW = 16  # elements: of more, several threads compute different ones
 ENOUGH = 16  # values of an index that is split
-ASSOCIATIVE = ("add", "mul", "max", "min", "and", "or", "xor")
+ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 
 def block_folds(program: Formulas) -> Formulas:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...dialect.index import Expr, Index, Read, Tensor, Var, as_index, cast, minimum
+from ...dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -39,6 +39,7 @@ from ...dialect.loops import (
 from ...dialect.traverse import walk
 from ...dialect.types import ElementType
 from ..accesses import depends, reads, stride
+from ..affine import affine
 from ..collapse import is_whole
 from ..vectorise import can_be_vector
 from .partial import narrow_sum
@@ -73,11 +74,11 @@ def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
 def _swept(loop: For, around: set[Index]) -> For | None:
     """The loop over columns by blocks, if it folds over rows."""
     folds = [s for s in loop.body if isinstance(s, For)]
-    if not folds or not all(is_whole(s) for s in (loop, *folds)) or _short(loop) or not can_be_vector(loop):
+    if not folds or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
         return None
-    if not all(_plain(s) for s in folds) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
+    if not all(is_plain(s) for s in folds) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
         return None
-    if not all(_reads_rows(s, loop.index, around) for s in folds):
+    if not all(reads_rows(s, loop.index, around) for s in folds):
         return None
     return _Columns(loop, not around).blocks()
 
@@ -86,11 +87,13 @@ def _short(s: For) -> bool:
     return isinstance(s.index.extent, int) and s.index.extent < LEAST
 
 
-def _plain(fold: For) -> bool:
+def is_plain(fold: For) -> bool:
     """Whether a fold is loops around statements without branches and buffers."""
     inner = fold.body
+    if fold.kind != "serial":
+        return False
     if len(inner) == 1 and isinstance(inner[0], For):
-        return is_whole(inner[0]) and _plain(inner[0])
+        return is_plain(inner[0])
     return all(isinstance(s, Let) or (isinstance(s, Store) and not s.tensor.rank) for s in inner)
 
 
@@ -100,10 +103,11 @@ def _chain(fold: For) -> Iterator[For]:
         yield from _chain(inner)
 
 
-def _reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
+def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
     """Whether every element that a fold reads along the columns is read once, and rows are far apart."""
     *_, last = chain = list(_chain(fold))
-    needed = {*around, column, *(s.index for s in chain)}
+    shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each has rows of its own
+    needed = {*around - shared, column, *(s.index for s in chain)}
     if _short(last):
         return False
     beside = [r for r in reads(fold.body) if r.tensor.rank and depends(r, {column})]
@@ -136,10 +140,10 @@ class _Columns:
         self.buffers = {t: Tensor(t.name, (self.width,), _element(t), "stack") for t in shared}
 
     def blocks(self) -> For:
-        made: list[Statement] = [Alloc(t) for t in self.buffers.values()]
+        made: list[Statement] = []
         for part in self.parts:
             made += self.rows(part[0]) if isinstance(part[0], For) else (self.columns(part),)
-        return For(self.index, tuple(made))
+        return For(self.index, (*map(Alloc, self.buffers.values()), *made))
 
     def columns(self, block: Block) -> For:
         """Statements for every column of the block: what is shared comes from its buffer, and goes back changed."""
@@ -164,23 +168,31 @@ class _Columns:
         inner = fold.body[0]
         if isinstance(inner, For):
             return (replace(fold, body=self.rows(inner)),)
-        n = fold.index.extent
-        block, row = Index("r", n // ROWS), Index("u", ROWS)
-        group = _grouped(For(row, substitute_block(fold.body, {fold.index: block * ROWS + row})))
-        some = For(block, (self.columns(group),))
-        rest = replace(fold, body=(self.columns(fold.body),), start=as_index(n // ROWS * ROWS))
-        return (some,) if isinstance(n, int) and n % ROWS == 0 else (some, rest)
+        length = affine(fold.end) - affine(fold.start)
+        n = maximum(fold.end - fold.start, 0) if length.terms else as_index(length.constant)
+        block, row = Index("r", fold.index.extent // ROWS), Index("u", ROWS)
+        group = For(row, substitute_block(fold.body, {fold.index: fold.start + block * ROWS + row}))
+        narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
+        if narrow is None:
+            some = For(block, (self.columns((group,)),), stop=n // ROWS)
+        else:
+            some = self.between(block, row, n // ROWS, *narrow)
+        rest = replace(fold, body=(self.columns(fold.body),), start=fold.start + n // ROWS * ROWS)
+        return (some,) if isinstance(n, Const) and n.value % ROWS == 0 else (some, rest)
 
-
-def _grouped(rows: For) -> Block:
-    """Some rows; narrow integers are added in a type between before they go into their sum."""
-    found = narrow_sum(rows.body[-1]) if len(rows.body) == 1 else None
-    if found is None:
-        return (rows,)
-    acc, value, between, _ = found
-    part = accumulator("part", between)
-    adds = replace(rows, body=(update("add", part, cast(value, between)),))
-    return Alloc(part), assign(part, 0), adds, update("add", acc, cast(part[()], acc.element))
+    def between(
+        self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
+    ) -> For:
+        """Narrow integers are added in a type between, as long as that holds them, before they go into their sums."""
+        part = accumulator("part", element)
+        self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
+        length = most // ROWS
+        turn = Index("c", (block.extent + (length - 1)) // length)
+        first = turn * length
+        adds = self.columns((For(row, (update("add", part, cast(value, element)),)),))
+        widens = self.columns((update("add", acc, cast(part[()], acc.element)),))
+        several = For(block, (adds,), start=first, stop=minimum(first + length, blocks))
+        return For(turn, (self.columns((assign(part, 0),)), several, widens), stop=(blocks + (length - 1)) // length)
 
 
 def _parts(block: Block) -> Iterator[Block]:
