@@ -99,8 +99,10 @@ class Reduction(Operator[T]):
         return g * others
 
     def simplified(self: Any, definition: Any) -> Any:
-        """The operand, where no axis is reduced and its type is kept."""
-        return None if self.over(self.x.known_type.rank) else self.x
+        """The operand, where no axis is reduced, its type is kept, and the accumulator holds all of it."""
+        typed = self.map(lambda x: x.known_type)
+        exact = typed.x.element.is_discrete == typed.accumulator().is_discrete
+        return self.x if exact and not typed.over() else None
 
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):
