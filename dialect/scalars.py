@@ -179,6 +179,13 @@ _row(
     lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
     doc="of i32: the sums of 16-bit halves, modulo 2^16",
 )
+_row(
+    "subhalves",
+    2,
+    INTEGERS,
+    lambda a, b: _joined(np.right_shift(a, 16) - np.right_shift(b, 16), a - b),
+    doc="of i32: the differences of 16-bit halves, modulo 2^16",
+)
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from .spelling import INSTRUCTIONS, WORDS
+from .spelling import HALVES, INSTRUCTIONS, WORDS
 
 _DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
 
@@ -42,9 +42,9 @@ def _defined(name: str, lanes: int, features: Collection[str], called: set[str])
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (taken, given))
         called.add(f"declare {result} @{instruction}({parts}, {parts})")
         body = _on_parts(f"call {result} @{instruction}({parts} %x, {parts} %y)", wide, parts, result)
-    elif name == "addhalves":
+    elif name in HALVES:
         halves = f"<{2 * lanes} x i16>"
-        body = _on_parts(f"add {halves} %x, %y", wide, halves, halves)
+        body = _on_parts(f"{HALVES[name]} {halves} %x, %y", wide, halves, halves)
     else:
         body = _plain(name, lanes)
     head = f"define internal {wide} @{name}.v{lanes}i32({wide} %a, {wide} %b) alwaysinline nounwind {{"

@@ -131,15 +131,17 @@ INSTRUCTIONS["bytepairs", "int"] = (
     "shl i32 {29}, 16",
     "or i32 {30}, {31}",
 )
-INSTRUCTIONS["addhalves", "int"] = (
-    "add i32 {a}, {b}",
-    "and i32 {0}, 65535",
-    "and i32 {a}, -65536",
-    "add i32 {2}, {b}",
-    "and i32 {3}, -65536",
-    "or i32 {1}, {4}",
-)
-WORDS = ("pairdot", "bytepairs", "addhalves")  # for vectors, what jit.instructions defines
+HALVES = {"addhalves": "add", "subhalves": "sub"}
+for _name, _instruction in HALVES.items():
+    INSTRUCTIONS[_name, "int"] = (
+        f"{_instruction} i32 {{a}}, {{b}}",
+        "and i32 {0}, 65535",
+        "and i32 {a}, -65536",
+        "and i32 {b}, -65536",
+        f"{_instruction} i32 {{2}}, {{3}}",
+        "or i32 {1}, {4}",
+    )
+WORDS = ("pairdot", "bytepairs", *HALVES)  # for vectors, what jit.instructions defines
 VECTOR_ROWS: dict[str, Row] = {f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS}
 
 # signed division by what may be -1: the least integer divided by it wraps

@@ -28,7 +28,7 @@ from .matching import partners
 from .packing import Packed
 from .structure import Contracted, Contraction
 from .widths import Sizes
-from .words import known_terms
+from .words import in_words, known_terms
 
 MANY = 4  # terms of a word
 HEIGHT = 4  # rows of a tile: 8 sums, 4 vectors of the panel and two factors fill 16 registers
@@ -77,7 +77,7 @@ class _Bytes(Packed):
         signed: Interval,
         swapped: bool,
     ) -> None:
-        super().__init__(kernel, c, constants, MANY)
+        super().__init__(kernel, c, constants, in_words(c.folds, MANY))
         self.limit, self.signed, self.swapped = limit, signed, swapped
         self.most = (POSITIVE // max(limit, 1), min(POSITIVE, NEGATIVE // max(limit, 1)))  # i16 too, as the sums are
 

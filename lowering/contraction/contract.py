@@ -41,10 +41,11 @@ from .groups import grouped
 from .packing import Packed
 from .panels import LANES, ROWS
 from .slide import slide
+from .strassen import by_blocks
 from .structure import Contracted, Contraction, recognise
 from .widths import Sizes, sizes_of
 from .winograd import by_turning
-from .words import Terms, size_of
+from .words import Terms, in_words, size_of
 
 Constants = Mapping[Tensor, np.ndarray]
 
@@ -140,9 +141,14 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         quick = None if sizes is None or c.unknown else by_bytes(kernel, c, sizes, constants, ranges)
 
         def others(kernel: Kernel) -> Contracted | None:
-            words = None if sizes is None else _Contract(kernel, c, constants, 2).in_words(sizes)
+            fewer = None if sizes is None else by_blocks(kernel, c, sizes, constants)
+            return _with(fewer, kernel, plain)
+
+        def plain(kernel: Kernel) -> Contracted | None:
+            pairs = in_words(c.folds, 2)
+            words = None if sizes is None else _Contract(kernel, c, constants, pairs).in_words(sizes)
             if words is None and (element is I32 or (element in (F32, F64) and not c.guard)):
-                return _Contract(kernel, c, constants, 2).in_full()  # a guard's zero could make a NaN
+                return _Contract(kernel, c, constants, pairs).in_full()  # a guard's zero could make a NaN
             return words
 
         return _with(quick, kernel, others)

@@ -15,14 +15,13 @@ from ...dialect.loops import Alloc, Block, For, Kernel, Store, substitute_block
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import I32
 from ..accesses import depends, stride
-from .panels import LANES, NEAR, Panels, Row
+from .panels import BLOCKS, LANES, NEAR, Panels, Row
 from .structure import Contracted, Contraction, made
 from .words import (
     Terms,
     Words,
     by_words,
     image_of,
-    in_words,
     is_multiple,
     is_plain,
     known_terms,
@@ -40,10 +39,16 @@ NEARER = 1 << 18  # bytes of panels that stay in a near cache
 class Packed(Panels):
     """The kernels of one contraction, whose factors are words of so many terms: what packs them, and what multiplies."""
 
-    def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], many: int) -> None:
-        super().__init__(kernel, c)
-        self.known = constants
-        self.words = in_words(c.folds, many)
+    def __init__(
+        self,
+        kernel: Kernel,
+        c: Contraction,
+        constants: Mapping[Tensor, np.ndarray],
+        words: Words,
+        blocks: int = BLOCKS,
+    ) -> None:
+        super().__init__(kernel, c, blocks)
+        self.known, self.words = constants, words
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
@@ -58,17 +63,23 @@ class Packed(Panels):
     def rows(self, height: int) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
         lines = (*self.around, self.c.row)
-        known = known_terms(self.c.a, self.known, (*lines, *self.c.folds))
+        known = self.known_tiles(height)
         if known is None:
             flat = self.lined("rows", self.c.a, lines)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
-        found = self.words.packed(known)
-        count = -(-found.shape[-2] // height)
-        starts = np.minimum(np.arange(count) * height, found.shape[-2] - height)
-        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
+        tiles = known.swapaxes(-1, -2)
         packed = Tensor("rows", tiles.shape, I32, "constant")
         self.constants[packed] = np.ascontiguousarray(tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
+
+    def known_tiles(self, height: int) -> np.ndarray | None:
+        """The words of constant rows by tiles: so many rows of steps each."""
+        known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.folds))
+        if known is None:
+            return None
+        found = self.words.packed(known)
+        starts = np.minimum(np.arange(-(-found.shape[-2] // height)) * height, found.shape[-2] - height)
+        return found[..., starts[:, None] + np.arange(height), :]
 
     def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
         """What a vector does along an index, so many steps together that squares of what it reads are turned in registers."""
@@ -103,21 +114,27 @@ class Packed(Panels):
         read = only_read(self.c.b)
         if read is None or not is_plain(read) or self.c.guard:
             return None
-        known = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
-        panels = self.all_panels(terms) if known is None else self.known_panels(terms.packed(known))
+        known = self.known_panels(terms)
+        if known is None:
+            panels = self.all_panels(terms)
+        else:
+            panels = Tensor("columns", known.shape, self.element, "constant")
+            self.constants[panels] = np.ascontiguousarray(known)
         return panels[(*self.beside, self.panel, k, self.place)]
 
-    def known_panels(self, known: np.ndarray) -> Tensor:
+    def known_panels(self, terms: Terms) -> np.ndarray | None:
+        """The panels of constant columns: steps of so many elements each."""
+        factors = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
+        if factors is None:
+            return None
+        known = terms.packed(factors)
         columns = known.shape[-2]
         known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
         across = -(-columns // LANES)
         count = known.shape[-2] // columns * across  # blocks
         blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
         first = blocks // across * columns + np.minimum(blocks % across * LANES, columns - LANES)
-        panels = known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
-        packed = Tensor("columns", panels.shape, self.element, "constant")
-        self.constants[packed] = np.ascontiguousarray(panels)
-        return packed
+        return known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
 
     def all_panels(self, terms: Terms) -> Tensor:
         """The panels by a kernel, along the columns where these lie side by side; else they are turned, some steps at once."""

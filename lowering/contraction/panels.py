@@ -63,14 +63,14 @@ Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 class Panels:
     """The kernel that computes a contraction from panels of columns, one after the other."""
 
-    def __init__(self, kernel: Kernel, c: Contraction) -> None:
+    def __init__(self, kernel: Kernel, c: Contraction, blocks: int = BLOCKS) -> None:
         self.kernel, self.c = kernel, c
         self.element = c.accumulator.element
         self.terms = product(tuple(i.extent for i in c.folds))
         self.k: Expr = flat_index(c.folds, tuple(i.extent for i in c.folds))
         self.across = divided(c.column.extent, LANES)
         self.blocks = self.across * size_of(c.window)
-        most = BLOCKS * 4 // self.element.bytes
+        most = blocks * 4 // self.element.bytes
         self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
         self.width = self.together * LANES
         self.panels = divided(self.blocks, self.together)

@@ -1,0 +1,344 @@
+"""Products of integer matrices by 7 products of blocks in place of 8: Strassen's algorithm in Winograd's form, and exact.
+
+    for r { for q { y[r, q] = sum over k of a[r, k] * b[k, q] } }
+    =>  for panel in columns by 16 * side parallel {
+          turned[n, s, q] = sums of b's blocks                7 numbers n for 2 x 2 blocks, 49 where these are cut again
+          for tile in rows by 6 * side {
+            for n { points[n, r, q] = sum over s of pairdot(rows[n, r, s], turned[n, s, q]) }     rows: sums of a's blocks
+            y = sums of the points
+          }
+        }
+
+The rows of a tile, the columns of a panel and the words of a sum are `side` blocks each. Points are added while they are
+near. Sums of blocks are of 16-bit halves and have up to 4 times the magnitude for each time that blocks are cut; sums of
+products are modulo 2^32, so all is exact where the sums of blocks fit 16 bits. Where ranges do not tell, it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, prod
+from operator import add, sub
+from typing import Any
+
+import numpy as np
+
+from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index, minimum
+from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store
+from ...dialect.traverse import substitute, walk
+from ...dialect.types import I16, I32, I64
+from ..accesses import stride
+from .packing import Packed
+from .panels import BLOCKS, LANES, ROWS, UNROLLED
+from .structure import Contracted, Contraction, made
+from .widths import Sizes
+from .words import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
+
+LEVELS = (1, 2)  # how often blocks are cut
+START = 3  # steps that take as long as a point's start and end
+TURN = 4  # steps of a row that take as long as to turn a step of the columns, for each point
+GAIN = 0.95  # of what it takes otherwise, at most
+NEAR = 5 << 17  # bytes of a turned panel
+
+Matrix = list[list[Any]]
+Operation = Callable[[Any, Any], Any]
+
+
+def left(a: Matrix, n: int, add: Operation, sub: Operation) -> Matrix:
+    """The sum of the left matrix' blocks that is in a product."""
+    a11, a12, a21, a22 = _quadrants(a)
+    match n:
+        case 0 | 2 | 6:
+            return {0: a11, 2: a12, 6: a22}[n]
+        case 3:
+            return _each(sub, a11, a21)
+        case 4:
+            return _each(add, a21, a22)
+        case 1:
+            return _each(sub, left(a, 4, add, sub), a11)
+        case _:
+            return _each(sub, a12, left(a, 1, add, sub))
+
+
+def right(b: Matrix, n: int, add: Operation, sub: Operation) -> Matrix:
+    """The same of the right matrix."""
+    b11, b12, b21, b22 = _quadrants(b)
+    match n:
+        case 0 | 2 | 5:
+            return {0: b11, 2: b21, 5: b22}[n]
+        case 3:
+            return _each(sub, b22, b12)
+        case 4:
+            return _each(sub, b12, b11)
+        case 1:
+            return _each(sub, b22, right(b, 4, add, sub))
+        case _:
+            return _each(sub, right(b, 1, add, sub), b21)
+
+
+def turned(side: Callable[..., Matrix], a: Matrix, add: Operation, sub: Operation) -> list[Any]:
+    """The sums of a matrix' blocks, one for each product."""
+    if len(a) == 1:
+        return a[0]
+    return [e for n in range(7) for e in turned(side, side(a, n, add, sub), add, sub)]
+
+
+def turned_back(points: list[Any], add: Operation, sub: Operation) -> Matrix:
+    """The blocks of the product."""
+    if len(points) == 1:
+        return [points]
+    per = len(points) // 7
+    parts = (turned_back(points[n : n + per], add, sub) for n in range(0, len(points), per))
+    first = next(parts)
+    sum = _each(add, first, next(parts))
+    y11 = _each(add, first, next(parts))
+    down, fifth = _each(add, sum, next(parts)), next(parts)
+    y22 = _each(add, down, fifth)
+    y12 = _each(add, _each(add, sum, fifth), next(parts))
+    y21 = _each(sub, down, next(parts))
+    return [one + other for one, other in (*zip(y11, y12, strict=True), *zip(y21, y22, strict=True))]
+
+
+def _quadrants(a: Matrix) -> list[Matrix]:
+    half = len(a) // 2
+    return [[row[x : x + half] for row in a[y : y + half]] for y in (0, half) for x in (0, half)]
+
+
+def _each(operation: Operation, a: Matrix, b: Matrix) -> Matrix:
+    return [[operation(x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+
+
+def by_blocks(
+    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
+) -> tuple[Contracted, Expr | bool] | None:
+    """The kernels that multiply sums of blocks, and where they are right; None where that does not pay."""
+    read = only_read(c.b)
+    found = cut_of(c, read is not None and read.tensor in constants)
+    if found is None:
+        return None
+    most = (I16.limits[1] >> 2 * found.levels) - 1  # magnitudes of negative numbers count one less
+    held = both(sizes.rows <= most, sizes.columns <= most)
+    made = None if held is False else _Blocks(kernel, c, constants, found).made()
+    return None if made is None else (made, held)
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """How often blocks are cut, how many rows the smallest have, and which index of the sum is cut."""
+
+    levels: int
+    height: int
+    along: Index | None = None
+
+    @property
+    def side(self) -> int:
+        return 2**self.levels
+
+    @property
+    def points(self) -> int:
+        return 7**self.levels
+
+    def cost(self, rows: int, blocks: int, steps: int, known: bool) -> int:
+        """The steps of all rows of all tiles, and what takes as long as they do; columns may be known."""
+        tiles, panels = -(-rows // (self.height * self.side)), -(-blocks // (BLOCKS * self.side))
+        turned = TURN * (steps // self.side) if self.levels and not known else 0
+        return panels * self.points * (tiles * (self.height + 2) * (steps // self.side + START) + turned)
+
+
+def cut_of(c: Contraction, known: bool) -> Cut | None:
+    """The cut that takes the least time; None where none pays."""
+    if c.unknown:
+        return None
+    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
+    steps = -(-prod(map(extent_of, c.folds)) // 2)
+    plain = min(Cut(0, height).cost(rows, blocks, steps, known) for height in range(1, min(ROWS, rows) + 1))
+    cuts: list[Cut] = []
+    for levels in LEVELS:
+        side = 2**levels
+        along = next((i for i in c.folds if is_multiple(i.extent, 2 * side)), None)
+        near = 7**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= NEAR
+        if along is not None and near and blocks >= BLOCKS * side:
+            cuts += [Cut(levels, height, along) for height in range(1, min(ROWS, rows // side) + 1)]
+    best = min(cuts, key=lambda cut: cut.cost(rows, blocks, steps, known), default=None)
+    return None if best is None or best.cost(rows, blocks, steps, known) >= GAIN * plain else best
+
+
+class _Blocks(Packed):
+    """The kernels of one contraction."""
+
+    def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], cut: Cut) -> None:
+        assert cut.along is not None
+        super().__init__(kernel, c, constants, words_along(cut.along, c.folds, 2), BLOCKS * cut.side)
+        self.side, self.points, self.low, self.high = cut.side, cut.points, cut.height, cut.height * cut.side
+        part = self.words.part
+        self.piece = Index(part.name, extent_of(part) // self.side)
+        self.pieces = tuple(self.piece if i is part else i for i in self.words.folds)
+        self.steps = prod(map(extent_of, self.pieces))
+        self.strip = gcd(extent_of(self.pieces[-1]), LANES)
+        rows = extent_of(c.row)
+        self.tile, self.n, self.r = Index("tile", -(-rows // self.high)), Index("n", self.points), Index("r", self.low)
+        at = self.tile * self.high
+        self.first: Expr = at if is_multiple(rows, self.high) else minimum(at, rows - self.high)
+        self.u = Index("v", BLOCKS)
+        self.beside_each_other = self.u * LANES + self.lane
+
+    def made(self) -> Contracted | None:
+        columns = self.turned_columns()
+        if columns is None:
+            return None
+        fill, column = columns
+        row = self.turned_rows()
+        start, line = Let(Var("row", I64), self.first), Index("r", self.high)
+        points = Tensor("points", (self.points, self.low, BLOCKS * LANES), I32, "stack")
+        held = Tensor("held", (self.high, self.width), I32, "stack")
+        body: Block = (
+            *(start, Alloc(points), For(self.n, self.point(points, row, column))),
+            *(Alloc(held), *self.turned_back(points, held)),
+            self.finish(held, line, start.var, line),
+        )
+        return self.contracted((*fill, For(self.tile, body)))
+
+    def point(self, points: Tensor, row: Callable[[Expr, Expr], Expr], column: Callable[[Expr], Expr]) -> Block:
+        """The sums of a tile's products of one number."""
+        sums = Tensor("sums", (self.low, BLOCKS * LANES), I32, "register")
+        unrolled = gcd(self.strip, UNROLLED)
+        t, s, u = Index("t", self.steps // self.strip), Index("s", self.strip // unrolled), Index("u", unrolled)
+        place, o = (self.r, self.beside_each_other), s * unrolled + u
+        added = sums[place] + apply("pairdot", row(t, o), column(t * self.strip + o))
+
+        def each(store: Store) -> For:
+            lanes = For(self.lane, (store,), kind="vector", width=LANES)
+            return For(self.r, (For(self.u, (lanes,), kind="unrolled"),), kind="unrolled")
+
+        return (
+            Alloc(sums),
+            each(Store(sums, place, constant(0, I32))),
+            *loops_of((t, s), (For(u, (each(Store(sums, place, added)),), kind="unrolled"),)),
+            each(Store(points, (self.n, *place), sums[place])),
+        )
+
+    def turned_back(self, points: Tensor, held: Tensor) -> Block:
+        """The tile's sums, of those of its points."""
+        body: list[Statement] = []
+        each = [_named(body, points[n, self.r, self.beside_each_other]) for n in range(self.points)]
+        for i, line in enumerate(turned_back(each, _naming(body, "add"), _naming(body, "sub"))):
+            for j, e in enumerate(line):
+                at = j * BLOCKS * LANES + self.beside_each_other
+                body.append(Store(held, (i * self.low + self.r, at), e))
+        return loops_of((self.r, self.u), (For(self.lane, tuple(body), kind="vector", width=LANES),))
+
+    def of_piece(self, e: Expr, n: Expr | int) -> Expr:
+        """What is of a step, in one piece of the sum."""
+        part: dict[Expr, Expr] = {self.words.part: self.piece + n * extent_of(self.piece)}
+        return substitute(substitute(e, {self.step: self.words.step}), part)
+
+    def products_of(
+        self, side: Callable[..., Matrix], words: Matrix, n: int, body: list[Statement]
+    ) -> list[tuple[Expr, Expr]]:
+        """The numbers of the nth of 7 products, and its sums of words, with names in a block."""
+        naming = _naming(body, "addhalves"), _naming(body, "subhalves")
+        first = n * self.points // 7
+        return [(as_index(m), e) for m, e in enumerate(turned(side, side(words, n, *naming), *naming), first)]
+
+    # rows
+
+    def turned_rows(self) -> Callable[[Expr, Expr], Expr]:
+        """The words of the rows, tile by tile: of a number and a row at hand in a step."""
+        known = self.known_tiles(self.high)
+        if known is not None:
+            cut = [p.reshape(*p.shape[:-2], self.side, self.low, -1) for p in self.cut(known)]
+            words = [[p[..., i, :, :] for p in cut] for i in range(self.side)]
+            packed = self.known_points("rows", turned(left, words, add, sub))
+            return lambda block, u: packed[(*self.around, self.tile, self.n, block * self.strip + u, self.r)]
+        each, (*rest, last) = self.strip, self.pieces
+        t, o, i, k = Index("t", extent_of(last) // each), Index("o", each), Index("i", self.side), Index("k", self.side)
+        inner = (*rest, t, self.r, o)
+        shape, deep = tuple(x.extent for x in (*self.around, self.tile)), tuple(x.extent for x in inner)
+        near = Tensor("near", (self.side, self.side, *deep), I32, "stack")
+        to = Tensor("turned", (*shape, self.points, *deep), I32, "heap")
+
+        def each_word(loops: Sequence[Index], body: Block) -> Block:
+            lanes = For(o, body, kind="vector" if each > 1 else "serial", width=each)
+            return loops_of(loops, (lanes,))
+
+        row = self.first + i * self.low + self.r
+        word = substitute(self.of_piece(self.word_of_row(), k), {self.c.row: row, last: t * each + o})
+        body: Block = (Alloc(near), *each_word((i, self.r, k, *rest, t), (Store(near, (i, k, *inner), word),)))
+        words = [[near[(as_index(y), as_index(x), *inner)] for x in range(self.side)] for y in range(self.side)]
+        for n in range(7):  # few places at once are written to
+            named: list[Statement] = []
+            for m, e in self.products_of(left, words, n, named):
+                named.append(Store(to, (*self.around, self.tile, m, *inner), e))
+            body += each_word((*rest, t, self.r), tuple(named))
+        self.kernels.append(made(self.kernel, "turned", loops_of((*self.around, self.tile), body), (to,)))
+        lined = replace(to, shape=(*shape, self.points, self.steps // each, self.low, each))
+        self.views[lined] = to
+        return lambda block, u: lined[(*self.around, self.tile, self.n, block, self.r, u)]
+
+    def word_of_row(self) -> Expr:
+        """A row's word in a step: of the factor itself where its terms are side by side, so that vectors can be made of it."""
+        apart = [stride(r.tensor, r.indices, self.words.index) for r in walk(self.c.a) if isinstance(r, Read)]
+        if self.pieces[-1] is self.piece and all(n == 1 for n in apart):
+            return self.words.value(self.c.a)
+        lines = (*self.around, self.c.row)
+        return self.lined("rows", self.c.a, lines)[(*lines, self.step)]
+
+    def cut(self, known: np.ndarray) -> list[np.ndarray]:
+        """Known words by the pieces of the sum, which is their last axis, each in halves."""
+        words = self.words
+        axis = known.ndim - 1 + words.folds.index(words.part)
+        known = known.reshape(*known.shape[:-1], *map(extent_of, words.folds))
+        shape = (*known.shape[: -len(words.folds)], -1)
+        return [np.ascontiguousarray(p).reshape(shape).view(np.int16) for p in np.split(known, self.side, axis)]
+
+    def known_points(self, name: str, points: list[np.ndarray]) -> Tensor:
+        """Sums of blocks, which are lines of steps, as they are used: by number and step."""
+        array = np.stack([np.ascontiguousarray(p).view(np.int32) for p in points], -3).swapaxes(-1, -2)
+        packed = Tensor(name, array.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(array)
+        return packed
+
+    # columns
+
+    def turned_columns(self) -> tuple[Block, Callable[[Expr], Expr]] | None:
+        """What fills a panel with words of the columns, and one of them, of a number and a place at hand in a step."""
+        read = only_read(self.c.b)
+        known = None if self.c.guard or read is None or not is_plain(read) else self.known_panels(self.words)
+        width = BLOCKS * LANES
+        if known is not None:
+            cut = self.cut(known.swapaxes(-1, -2))
+            words = [[p[..., j * width : (j + 1) * width, :] for j in range(self.side)] for p in cut]
+            packed = self.known_points("columns", turned(right, words, add, sub))
+            return (), lambda step: packed[(*self.beside, self.panel, self.n, step, self.beside_each_other)]
+        columns = self.columns()
+        if columns is None:
+            return None
+        fill, column = columns
+        to = Tensor("columns", (self.points, self.steps, width), I32, "stack")
+        body: list[Statement] = []
+        words = [
+            [
+                _named(body, substitute(self.of_piece(column, k), {self.v: j * BLOCKS + self.u}))
+                for j in range(self.side)
+            ]
+            for k in range(self.side)
+        ]
+        at = flat_index(self.pieces, tuple(i.extent for i in self.pieces))
+        for n in range(7):
+            for m, e in self.products_of(right, words, n, body):
+                body.append(Store(to, (m, at, self.beside_each_other), e))
+        lanes = For(self.lane, tuple(body), kind="vector", width=LANES)
+        turn = (Alloc(to), *loops_of((*self.pieces, self.u), (lanes,)))
+        return (*fill, *turn), lambda step: to[self.n, step, self.beside_each_other]
+
+
+def _named(body: list[Statement], e: Expr) -> Expr:
+    """A name for an expression in a block."""
+    let = Let(Var(f"n{len(body)}", I32), e)
+    body.append(let)
+    return let.var
+
+
+def _naming(body: list[Statement], function: str) -> Operation:
+    return lambda a, b: _named(body, apply(function, a, b))
