@@ -15,13 +15,14 @@ from ..lowering.accesses import stride as stride_along
 from ..lowering.movement.stream import PART
 from ..lowering.near import Lanes, offsets, windows
 from .addresses import Addresses, Val
+from .early import LINE
 from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
 from .squares import turn
 from .tables import ENTRIES, look_up, table_of
 
 ROW = 16  # bytes of a row of a square that is turned in registers
-AHEAD = 4  # vectors further on that squares ask for
+AHEAD = 256  # bytes further on that squares ask for
 
 
 class Square(NamedTuple):
@@ -42,6 +43,7 @@ class Expressions(Addresses):
         self.stale: list[int] = []
         self.entry: list[str] = []  # what stands before the first statement
         self.square: Square | None = None  # what is around the current lanes
+        self.early: dict[int, int] = {}  # reads that ask for an element further on, by id
 
     # values
 
@@ -73,6 +75,9 @@ class Expressions(Addresses):
             case Index():
                 return self.index(e)
             case Read(tensor, at):
+                if id(e) in self.early and self.lane is not None and self.stride(tensor, at) == 1:
+                    for n in range(0, self.lanes, LINE // tensor.element.bytes):
+                        self.ask_for(tensor, self.pointer(tensor, at), self.early[id(e)] + n)
                 return self.load(tensor, at)
             case Cast(operand, element):
                 return self.convert(self.value(operand), operand.type, element)
@@ -254,12 +259,12 @@ class Expressions(Addresses):
         return Val(text, self.lanes)
 
     def ask_for_later(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
-        """Brings the rows that the lanes are at some steps later nearer: processors foresee one row, not many side by side."""
+        """Brings what the rows that the lanes are at have further on nearer: processors foresee one row, not many side by side."""
         stride = self.stride(tensor, at)
         if stride is None or tensor.space == "stack":
             return
         for pointer in self.lane_pointers(tensor, at):
-            self.ask_for(tensor, pointer, AHEAD * self.lanes * stride)
+            self.ask_for(tensor, pointer, AHEAD // tensor.element.bytes)
 
     def ask_for(self, tensor: Tensor, pointer: str, further: int) -> None:
         """Brings the cache line so many elements further on nearer."""

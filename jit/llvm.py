@@ -14,25 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dialect.index import Apply, Const, Expr, Index, Tensor
+from ..dialect.index import Apply, Const, Tensor
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ..dialect.sizes import Dim, Size, product, same_size
 from ..dialect.source import Span
-from ..dialect.traverse import walk
-from ..lowering.accesses import allocated, reads, stores
-from ..lowering.accesses import stride as stride_along
-from ..lowering.movement.stream import is_large
+from ..lowering.accesses import allocated, stores
 from ..lowering.near import begins
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .addresses import Val
+from .early import asked_for
 from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
 from .streams import Streams
 from .threads import PARALLEL
 
-PAGE, LINE = 1 << 12, 1 << 6  # bytes
 LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
 METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
@@ -173,6 +170,7 @@ class _Function(Streams):
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.parallel = parallel_loop(kernel)
         self.invariants = Invariants()
+        self.early = asked_for(kernel)
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
@@ -293,27 +291,10 @@ class _Function(Streams):
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
         stored = {t.tensor for t in statements(s.body) if isinstance(t, Store)}
         outer, self.square = self.square, Square(s.index, start.value, stored, {}) if is_square(s) else None
-        rows = list(self.rows_far_apart(s, end.value - start.value))
-        for turn in range(start.value, end.value):
-            with self.inside(s, str(turn)):
-                for tensor, at, further in rows:
-                    place, line = self.pointer(tensor, at), LINE // tensor.element.bytes
-                    for n in range(0, self.lanes, line):
-                        self.ask_for(tensor, place, further + n)
+        for n in range(start.value, end.value):
+            with self.inside(s, str(n)):
                 self.emit_block(s.body)
         self.square = outer
-
-    def rows_far_apart(self, s: For, turns: int) -> Iterator[tuple[Tensor, tuple[Expr, ...], int]]:
-        """What lanes read of large arrays, pages further on in each turn of an unrolled loop, where a loop around goes on from
-        there; and how many elements further on that is. Processors do not foresee as many rows side by side."""
-        for r in reads(s.body) if self.lane is not None else ():
-            if r.tensor.space == "register" or not is_large(r.tensor) or self.stride(r.tensor, r.indices) != 1:
-                continue
-            step = stride_along(r.tensor, r.indices, s.index)
-            around = {i for e in r.indices for i in walk(e) if isinstance(i, Index) and i is not s.index}
-            if step is not None and step * r.tensor.element.bytes >= PAGE:
-                if any(stride_along(r.tensor, r.indices, i) == step * turns for i in around):
-                    yield r.tensor, r.indices, step * turns
 
     def branch(self, s: If) -> None:
         condition = self.value(s.condition)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.lowering.check import check
+from cvm.lowering.movement import stream
 from cvm.lowering.pipeline import lower
 
 import cvm
@@ -133,3 +134,18 @@ def test_a_fold_with_rare_branches_goes_by_lanes(columns: int) -> None:
     found = cvm.compile(text)(x)
     np.testing.assert_allclose(found, cvm.compile(text, target="reference")(x), rtol=3e-6)
     np.testing.assert_array_equal(found, cvm.compile(text, target="cuda-sim")(x))
+
+
+def test_the_next_row_is_asked_for_while_one_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = """  %m = theano.max %x {axis = [1]}
+  %n = theano.dimshuffle %m {new_order = [0, "x"]}
+  %y = dali.sub %x, %n
+"""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    for columns, asked in ((1024, 1), (1030, 2), (1000, 0)):  # of 1030, the last vector overlaps the one before
+        f = cvm.compile(program(body, 32, columns))
+        assert f.lower("llvm").count("call void @llvm.prefetch") == asked, columns
+        x = np.random.default_rng(0).standard_normal((32, columns)).astype(np.float32)
+        np.testing.assert_array_equal(f(x), x - x.max(1, keepdims=True))
+    plain = "  %y = dali.mul %x, %x\n"
+    assert "prefetch" not in cvm.compile(program(plain, 32, 1024)).lower("llvm")
