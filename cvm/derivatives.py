@@ -16,7 +16,8 @@ from cvm.dialect.builder import Builder, Node
 from cvm.dialect.builtin import Call
 from cvm.dialect.op import Operator
 from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.theano.derivatives import Grad, LOp, ROp
+from cvm.dialect.sizes import Undecided
+from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
 from cvm.dialect.verify import verify
 from cvm.jit.function import CompiledFunction
 from cvm.jit.targets import compile_function
@@ -130,6 +131,19 @@ class _Recorded:
     def arrays(self, nodes: Sequence[Node]) -> list[TracedArray]:
         return [TracedArray(self.tracer, n.value) for n in nodes]
 
+    def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str) -> list[Node]:
+        """What the derivative begins with: numbers for values of rank 0, and arrays of the values' shapes."""
+        found = [self.node(g) for g in given]
+        for seed, value in zip(found, values, strict=True):
+            wanted, got = value.known_type, seed.value.known_type
+            try:
+                alike = same_shape(got, wanted)
+            except Undecided:
+                continue
+            if not alike:
+                fail(f"a {what} has the shape of its value, {wanted}, got {got}")
+        return found
+
     def pulled(self, seeds: Sequence[Node]) -> list[Any]:
         """The cotangents, one of each argument's form."""
         found = self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)
@@ -139,8 +153,8 @@ class _Recorded:
 
 def _value_and_grad(function: Any, wrt: Wrt, args: Sequence[Any]) -> tuple[Any, Any]:
     places = (wrt,) if isinstance(wrt, int) else tuple(wrt)
-    if any(not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
-        fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt}")
+    if any(not isinstance(n, int) or not 0 <= n < len(args) for n in places) or len(set(places)) != len(places):
+        fail(f"wrt names arguments 0 to {len(args) - 1}, each once, got {wrt!r}")
     recorded = _Recorded(function, args, places)
     if (
         recorded.form != ("array",)
@@ -159,7 +173,7 @@ def _pulled(function: Any, args: Sequence[Any], cotangents: Sequence[Any]) -> An
     flatten_results(list(cotangents), given)
     if len(given) != len(recorded.results):
         fail(f"expected {len(recorded.results)} cotangents, one of each result, got {len(given)}")
-    return tuple(recorded.pulled([recorded.node(g) for g in given]))
+    return tuple(recorded.pulled(recorded.seeds(given, recorded.results, "cotangent")))
 
 
 def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -168,7 +182,8 @@ def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     flatten_results(list(tangents), given)
     if len(given) != len(recorded.by):
         fail(f"expected {len(recorded.by)} tangents, one of each argument, got {len(given)}")
-    seeds = {n.value: recorded.node(t) for n, t in zip(recorded.by, given, strict=True)}
+    by = [n.value for n in recorded.by]
+    seeds = dict(zip(by, recorded.seeds(given, by, "tangent"), strict=True))
     found = recorded.rules.forward(recorded.operations, seeds, recorded.results)
     return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
 

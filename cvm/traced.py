@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import MethodType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.jit import fastcall
-from cvm.jit.arguments import samples_of
+from cvm.jit.arguments import buffer_of, samples_of
 from cvm.jit.call_table import Way
 from cvm.jit.function import CompiledFunction
 from cvm.jit.native_function import NativeFunction
@@ -28,6 +27,7 @@ from . import array_methods  # noqa: F401  what traced arrays can do
 from .trace import TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]
+METHODS = "compiled methods"  # where an instance keeps them
 MANY = 8  # signatures of one structure after which sizes are left unknown
 
 
@@ -49,32 +49,42 @@ class TracedFunction:
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
         self._ways: dict[CompiledFunction, Way] = {}  # of what is called directly, the rest going to `__call__`
         self._last: CompiledFunction | None = None
-        self._bound: WeakKeyDictionary[Any, TracedFunction] = WeakKeyDictionary()
+        self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
         update_wrapper(self, function)
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
         if _is_direct(self):
             self._slow = MethodType(TracedFunction.__call__, weakref.proxy(self))
             self._way = Way(self._slow)
             self._way.serve(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
-        """A method: one compiled function for each instance."""
+        """A method: one compiled function for each instance, which keeps it."""
         if instance is None:
             return self
-        if instance not in self._bound:
-            self._bound[instance] = traced(self.function.__get__(instance, owner), self.target)
-        return self._bound[instance]
+        methods = self._methods(instance)
+        if self not in methods:
+            methods[self] = traced(self.function.__get__(instance, owner), self.target)
+        return methods[self]
+
+    def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
+        own = getattr(instance, "__dict__", None)
+        if not isinstance(own, dict):
+            return self._elsewhere.setdefault(id(instance), {})
+        if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
+            own[METHODS] = kept = _Methods(id(instance))
+        return kept.functions
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by name, as Python's functions are: by its own where it took the function's, or else with the function's."""
-        module, name = self.function.__module__, self.function.__qualname__
         try:
+            module, name = self.function.__module__, self.function.__qualname__
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
-            decorated = False  # pickling the function says what is wrong with its name
+            return traced, (self.function, self.target)  # pickling the function says what is wrong with its name
         return (_named, (module, name)) if decorated else (traced, (self.function, self.target))
 
     def __repr__(self) -> str:
-        return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"  # type: ignore[attr-defined]
+        return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
@@ -125,7 +135,7 @@ class TracedFunction:
 
     def _latest(self) -> CompiledFunction:
         if self._last is None:
-            raise TraceError(f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first")  # type: ignore[attr-defined]
+            raise TraceError(f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first")
         return self._last
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
@@ -146,7 +156,7 @@ class TracedFunction:
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError as e:
-            raise CallError(f"{self.__name__}: {e}") from None  # type: ignore[attr-defined]
+            raise CallError(f"{self.__name__}: {e}") from None
         bound.apply_defaults()
         return bound.arguments
 
@@ -176,7 +186,7 @@ class TracedFunction:
     def _trace(
         self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
     ) -> tuple[CompiledFunction, Any]:
-        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.function.__name__).strip("_") or "main"
+        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name)
         tracer.span = caller()
         names = leaf_names(structure)
@@ -193,8 +203,19 @@ class TracedFunction:
         results: list[Any] = []
         form = flatten_results(returned, results)
         if not results:
-            raise TraceError(f"{self.function.__name__} returns no array")
+            raise TraceError(f"{self.__name__} returns no array")
         return compile_function(tracer.finish(results), name, self.target), form
+
+
+class _Methods:
+    """The compiled methods of one instance, which lie in its `__dict__`; a copy of it, and one unpickled, has its own."""
+
+    def __init__(self, instance: int = 0) -> None:
+        self.instance = instance
+        self.functions: dict[TracedFunction, TracedFunction] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Methods, ()
 
 
 def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
@@ -289,11 +310,11 @@ def leaf(value: Any) -> np.ndarray | None:
             return np.array(value, dtype)
         except OverflowError:
             raise CallError(Diagnostic(f"a Python integer is an i32 here, got {value}")) from None
-    if hasattr(value, "__array_interface__") or isinstance(value, (np.generic, memoryview)):
+    if hasattr(value, "__array_interface__") or isinstance(value, np.generic):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
-    return None
+    return None if isinstance(value, (str, bytes)) else buffer_of(value)
 
 
 def flatten_results(value: Any, results: list[Any]) -> Any:

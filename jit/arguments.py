@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -164,7 +165,7 @@ def take_outputs(
         raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
-    for n, (array, type) in enumerate(zip(given, types, strict=True)):
+    for n, (array, type) in enumerate(zip(map(_seen, given), types, strict=True)):
         if (
             not isinstance(array, np.ndarray)
             or array.dtype != type.element.dtype
@@ -172,7 +173,7 @@ def take_outputs(
             or not array.flags.writeable
             or _repeats(array)
         ):
-            got = repr(array) if not isinstance(array, np.ndarray) else describe(array)
+            got = builtins.type(array).__name__ if not isinstance(array, np.ndarray) else describe(array)
             if isinstance(array, np.ndarray) and not array.flags.writeable:
                 got += ", read-only"
             elif isinstance(array, np.ndarray) and _repeats(array):
@@ -189,6 +190,27 @@ def take_outputs(
         else:
             arrays.append(array)
     return arrays, copies
+
+
+def _seen(out: Any) -> Any:
+    """The memory of what is no NumPy array as one."""
+    if isinstance(out, np.ndarray):
+        return out
+    try:
+        if hasattr(out, "__array_interface__"):
+            return np.asarray(out)
+        found = np.from_dlpack(out) if hasattr(out, "__dlpack__") else buffer_of(out)
+    except Exception:  # by what it does when it is asked for its memory
+        return out
+    return out if found is None else found
+
+
+def buffer_of(value: Any) -> np.ndarray | None:
+    """The memory of a Python object as an array; None of one that shows none."""
+    try:
+        return np.asarray(memoryview(value))
+    except (TypeError, ValueError):
+        return None
 
 
 def _repeats(array: np.ndarray) -> bool:

@@ -324,3 +324,13 @@ def test_of_a_program() -> None:
     assert y == 5.0
     np.testing.assert_allclose(pull(2.0), [0, 4, 8])
     np.testing.assert_allclose(cvm.jvp(f, (np.arange(3.0),), (np.ones(3),))[1], 6)
+
+
+def test_seeds_have_the_shapes_of_their_values() -> None:
+    x = np.ones((2, 3))
+    with pytest.raises(cvm.Error, match=r"a tangent has the shape of its value, tensor<2x3xf64>, got tensor<3xf64>"):
+        cvm.jvp(lambda x: x * x, (x,), (x[0],))
+    with pytest.raises(cvm.Error, match=r"a cotangent has the shape of its value"):
+        cvm.vjp(lambda x: x * x, x)[1](x[:1])
+    with pytest.raises(cvm.Error, match="wrt names arguments 0 to 0, each once, got 'x'"):
+        cvm.grad(lambda x: x.sum(), wrt="x")(x)
