@@ -14,6 +14,7 @@ from .collapse import collapse
 from .contraction.contract import contract, reshaped
 from .contraction.structure import only_where
 from .folds.bools import bools
+from .folds.keep import keep
 from .folds.lanes import lanes
 from .folds.partial import partial
 from .folds.shares import in_shares
@@ -31,6 +32,7 @@ from .unname import unname
 from .vectorise import vectorise
 
 PASSES: dict[str, Callable[[Kernel], Kernel]] = {
+    "keep": keep,
     "unname": unname,
     "split": split,
     "collapse": collapse,
@@ -47,6 +49,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "unroll": unroll,
     "stream": stream,
 }
+LAST = ("unroll",)  # what the kernels of a contraction, which come with their schedule, still go through
 
 
 def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES)) -> Plan:
@@ -90,4 +93,5 @@ def _parts(
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)
-    return [(k, () if k in found.ready else names, found.where.get(k)) for k in found.kernels]
+    last = tuple(n for n in names if n in LAST)
+    return [(k, last if k in found.ready else names, found.where.get(k)) for k in found.kernels]

@@ -1,0 +1,156 @@
+"""What several loops over a row compute alike is computed once, and kept while the row lasts:
+
+    for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc } }
+    =>  for i {
+          alloc stack row: tensor<4096xf32>
+          for k { e = exp(x[i, k]); row[k] = e }
+          for k { acc = acc + row[k] }
+          for j { y[i, j] = row[j] / acc }
+        }
+
+Where that is more than a few operations, for a row that stays in the nearest caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.index import Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    expressions,
+    map_expressions,
+    rewrite_block,
+    rewrite_within,
+    statements,
+)
+from ...dialect.sizes import same_size
+from ...dialect.traverse import children, rewrite, walk
+from ..accesses import allocated, reads, stores
+from ..collapse import is_whole
+from ..cost import UNKNOWN, block_operations
+from ..rename import renamed
+
+LEAST = 8  # operations
+ROW = 1 << 15  # bytes
+
+
+def keep(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _rows))
+
+
+def _rows(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial":
+        return None
+    s = rewrite_within(s, _rows)
+    return (replace(s, body=_kept(s.body)),)
+
+
+def _kept(block: Block) -> Block:
+    """The loops' block with a row for the first two that compute alike, and those after them."""
+    for n, first in enumerate(block):
+        for m in range(n + 1, len(block)):
+            if (found := _alike(first, block[m], block[n : m + 1])) is not None:
+                return _with_row(block, n, m, *found)
+    return block
+
+
+def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
+    """How many statements two loops begin with that compute the same, and what that is called in either; None if they do not."""
+    if not (isinstance(a, For) and isinstance(b, For) and is_whole(a) and is_whole(b)):
+        return None
+    if not isinstance(a.index.extent, int) or not same_size(a.index.extent, b.index.extent):
+        return None
+    pairs: dict[object, object] = {a.index: b.index}
+    count = 0
+    for x, y in zip(a.body, b.body, strict=False):
+        if not _same(x, y, pairs):
+            break
+        count += 1
+    head = a.body[:count]
+    if block_operations(head, UNKNOWN) < LEAST:
+        return None
+    written = {s.tensor for s in stores(between)} - allocated(head)
+    if any(r.tensor in written for r in reads(head)):
+        return None
+    mine, others = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
+    if {*mine, *others} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
+        return None
+    if len(mine) != 1 or len(others) != 1 or pairs.get(value := mine.pop()) is not (other := others.pop()):
+        return None
+    element = value.type if isinstance(value, Var) else value.element
+    return (count, value, other) if a.index.extent * element.bytes <= ROW else None
+
+
+def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
+    """Whether two statements do the same, given which names of theirs mean the same; those that they give are added."""
+    match a, b:
+        case Let(), Let():
+            same = _equal(a.value, b.value, pairs)
+            pairs[a.var] = b.var
+            return same
+        case Alloc(), Alloc():
+            x, y = a.tensor, b.tensor
+            pairs[x] = y
+            return (x.element, x.shape, x.space) == (y.element, y.shape, y.space) and not x.shape
+        case Store(), Store():
+            return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # of scalars
+        case If(), If():
+            blocks = (a.then, b.then), (a.otherwise, b.otherwise)
+            return _equal(a.condition, b.condition, pairs) and all(
+                len(x) == len(y) and all(_same(s, t, pairs) for s, t in zip(x, y, strict=True)) for x, y in blocks
+            )
+    return False
+
+
+def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
+    if a in pairs or type(a) is not type(b) or a.type is not b.type:
+        return pairs.get(a) is b
+    match a, b:
+        case Const(), Const():
+            return repr(a.value) == repr(b.value)  # zeros have signs
+        case (Index() | Var(), _):
+            return a is b
+        case Extent(), Extent():
+            return same_size(a.size, b.size)
+        case Read(), Read() if pairs.get(a.tensor, a.tensor) is not b.tensor:
+            return False
+    if getattr(a, "function", None) != getattr(b, "function", None):
+        return False
+    x, y = children(a), children(b)
+    return len(x) == len(y) and all(_equal(c, d, pairs) for c, d in zip(x, y, strict=True))
+
+
+def _used(head: Block, rest: Block) -> set[Var | Tensor]:
+    """What the rest of a loop's body takes from its head."""
+    given = {s.var if isinstance(s, Let) else s.tensor for s in head if isinstance(s, (Let, Alloc))}
+    nodes = [x for s in statements(rest) for e in expressions(s) for x in walk(e)]
+    taken = {x.tensor if isinstance(x, Read) else x for x in nodes if isinstance(x, (Read, Var))}
+    return given & (taken | {s.tensor for s in stores(rest)})
+
+
+def _with_row(block: Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> Block:
+    first, second = block[n], block[m]
+    assert isinstance(first, For) and isinstance(second, For)
+    at = first.index
+    row = Tensor(f"{value.name}.row", (at.extent,), value.type if isinstance(value, Var) else value.element, "stack")
+    computed = value if isinstance(value, Var) else value[()]
+    fills = replace(first, body=(*first.body[:count], Store(row, (at,), computed)))
+    rest = _from_row(first.body[count:], value, row, at)
+    again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=renamed(rest, {at: k}, "row"))
+    uses = replace(second, body=_from_row(second.body[count:], other, row, second.index))
+    return (*block[:n], Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
+
+
+def _from_row(rest: Block, value: Var | Tensor, row: Tensor, at: Index) -> Block:
+    def put(e: Expr) -> Expr | None:
+        return row[at] if e is value or (isinstance(e, Read) and e.tensor is value) else None
+
+    return map_expressions(rest, lambda e: rewrite(e, put))
