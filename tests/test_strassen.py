@@ -8,7 +8,7 @@ from operator import add, sub
 import numpy as np
 import pytest
 from cvm.lowering.check import check
-from cvm.lowering.contraction import contract, strassen, winograd
+from cvm.lowering.contraction import contract, sevenths, strassen, winograd
 from cvm.lowering.pipeline import lower
 
 import cvm
@@ -79,7 +79,7 @@ def test_constant_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("largest", [127, 2046, 2047, 2048, 8190, 8191, 8192, 2**31 - 1])
+@pytest.mark.parametrize("largest", [127, 2047, 8191, 2**31 - 1])
 def test_whatever_the_factors_are(name: str, largest: int) -> None:
     assert "%points" in both(text(name), *arrays(name, -largest - 1, largest)[-3:])
 
@@ -111,10 +111,10 @@ def test_sums_of_any_threads_are_the_same() -> None:
 def test_the_products_are_those_of_the_matrices(whatever_it_costs: int) -> None:
     random, side = np.random.default_rng(0), 2**whatever_it_costs
     a, b = random.integers(-9, 10, (2, side, side))
-    lefts, rights = (strassen.turned(s, m.tolist(), add, sub) for s, m in ((strassen.left, a), (strassen.right, b)))
+    lefts, rights = (sevenths.turned(s, m.tolist(), add, sub) for s, m in ((sevenths.left, a), (sevenths.right, b)))
     assert len(lefts) == len(rights) == 7**whatever_it_costs
     points = [x * y for x, y in zip(lefts, rights, strict=True)]
-    np.testing.assert_array_equal(strassen.turned_back(points, add, sub), a @ b)
+    np.testing.assert_array_equal(sevenths.turned_back(points, add, sub), a @ b)
 
 
 def test_taken_by_itself_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

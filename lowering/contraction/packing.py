@@ -62,24 +62,20 @@ class Packed(Panels):
 
     def rows(self, height: int) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
-        lines = (*self.around, self.c.row)
-        known = self.known_tiles(height)
-        if known is None:
-            flat = self.lined("rows", self.c.a, lines)
+        found = self.known_rows()
+        if found is None:
+            flat = self.lined("rows", self.c.a, (*self.around, self.c.row))
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
-        tiles = known.swapaxes(-1, -2)
+        starts = np.minimum(np.arange(-(-found.shape[-2] // height)) * height, found.shape[-2] - height)
+        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
         packed = Tensor("rows", tiles.shape, I32, "constant")
         self.constants[packed] = np.ascontiguousarray(tiles)
         return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
 
-    def known_tiles(self, height: int) -> np.ndarray | None:
-        """The words of constant rows by tiles: so many rows of steps each."""
+    def known_rows(self) -> np.ndarray | None:
+        """The words of constant rows, a line of steps for each."""
         known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.folds))
-        if known is None:
-            return None
-        found = self.words.packed(known)
-        starts = np.minimum(np.arange(-(-found.shape[-2] // height)) * height, found.shape[-2] - height)
-        return found[..., starts[:, None] + np.arange(height), :]
+        return None if known is None else self.words.packed(known)
 
     def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
         """What a vector does along an index, so many steps together that squares of what it reads are turned in registers."""

@@ -20,17 +20,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from operator import add, sub
-from typing import Any
 
 import numpy as np
 
-from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index, minimum
+from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index
 from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import I16, I32, I64
 from ..accesses import stride
 from .packing import Packed
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
+from .sevenths import PRODUCTS, Matrix, Operation, left, right, turned, turned_back
 from .structure import Contracted, Contraction, made
 from .widths import Sizes
 from .words import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
@@ -41,72 +41,8 @@ TURN = 4  # steps of a row that take as long as to turn a step of the columns, f
 GAIN = 0.95  # of what it takes otherwise, at most
 NEAR = 5 << 17  # bytes of a turned panel
 
-Matrix = list[list[Any]]
-Operation = Callable[[Any, Any], Any]
-
-
-def left(a: Matrix, n: int, add: Operation, sub: Operation) -> Matrix:
-    """The sum of the left matrix' blocks that is in a product."""
-    a11, a12, a21, a22 = _quadrants(a)
-    match n:
-        case 0 | 2 | 6:
-            return {0: a11, 2: a12, 6: a22}[n]
-        case 3:
-            return _each(sub, a11, a21)
-        case 4:
-            return _each(add, a21, a22)
-        case 1:
-            return _each(sub, left(a, 4, add, sub), a11)
-        case _:
-            return _each(sub, a12, left(a, 1, add, sub))
-
-
-def right(b: Matrix, n: int, add: Operation, sub: Operation) -> Matrix:
-    """The same of the right matrix."""
-    b11, b12, b21, b22 = _quadrants(b)
-    match n:
-        case 0 | 2 | 5:
-            return {0: b11, 2: b21, 5: b22}[n]
-        case 3:
-            return _each(sub, b22, b12)
-        case 4:
-            return _each(sub, b12, b11)
-        case 1:
-            return _each(sub, b22, right(b, 4, add, sub))
-        case _:
-            return _each(sub, right(b, 1, add, sub), b21)
-
-
-def turned(side: Callable[..., Matrix], a: Matrix, add: Operation, sub: Operation) -> list[Any]:
-    """The sums of a matrix' blocks, one for each product."""
-    if len(a) == 1:
-        return a[0]
-    return [e for n in range(7) for e in turned(side, side(a, n, add, sub), add, sub)]
-
-
-def turned_back(points: list[Any], add: Operation, sub: Operation) -> Matrix:
-    """The blocks of the product."""
-    if len(points) == 1:
-        return [points]
-    per = len(points) // 7
-    parts = (turned_back(points[n : n + per], add, sub) for n in range(0, len(points), per))
-    first = next(parts)
-    sum = _each(add, first, next(parts))
-    y11 = _each(add, first, next(parts))
-    down, fifth = _each(add, sum, next(parts)), next(parts)
-    y22 = _each(add, down, fifth)
-    y12 = _each(add, _each(add, sum, fifth), next(parts))
-    y21 = _each(sub, down, next(parts))
-    return [one + other for one, other in (*zip(y11, y12, strict=True), *zip(y21, y22, strict=True))]
-
-
-def _quadrants(a: Matrix) -> list[Matrix]:
-    half = len(a) // 2
-    return [[row[x : x + half] for row in a[y : y + half]] for y in (0, half) for x in (0, half)]
-
-
-def _each(operation: Operation, a: Matrix, b: Matrix) -> Matrix:
-    return [[operation(x, y) for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+Row = Callable[[Expr, Expr], Expr]  # a row's word, of the strip of steps and the step in it
+Column = Callable[[Expr], Expr]  # the columns' words, of the step
 
 
 def by_blocks(
@@ -124,6 +60,19 @@ def by_blocks(
 
 
 @dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles of rows that are cut alike: the index of the tile, that of a row of a block, and where they begin."""
+
+    tile: Index
+    r: Index
+    first: int = 0
+
+    @property
+    def low(self) -> int:
+        return extent_of(self.r)
+
+
+@dataclass(frozen=True, eq=False)
 class Cut:
     """How often blocks are cut, how many rows the smallest have, and which index of the sum is cut."""
 
@@ -137,13 +86,21 @@ class Cut:
 
     @property
     def points(self) -> int:
-        return 7**self.levels
+        return PRODUCTS**self.levels
+
+    def tiles(self, rows: int) -> list[Tiles]:
+        """The tiles of so many rows, with a lower one at the end that may overlap the one before."""
+        count, rest = divmod(rows, self.height * self.side)
+        low = -(-rest // self.side)
+        last = [Tiles(Index("tile", 1), Index("r", low), rows - low * self.side)] if rest else []
+        return [Tiles(Index("tile", count), Index("r", self.height)), *last]
 
     def cost(self, rows: int, blocks: int, steps: int, known: bool) -> int:
         """The steps of all rows of all tiles, and what takes as long as they do; columns may be known."""
-        tiles, panels = -(-rows // (self.height * self.side)), -(-blocks // (BLOCKS * self.side))
+        panels = -(-blocks // (BLOCKS * self.side))
+        heights = sum(extent_of(t.tile) * (t.low + 2) for t in self.tiles(rows))
         turned = TURN * (steps // self.side) if self.levels and not known else 0
-        return panels * self.points * (tiles * (self.height + 2) * (steps // self.side + START) + turned)
+        return panels * self.points * (heights * (steps // self.side + START) + turned)
 
 
 def cut_of(c: Contraction, known: bool) -> Cut | None:
@@ -157,7 +114,7 @@ def cut_of(c: Contraction, known: bool) -> Cut | None:
     for levels in LEVELS:
         side = 2**levels
         along = next((i for i in c.folds if is_multiple(i.extent, 2 * side)), None)
-        near = 7**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= NEAR
+        near = PRODUCTS**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= NEAR
         if along is not None and near and blocks >= BLOCKS * side:
             cuts += [Cut(levels, height, along) for height in range(1, min(ROWS, rows // side) + 1)]
     best = min(cuts, key=lambda cut: cut.cost(rows, blocks, steps, known), default=None)
@@ -170,16 +127,12 @@ class _Blocks(Packed):
     def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], cut: Cut) -> None:
         assert cut.along is not None
         super().__init__(kernel, c, constants, words_along(cut.along, c.folds, 2), BLOCKS * cut.side)
-        self.side, self.points, self.low, self.high = cut.side, cut.points, cut.height, cut.height * cut.side
+        self.cut, self.side, self.points, self.n = cut, cut.side, cut.points, Index("n", cut.points)
         part = self.words.part
         self.piece = Index(part.name, extent_of(part) // self.side)
         self.pieces = tuple(self.piece if i is part else i for i in self.words.folds)
         self.steps = prod(map(extent_of, self.pieces))
         self.strip = gcd(extent_of(self.pieces[-1]), LANES)
-        rows = extent_of(c.row)
-        self.tile, self.n, self.r = Index("tile", -(-rows // self.high)), Index("n", self.points), Index("r", self.low)
-        at = self.tile * self.high
-        self.first: Expr = at if is_multiple(rows, self.high) else minimum(at, rows - self.high)
         self.u = Index("v", BLOCKS)
         self.beside_each_other = self.u * LANES + self.lane
 
@@ -188,28 +141,33 @@ class _Blocks(Packed):
         if columns is None:
             return None
         fill, column = columns
-        row = self.turned_rows()
-        start, line = Let(Var("row", I64), self.first), Index("r", self.high)
-        points = Tensor("points", (self.points, self.low, BLOCKS * LANES), I32, "stack")
-        held = Tensor("held", (self.high, self.width), I32, "stack")
+        tiles = [self.sums(t, column) for t in self.cut.tiles(extent_of(self.c.row))]
+        return self.contracted((*fill, *tiles))
+
+    def sums(self, tiles: Tiles, column: Column) -> For:
+        """A panel's tiles."""
+        high = tiles.low * self.side
+        start, line = Let(Var("row", I64), tiles.tile * high + tiles.first), Index("r", high)
+        points = Tensor("points", (self.points, tiles.low, BLOCKS * LANES), I32, "stack")
+        held = Tensor("held", (high, self.width), I32, "stack")
         body: Block = (
-            *(start, Alloc(points), For(self.n, self.point(points, row, column))),
-            *(Alloc(held), *self.turned_back(points, held)),
+            *(start, Alloc(points), For(self.n, self.point(points, tiles.r, self.turned_rows(tiles), column))),
+            *(Alloc(held), *self.turned_back(points, tiles, held)),
             self.finish(held, line, start.var, line),
         )
-        return self.contracted((*fill, For(self.tile, body)))
+        return For(tiles.tile, body)
 
-    def point(self, points: Tensor, row: Callable[[Expr, Expr], Expr], column: Callable[[Expr], Expr]) -> Block:
+    def point(self, points: Tensor, r: Index, row: Row, column: Column) -> Block:
         """The sums of a tile's products of one number."""
-        sums = Tensor("sums", (self.low, BLOCKS * LANES), I32, "register")
+        sums = Tensor("sums", (extent_of(r), BLOCKS * LANES), I32, "register")
         unrolled = gcd(self.strip, UNROLLED)
         t, s, u = Index("t", self.steps // self.strip), Index("s", self.strip // unrolled), Index("u", unrolled)
-        place, o = (self.r, self.beside_each_other), s * unrolled + u
+        place, o = (r, self.beside_each_other), s * unrolled + u
         added = sums[place] + apply("pairdot", row(t, o), column(t * self.strip + o))
 
         def each(store: Store) -> For:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
-            return For(self.r, (For(self.u, (lanes,), kind="unrolled"),), kind="unrolled")
+            return For(r, (For(self.u, (lanes,), kind="unrolled"),), kind="unrolled")
 
         return (
             Alloc(sums),
@@ -218,15 +176,15 @@ class _Blocks(Packed):
             each(Store(points, (self.n, *place), sums[place])),
         )
 
-    def turned_back(self, points: Tensor, held: Tensor) -> Block:
+    def turned_back(self, points: Tensor, tiles: Tiles, held: Tensor) -> Block:
         """The tile's sums, of those of its points."""
         body: list[Statement] = []
-        each = [_named(body, points[n, self.r, self.beside_each_other]) for n in range(self.points)]
+        each = [_named(body, points[n, tiles.r, self.beside_each_other]) for n in range(self.points)]
         for i, line in enumerate(turned_back(each, _naming(body, "add"), _naming(body, "sub"))):
             for j, e in enumerate(line):
                 at = j * BLOCKS * LANES + self.beside_each_other
-                body.append(Store(held, (i * self.low + self.r, at), e))
-        return loops_of((self.r, self.u), (For(self.lane, tuple(body), kind="vector", width=LANES),))
+                body.append(Store(held, (i * tiles.low + tiles.r, at), e))
+        return loops_of((tiles.r, self.u), (For(self.lane, tuple(body), kind="vector", width=LANES),))
 
     def of_piece(self, e: Expr, n: Expr | int) -> Expr:
         """What is of a step, in one piece of the sum."""
@@ -238,23 +196,28 @@ class _Blocks(Packed):
     ) -> list[tuple[Expr, Expr]]:
         """The numbers of the nth of 7 products, and its sums of words, with names in a block."""
         naming = _naming(body, "addhalves"), _naming(body, "subhalves")
-        first = n * self.points // 7
+        first = n * self.points // PRODUCTS
         return [(as_index(m), e) for m, e in enumerate(turned(side, side(words, n, *naming), *naming), first)]
 
     # rows
 
-    def turned_rows(self) -> Callable[[Expr, Expr], Expr]:
-        """The words of the rows, tile by tile: of a number and a row at hand in a step."""
-        known = self.known_tiles(self.high)
+    def turned_rows(self, tiles: Tiles) -> Row:
+        """The words of the rows, tile by tile."""
+        tile, r, low = tiles.tile, tiles.r, tiles.low
+        known = self.known_rows()
         if known is not None:
-            cut = [p.reshape(*p.shape[:-2], self.side, self.low, -1) for p in self.cut(known)]
+            stop = tiles.first + extent_of(tile) * low * self.side
+            cut = [
+                p.reshape(*p.shape[:-2], -1, self.side, low, p.shape[-1])
+                for p in self.cut_words(known[..., tiles.first : stop, :])
+            ]
             words = [[p[..., i, :, :] for p in cut] for i in range(self.side)]
             packed = self.known_points("rows", turned(left, words, add, sub))
-            return lambda block, u: packed[(*self.around, self.tile, self.n, block * self.strip + u, self.r)]
+            return lambda block, u: packed[(*self.around, tile, self.n, block * self.strip + u, r)]
         each, (*rest, last) = self.strip, self.pieces
         t, o, i, k = Index("t", extent_of(last) // each), Index("o", each), Index("i", self.side), Index("k", self.side)
-        inner = (*rest, t, self.r, o)
-        shape, deep = tuple(x.extent for x in (*self.around, self.tile)), tuple(x.extent for x in inner)
+        inner = (*rest, t, r, o)
+        shape, deep = tuple(x.extent for x in (*self.around, tile)), tuple(x.extent for x in inner)
         near = Tensor("near", (self.side, self.side, *deep), I32, "stack")
         to = Tensor("turned", (*shape, self.points, *deep), I32, "heap")
 
@@ -262,19 +225,19 @@ class _Blocks(Packed):
             lanes = For(o, body, kind="vector" if each > 1 else "serial", width=each)
             return loops_of(loops, (lanes,))
 
-        row = self.first + i * self.low + self.r
+        row = tile * (low * self.side) + i * low + r + tiles.first
         word = substitute(self.of_piece(self.word_of_row(), k), {self.c.row: row, last: t * each + o})
-        body: Block = (Alloc(near), *each_word((i, self.r, k, *rest, t), (Store(near, (i, k, *inner), word),)))
+        body: Block = (Alloc(near), *each_word((i, r, k, *rest, t), (Store(near, (i, k, *inner), word),)))
         words = [[near[(as_index(y), as_index(x), *inner)] for x in range(self.side)] for y in range(self.side)]
-        for n in range(7):  # few places at once are written to
+        for n in range(PRODUCTS):  # few places at once are written to
             named: list[Statement] = []
             for m, e in self.products_of(left, words, n, named):
-                named.append(Store(to, (*self.around, self.tile, m, *inner), e))
-            body += each_word((*rest, t, self.r), tuple(named))
-        self.kernels.append(made(self.kernel, "turned", loops_of((*self.around, self.tile), body), (to,)))
-        lined = replace(to, shape=(*shape, self.points, self.steps // each, self.low, each))
+                named.append(Store(to, (*self.around, tile, m, *inner), e))
+            body += each_word((*rest, t, r), tuple(named))
+        self.kernels.append(made(self.kernel, "turned", loops_of((*self.around, tile), body), (to,)))
+        lined = replace(to, shape=(*shape, self.points, self.steps // each, low, each))
         self.views[lined] = to
-        return lambda block, u: lined[(*self.around, self.tile, self.n, block, self.r, u)]
+        return lambda block, u: lined[(*self.around, tile, self.n, block, r, u)]
 
     def word_of_row(self) -> Expr:
         """A row's word in a step: of the factor itself where its terms are side by side, so that vectors can be made of it."""
@@ -284,7 +247,7 @@ class _Blocks(Packed):
         lines = (*self.around, self.c.row)
         return self.lined("rows", self.c.a, lines)[(*lines, self.step)]
 
-    def cut(self, known: np.ndarray) -> list[np.ndarray]:
+    def cut_words(self, known: np.ndarray) -> list[np.ndarray]:
         """Known words by the pieces of the sum, which is their last axis, each in halves."""
         words = self.words
         axis = known.ndim - 1 + words.folds.index(words.part)
@@ -301,13 +264,13 @@ class _Blocks(Packed):
 
     # columns
 
-    def turned_columns(self) -> tuple[Block, Callable[[Expr], Expr]] | None:
+    def turned_columns(self) -> tuple[Block, Column] | None:
         """What fills a panel with words of the columns, and one of them, of a number and a place at hand in a step."""
         read = only_read(self.c.b)
         known = None if self.c.guard or read is None or not is_plain(read) else self.known_panels(self.words)
         width = BLOCKS * LANES
         if known is not None:
-            cut = self.cut(known.swapaxes(-1, -2))
+            cut = self.cut_words(known.swapaxes(-1, -2))
             words = [[p[..., j * width : (j + 1) * width, :] for j in range(self.side)] for p in cut]
             packed = self.known_points("columns", turned(right, words, add, sub))
             return (), lambda step: packed[(*self.beside, self.panel, self.n, step, self.beside_each_other)]
@@ -325,7 +288,7 @@ class _Blocks(Packed):
             for k in range(self.side)
         ]
         at = flat_index(self.pieces, tuple(i.extent for i in self.pieces))
-        for n in range(7):
+        for n in range(PRODUCTS):
             for m, e in self.products_of(right, words, n, body):
                 body.append(Store(to, (m, at, self.beside_each_other), e))
         lanes = For(self.lane, tuple(body), kind="vector", width=LANES)
