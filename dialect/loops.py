@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import is_not
 from typing import Literal, TypeAlias
 
 from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant
@@ -104,7 +105,7 @@ class Kernel:
         return self.parameters[len(self.parameters) - self.results :]
 
     def with_body(self, body: Block) -> Kernel:
-        return replace(self, body=body)
+        return self if body is self.body else replace(self, body=body)
 
 
 def accumulator(name: str, element: ElementType) -> Tensor:
@@ -184,17 +185,24 @@ def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> 
     for s in block:
         new = change(s)
         made += (rewrite_within(s, change),) if new is None else new
-    return tuple(made)
+    return _as_before(block, made)
 
 
 def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
     """The statement itself, the blocks inside of it rewritten."""
     match s:
         case For(_, body):
-            return replace(s, body=rewrite_block(body, change))
+            new = rewrite_block(body, change)
+            return s if new is body else replace(s, body=new)
         case If(condition, then, otherwise):
-            return If(condition, rewrite_block(then, change), rewrite_block(otherwise, change))
+            yes, no = rewrite_block(then, change), rewrite_block(otherwise, change)
+            return s if yes is then and no is otherwise else If(condition, yes, no)
     return s
+
+
+def _as_before(block: Block, made: list[Statement]) -> Block:
+    """The statements; the very block where they are its own, so that what is known of it holds on."""
+    return block if len(made) == len(block) and not any(map(is_not, block, made)) else tuple(made)
 
 
 def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
@@ -203,23 +211,23 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
     def one(s: Statement) -> Statement:
         match s:
             case For(_, body, start, stop):
-                return replace(
-                    s,
-                    body=map_expressions(body, change),
-                    start=change(start),
-                    stop=None if stop is None else change(stop),
-                )
+                inner, first, end = map_expressions(body, change), change(start), None if stop is None else change(stop)
+                same = inner is body and first is start and end is stop
+                return s if same else replace(s, body=inner, start=first, stop=end)
             case If(condition, then, otherwise):
                 return If(change(condition), map_expressions(then, change), map_expressions(otherwise, change))
             case Let(var, value):
-                return Let(var, change(value))
+                new = change(value)
+                return s if new is value else Let(var, new)
             case Store(_, at, value):
-                return replace(s, indices=tuple(map(change, at)), value=change(value))
+                places, new = tuple([change(i) for i in at]), change(value)
+                same = new is value and not any(map(is_not, places, at))
+                return s if same else replace(s, indices=places, value=new)
             case Require(condition, message, span):
                 return Require(change(condition), message, span)
         return s
 
-    return tuple(map(one, block))
+    return _as_before(block, [one(s) for s in block])
 
 
 def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:

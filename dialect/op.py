@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from operator import is_not
 from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from .attributes import attribute_text
@@ -73,6 +74,7 @@ class Operator(Generic[T]):
     name: ClassVar[str] = ""
     dialect: ClassVar[str] = ""
     fields: ClassVar[tuple[Field, ...]] = ()
+    slots: ClassVar[tuple[tuple[str, bool], ...]] = ()  # the names of the operands' fields, and which are variadic
     constraints: ClassVar[tuple[C, ...]] = ()
     placement: ClassVar[tuple[C, ...]] = ()  # constraints on where an operation stands: of it and its function
     afterwards: ClassVar[tuple[C, ...]] = ()  # such constraints that are checked after those on types
@@ -136,15 +138,16 @@ class Operator(Generic[T]):
     def has_nest(cls) -> bool:
         return cls.nest is not Operator.nest
 
-    def operands(self) -> Iterator[tuple[str, T]]:
+    def operands(self) -> list[tuple[str, T]]:
         """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional ones left out."""
-        for f in self.fields:
-            if f.is_operand:
-                value = getattr(self, f.name)
-                if f.kind == "variadic":
-                    yield from ((f"{f.name}[{n}]", v) for n, v in enumerate(value))
-                elif value is not None:
-                    yield f.name, value
+        found: list[tuple[str, T]] = []
+        for name, many in self.slots:
+            value = getattr(self, name)
+            if many:
+                found += [(f"{name}[{n}]", v) for n, v in enumerate(value)]
+            elif value is not None:
+                found.append((name, value))
+        return found
 
     def attributes(self) -> Iterator[tuple[Field, Any]]:
         """Each attribute with its value."""
@@ -153,21 +156,22 @@ class Operator(Generic[T]):
     def map(self, change: Callable[[T], U]) -> Operator[U]:
         """The same operator over other operands; itself where they stay what they are."""
         new: dict[str, Any] = {}
-        same = True
-        for f in self.fields:
-            if f.is_operand:
-                value = getattr(self, f.name)
-                if f.kind == "variadic":
-                    new[f.name] = made = tuple([change(v) for v in value])
-                    same = same and all(a is b for a, b in zip(made, value, strict=True))
-                elif value is not None:
-                    new[f.name] = made = change(value)
-                    same = same and made is value
+        same, made = True, None
+        for name, many in self.slots:
+            value = getattr(self, name)
+            if many:
+                new[name] = made = tuple([change(v) for v in value])
+                same = same and not any(map(is_not, made, value))
+            elif value is not None:
+                new[name] = made = change(value)
+                same = same and made is value
         if same:
             return typing.cast(Any, self)
-        mapped = dataclasses.replace(typing.cast(Any, self), **new)
-        object.__setattr__(mapped, "_types", self.types)
-        return mapped
+        mapped = object.__new__(type(self))
+        mapped.__dict__.update(self.__dict__, **new)
+        if not isinstance(getattr(made, "type", made), Type):
+            mapped.__dict__["_before"] = self  # which knows the types
+        return typing.cast(Any, mapped)
 
     @property
     def types(self) -> dict[str, Type]:
@@ -175,7 +179,8 @@ class Operator(Generic[T]):
         found = {name: getattr(v, "type", v) for name, v in self.operands()}
         if all(isinstance(t, Type) for t in found.values()):
             return typing.cast(dict[str, Type], found)
-        return getattr(self, "_types", {})
+        before: Operator[Any] | None = getattr(self, "_before", None)
+        return {} if before is None else before.types
 
     def result_types(self: Any) -> tuple[Type, ...]:
         found = self.infer()
@@ -233,6 +238,7 @@ def operator(cls: type[U]) -> type[U]:
         made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
     hints = typing.get_type_hints(cls)
     made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
+    made.slots = tuple((f.name, f.kind == "variadic") for f in made.fields if f.is_operand)
     numbers = [c.number for c in (*made.placement, *made.constraints, *made.afterwards)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
     OPERATORS.declare(made)

@@ -7,11 +7,10 @@ find it done, and the constant comes last, so that neighbouring accesses share a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from ..dialect.bounds import interval
 from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
@@ -42,7 +41,7 @@ class Frame:
     """A place before a loop, or at the beginning of its body: instructions put there later, and what they computed."""
 
     lines: list[str] = field(default_factory=list)
-    found: dict[object, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
 
 
 class Addresses(Lines):
@@ -56,6 +55,7 @@ class Addresses(Lines):
         self.widths: dict[Tensor, int] = {}  # lanes of the buffers that have one element for each lane
         self.known: dict[int, Val] = {}  # expressions already emitted where the current block can use them, by id
         self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0: expressions, sizes and sums
+        self.pure: dict[str, str] = {}  # values that can be used here, by their instruction
         self.kept: list[object] = []  # keeps what the tables know by id alive
         self.changing: dict[int, bool] = {}
         self.frames: list[Frame] = []  # of the function, then two of each loop around the current point
@@ -104,21 +104,18 @@ class Addresses(Lines):
 
     def place(self, element: str, base: str, offset: str) -> str:
         """A pointer so many elements further on. What lies between need not be inside of the array."""
-        with self.earliest((element, base, offset), base, offset) as found:
-            if not found:
-                found.append(self.add(f"getelementptr {element}, ptr {base}, i64 {offset}"))
-        return found[0]
+        return self.earliest(f"getelementptr {element}, ptr {base}, i64 {offset}", base, offset)
 
     def total(self, terms: tuple[tuple[str, int], ...]) -> str:
         """A sum of terms, the first ones added first."""
         text, factor = terms[-1]
         if len(terms) == 1 and factor == 1:
             return text
-        with self.earliest(terms, *(t for t, _ in terms)) as found:
-            if not found:
-                last = self.linear("mul", text, str(factor))
-                found.append(self.linear("add", self.total(terms[:-1]), last) if len(terms) > 1 else last)
-        return found[0]
+        last = text if factor == 1 else self.earliest(f"mul nsw i64 {text}, {factor}", text)
+        if len(terms) == 1:
+            return last
+        first = self.total(terms[:-1])
+        return self.earliest(f"add nsw i64 {first}, {last}", first, last)
 
     # frames
 
@@ -143,25 +140,25 @@ class Addresses(Lines):
         self.levels[name] = len(self.frames)
         return name
 
-    @contextmanager
-    def earliest(self, key: object, *operands: str) -> Iterator[list[str]]:
-        """What was computed of these operands under a key, or, filled in, a list to put it into; instructions go where all
-        operands are first known."""
+    def once(self, instruction: str) -> str:
+        """An instruction that gives the same wherever it stands: the value of one like it, where the current block has that."""
+        found = self.pure.get(instruction)
+        if found is None or self.level(found) > len(self.frames):
+            found = self.pure[instruction] = self.add(instruction)
+        return found
+
+    def earliest(self, instruction: str, *operands: str) -> str:
+        """The value of an instruction, which goes where all of its operands are first known."""
         level = max(map(self.level, operands))
-        here = level == len(self.frames)
-        known = self.addresses if here else self.frames[level].found
-        if key in known:
-            yield [known[key]]
-            return
-        made: list[str] = []
-        if here:
-            yield made
-        else:
-            outer: tuple[Any, Any] = self.lines, self.frames
-            self.lines, self.frames = self.frames[level].lines, self.frames[:level]
-            yield made
-            self.lines, self.frames = outer
-        known[key] = made[0]
+        if level == len(self.frames):
+            return self.once(instruction)
+        frame = self.frames[level]
+        name = frame.found.get(instruction)
+        if name is None:
+            name = frame.found[instruction] = self.fresh()
+            frame.lines.append(f"  {name} = {instruction}")
+            self.levels[name] = level
+        return name
 
     # index arithmetic
 
@@ -194,10 +191,7 @@ class Addresses(Lines):
         return Sum(terms)
 
     def product(self, a: str, b: str) -> str:
-        with self.earliest((a, b), a, b) as found:
-            if not found:
-                found.append(self.linear("mul", a, b))
-        return found[0]
+        return a if b == "1" else b if a == "1" else self.earliest(f"mul nsw i64 {a}, {b}", a, b)
 
     def steps(self, tensor: Tensor) -> list[str]:
         """How many elements apart neighbours along each axis are."""
@@ -275,6 +269,8 @@ class Addresses(Lines):
         match e:
             case Apply("add" | "sub" | "mul", (a, b), _):
                 return self.linear(e.function, self.address(a), self.address(b))
+            case Apply("max" | "min", (a, b), _) if is_number(x := self.address(a)) and is_number(y := self.address(b)):
+                return str((max if e.function == "max" else min)(int(x), int(y)))
             case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
                 return self.add(f"{'udiv' if e.function == 'floordiv' else 'urem'} i64 {self.address(a)}, {b.value}")
             case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
@@ -136,15 +137,7 @@ class Expressions(Addresses):
         return results[-1]
 
     def words(self, element: ElementType, lanes: int) -> dict[str, str]:
-        """What stands for the letters of a spelling."""
-
-        def splat(number: object) -> str:
-            text = number_text(number, element)
-            return text if lanes == 1 else f"splat ({type_text(element)} {text})"
-
-        ones = splat(True if element is I1 else -1)
-        words = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
-        return {**words, "z": splat(0), "x": ones, "o": splat(1)}
+        return words(element, lanes)
 
     def convert(self, value: Val, source: ElementType, target: ElementType) -> Val:
         if source is target:
@@ -188,7 +181,7 @@ class Expressions(Addresses):
                 re.sub(r" (?:%\w+|[-\w.]+|zeroinitializer|splat \(.*\))$", "", a) for a in _split(match[3])
             )
             self.declarations.add(f"declare {match[1]} {match[2]}({types})")
-        return self.add(instruction)
+        return self.once(instruction)
 
     def splat(self, value: Val, element: ElementType, lanes: int) -> Val:
         """The value in every lane."""
@@ -197,8 +190,8 @@ class Expressions(Addresses):
         wide = type_text(element, lanes)
         if is_number(value.text):
             return Val(f"splat ({type_text(element)} {value.text})", lanes)
-        one = self.add(f"insertelement {wide} poison, {type_text(element)} {value.text}, i64 0")
-        return Val(self.add(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), lanes)
+        one = self.once(f"insertelement {wide} poison, {type_text(element)} {value.text}, i64 0")
+        return Val(self.once(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), lanes)
 
     # memory
 
@@ -301,9 +294,10 @@ class Expressions(Addresses):
         return Val(found, self.lanes)
 
     def get(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
-        text = self.add(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")
+        load = self.add if tensor in self.written else self.once
+        text = load(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")
         if tensor.element is I1:
-            text = self.add(f"trunc {memory_text(I1, lanes)} {text} to {type_text(I1, lanes)}")
+            text = self.once(f"trunc {memory_text(I1, lanes)} {text} to {type_text(I1, lanes)}")
         return Val(text, lanes)
 
     def put(self, value: Val, tensor: Tensor, pointer: str, streaming: bool = False) -> None:
@@ -374,6 +368,19 @@ class Expressions(Addresses):
             return a if operation == "mul" else b
         a, b = self.splat(a, I64, lanes), self.splat(b, I64, lanes)
         return Val(self.add(f"{operation} nsw {type_text(I64, lanes)} {a.text}, {b.text}"), lanes)
+
+
+@cache
+def words(element: ElementType, lanes: int) -> dict[str, str]:
+    """What stands for the letters of a spelling."""
+
+    def splat(number: object) -> str:
+        text = number_text(number, element)
+        return text if lanes == 1 else f"splat ({type_text(element)} {text})"
+
+    ones = splat(True if element is I1 else -1)
+    found = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
+    return {**found, "z": splat(0), "x": ones, "o": splat(1)}
 
 
 def _split(arguments: str) -> list[str]:

@@ -6,7 +6,7 @@ loops there that have an iteration, not under a branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..dialect.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
 from ..dialect.loops import Alloc, Block, For, If, Let, Require, Store
@@ -18,62 +18,76 @@ def runs(loop: For) -> bool:
     return isinstance(loop.start, Const) and isinstance(loop.end, Const) and loop.start.value < loop.end.value
 
 
+class About(NamedTuple):
+    """What an expression depends on, indices, variables and arrays by id, and whether its value takes more than arithmetic."""
+
+    expression: Expr
+    depends: frozenset[int]
+    reads: bool
+
+
 class Invariants:
-    """Looks into the loops of one kernel; what an expression depends on is found once."""
+    """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
 
     def __init__(self) -> None:
-        self.found: dict[int, tuple[Expr, frozenset[int]]] = {}
+        self.found: dict[int, About] = {}
+        self.loops: dict[int, tuple[For, list[tuple[Expr, bool]]]] = {}
 
-    def of(self, loop: For) -> Iterator[tuple[Expr, bool]]:
+    def of(self, loop: For) -> list[tuple[Expr, bool]]:
         """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
-        if runs(loop):
-            yield from self.within(loop.body, {id(loop.index)})
+        known = self.loops.get(id(loop))
+        if known is None:
+            parts: list[tuple[Expr, bool]] = []
+            if runs(loop):
+                self.within(loop.body, {id(loop.index)}, parts)
+            known = self.loops[id(loop)] = loop, parts
+        return known[1]
 
-    def within(self, block: Block, bound: set[int]) -> Iterator[tuple[Expr, bool]]:
+    def within(self, block: Block, bound: set[int], found: list[tuple[Expr, bool]]) -> None:
         for s in block:
             match s:
                 case Store(_, at, value):
                     for e in at:
-                        yield from self.parts(e, bound, True)
-                    yield from self.parts(value, bound, False)
+                        self.parts(e, bound, True, found)
+                    self.parts(value, bound, False, found)
                 case Let(var, value):
-                    yield from self.parts(value, bound, False)
+                    self.parts(value, bound, False, found)
                     bound.add(id(var))
                 case Require(condition, _, _):
-                    yield from self.parts(condition, bound, False)
+                    self.parts(condition, bound, False, found)
                 case Alloc(tensor):
                     bound.add(id(tensor))
                 case For(index, body):
                     bound.add(id(index))
                     if runs(s):
-                        yield from self.within(body, bound)
+                        self.within(body, bound, found)
                 case If(condition):
-                    yield from self.parts(condition, bound, False)
+                    self.parts(condition, bound, False, found)
                     bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
-    def parts(
-        self, e: Expr, bound: set[int], is_index: bool, seen: set[tuple[int, bool]] | None = None
-    ) -> Iterator[tuple[Expr, bool]]:
+    def parts(self, e: Expr, bound: set[int], is_index: bool, found: list[tuple[Expr, bool]]) -> None:
         """Of one expression; what it has in several places is looked into once."""
-        seen = set() if seen is None else seen
-        if isinstance(e, (Const, Index, Var, Extent)) or (id(e), is_index) in seen:
-            return
-        seen.add((id(e), is_index))
-        if self.depends(e).isdisjoint(bound):
-            if not is_index or _reads(e):
-                yield e, is_index
-            return
-        for c in children(e):
-            yield from self.parts(c, bound, is_index or isinstance(e, Read), seen)
+        seen: set[tuple[int, bool]] = set()
+        stack = [(e, is_index)]
+        while stack:
+            e, is_index = stack.pop()
+            if isinstance(e, (Const, Index, Var, Extent)) or (id(e), is_index) in seen:
+                continue
+            seen.add((id(e), is_index))
+            about = self.about(e)
+            if is_index and not about.reads:
+                continue
+            if about.depends.isdisjoint(bound):
+                found.append((e, is_index))
+            else:
+                is_index = is_index or isinstance(e, Read)
+                stack += [(c, is_index) for c in children(e)[::-1]]
 
-    def depends(self, e: Expr) -> frozenset[int]:
-        """The indices, variables and arrays that an expression depends on, by id."""
+    def about(self, e: Expr) -> About:
         known = self.found.get(id(e))
         if known is None:
+            parts = [self.about(c) for c in children(e)]
             own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
-            known = self.found[id(e)] = e, frozenset(own).union(*map(self.depends, children(e)))
-        return known[1]
-
-
-def _reads(e: Expr) -> bool:
-    return isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(map(_reads, e.operands)))
+            reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
+            known = self.found[id(e)] = About(e, frozenset(own).union(*(p.depends for p in parts)), reads)
+        return known

@@ -235,23 +235,26 @@ class _Function(Streams):
     @contextmanager
     def counting(self, start: str, stop: str, step: str, hint: str = "") -> Iterator[str]:
         """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it."""
-        before, head, body, after = self.block, self.label(), self.label(), self.label()
+        before, body, after = self.block, self.label(), self.label()
         variable, following = self.fresh(), self.fresh()
         self.open_frame()
-        self.raw(f"br label %{head}")
-        self.start(head)
-        phi = len(self.lines)
-        test = self.add(f"icmp slt i64 {variable}, {stop}")
-        self.raw(f"br i1 {test}, label %{body}, label %{after}")
+        if is_number(start) and is_number(stop) and int(start) < int(stop):
+            self.raw(f"br label %{body}")
+        else:
+            self.raw(f"br i1 {self.add(f'icmp slt i64 {start}, {stop}')}, label %{body}, label %{after}")
         self.start(body)
+        phi = len(self.lines)
         self.open_frame(variable)
+        outer, self.pure = self.pure, dict(self.pure)
         yield variable
+        self.pure = outer
         del self.frames[-2:]
-        self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
         self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
+        self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
         if len(self.lines) - phi > LARGEST_UNROLLED:
             hint = "1"
-        self.raw(f"br label %{head}{f', !llvm.loop !{hint}' if hint else ''}")
+        test = self.add(f"icmp slt i64 {following}, {stop}")
+        self.raw(f"br i1 {test}, label %{body}, label %{after}{f', !llvm.loop !{hint}' if hint else ''}")
         self.start(after)
 
     def first_place(self, s: For, store: Store, start: str) -> str:
@@ -306,9 +309,11 @@ class _Function(Streams):
         self.raw(f"br i1 {condition.text}, label %{yes}, label %{no if s.otherwise else after}{weights}")
         for label, block in ((yes, s.then), (no, s.otherwise)):
             if label == yes or block:
+                outer, self.pure = self.pure, dict(self.pure)
                 self.start(label)
                 self.emit_block(block)
                 self.raw(f"br label %{after}")
+                self.pure = outer
         self.start(after)
 
     def allocate(self, tensor: Tensor) -> None:

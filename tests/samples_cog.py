@@ -93,9 +93,10 @@ def attributes(random: np.random.Generator, cls: Any, grid: Shape, tensor: Shape
 
 def typed(op: Operator[np.ndarray], *grids: Shape) -> Operator[np.ndarray]:
     """The operator, told how many axes of each array are the field's."""
-    types = {
-        name: FieldType(grid, TensorType(array.shape[len(grid) :], BY_DTYPE[array.dtype]))
-        for (name, array), grid in zip(op.operands(), grids, strict=True)
-    }
-    object.__setattr__(op, "_types", types)
-    return op
+    arrays = [a for _, a in op.operands()]
+    types = (
+        FieldType(grid, TensorType(array.shape[len(grid) :], BY_DTYPE[array.dtype]))
+        for array, grid in zip(arrays, grids, strict=True)
+    )
+    given = iter(arrays)
+    return op.map(lambda _: next(types)).map(lambda _: next(given))
