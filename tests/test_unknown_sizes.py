@@ -103,6 +103,19 @@ def test_groups_are_apart_where_they_are_whole() -> None:
         function(np.zeros((1, 6, 3, 9), np.int32), np.zeros((8, 2, 3, 1), np.int32))
 
 
+@pytest.mark.parametrize("times", [2, 3, 4, 6])
+def test_folds_that_are_multiples(times: int) -> None:
+    """Sizes that are not known, but to be multiples of what a word holds."""
+    body = f"  %t = cvm.tile %a {{reps = [1, {times}]}}\n  %y = cvm.dense %t, %b\n  return %y\n"
+    program = f"func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {{\n{body}}}\n"
+    function, reference = (cvm.compile(program, target=t) for t in ("cpu", "reference"))
+    random = np.random.default_rng(0)
+    for m, n, k in ((13, 21, 3), (6, 8, 8), (1, 40, 5), (9, 9, 0)):
+        for most in RANGES.values():
+            a, b = (random.integers(-most, most, s).astype(np.int32) for s in ((m, k), (n, times * k)))
+            np.testing.assert_array_equal(function(a, b), reference(a, b), strict=True)
+
+
 def test_groups_of_an_unknown_size_on_a_gpu() -> None:
     program = "func @main(%x: tensor<2x?x9x9xi32>, %w: tensor<?x3x?x2xi32>) {\n  %y = cvm.conv2d %x, %w {stride = [7, 1], groups = 3}\n  return %y\n}\n"
     x, w = (np.arange(np.prod(s), dtype=np.int32).reshape(s) for s in ((2, 9, 9, 9), (6, 3, 7, 2)))

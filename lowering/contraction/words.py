@@ -118,7 +118,8 @@ def divided(size: Dim, by: int) -> Dim:
 
 def is_multiple(size: Dim, of: int) -> bool:
     """Whether a size is a multiple, as far as is known."""
-    return isinstance(size, int) and size % of == 0
+    rest = size % of
+    return isinstance(rest, int) and rest == 0
 
 
 def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
