@@ -1,10 +1,11 @@
-"""Contenders for the same work: that their results agree, and their times, taken in turn, A B C A B C ..., so that a machine
+"""Contenders for the same work: that their results agree, and their times, taken in turn, A B C B A C ..., so that a machine
 that is slow for a while is slow for all of them."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import random
 import statistics
 import sys
 import time
@@ -16,7 +17,8 @@ import numpy as np
 
 Contender = Callable[[], Any]
 
-SHORT = 1e-3  # seconds of a call that is made once before it is timed
+SHORT = 1e-3  # seconds of a call that is made a few times before it is timed
+WARM = 4  # times: what others have left in the caches is gone then
 REST = 0.025  # seconds after JAX's turn: its threads go on for 18 ms, and keep others from the processor
 
 
@@ -122,11 +124,13 @@ def timed(case: Case, seconds: float = 2.0, least: int = 5, most: int = 10_000) 
         calls[name] = 1 if spent > 1e-4 else min(2000, int(2e-4 / max(spent, 1e-7)) + 1)
     times: dict[str, list[float]] = {name: [] for name in case.contenders}
     began, rounds = time.perf_counter(), 0
+    turns, order = list(case.contenders.items()), random.Random(0)
     while ((spent := time.perf_counter() - began) < seconds or rounds < least) and rounds < most:
-        for name, run in case.contenders.items():
+        order.shuffle(turns)  # what one leaves in the caches is not always found by the same other
+        for name, run in turns:
             case.before.get(name, lambda: None)()
             n = calls[name]
-            if name in short:
+            for _ in range(WARM if name in short else 0):
                 run()
             start = time.perf_counter()
             for _ in range(n):

@@ -64,6 +64,22 @@ def test_small_results_are_not() -> None:
     assert "streaming" not in f.lower("schedule")
 
 
+def test_results_of_kernels_that_move_much_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that are large together: a result that is not small among them."""
+    monkeypatch.setattr(stream, "ALL", 8000)
+    monkeypatch.setattr(stream, "SOME", 3200)
+    t = "tensor<800xi32>"
+    two, three = "%y = cvm.relu %x\n", "%y = cvm.elemwise_add %x, %z\n"
+    for body, given, streams in ((two, "", False), (three, f", %z: {t}", True)):
+        f = cvm.compile(f"func @main(%x: {t}{given}) -> {t} {{\n  {body}  return %y\n}}\n")
+        assert ("streaming" in f.lower("schedule")) == streams
+    fold = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    assert "streaming" in fold.lower("schedule")
+    monkeypatch.setattr(stream, "SOME", 4000)
+    fold = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    assert "streaming" not in fold.lower("schedule")
+
+
 def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
     """Rows of a size that is not known begin anywhere: a loop that cannot be aligned for its store stores as usual."""
     text = """func @main(%x: tensor<4x?xi32>) {

@@ -49,8 +49,10 @@ def keep(kernel: Kernel) -> Kernel:
 def _rows(s: Statement) -> Block | None:
     if not isinstance(s, For) or s.kind != "serial":
         return None
-    s = rewrite_within(s, _rows)
-    return (replace(s, body=_kept(s.body)),)
+    made = rewrite_within(s, _rows)
+    assert isinstance(made, For)
+    body = _kept(made.body)
+    return (made if body is made.body else replace(made, body=body),)
 
 
 def _kept(block: Block) -> Block:

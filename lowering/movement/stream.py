@@ -1,8 +1,8 @@
 """Large results past the caches:  y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming
 
 A store that streams does not read its cache line first, which saves a third of the traffic of a copy. It pays where a
-result is larger than the caches, written once by vectors and not read by the kernel. Of a result whose size is not known a
-call finds out how large it is.
+result is larger than the caches, or a good part of what a kernel moves through them, written once by vectors and not read by
+the kernel. Of a result whose size is not known a call finds out how large it is.
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ from ..near import period
 from ..vectorise import overlaps
 
 LARGE = 1 << 24  # bytes
+ALL = 2 * LARGE  # bytes of a kernel's arrays that are large together: of them a result
+SOME = LARGE // 4  # of so many bytes streams
 PART = 16  # bytes of an access that streams, which is aligned
 WHOLE = 32  # bytes of the widest such access
+LINE = 64  # bytes that memory takes at once
 MANY = 16  # vectors of a loop that is worth being aligned
 
 
 def stream(kernel: Kernel) -> Kernel:
     read = {r.tensor for r in reads(kernel.body)}
-    results = kernel.outputs
-    large = {t for t in results if t not in read and (is_large(t) or not isinstance(product(t.shape), int))}
+    sizes = {t: product(t.shape) * t.element.bytes for t in kernel.parameters}
+    least = SOME if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL else LARGE
+    written = {t: sizes[t] for t in kernel.outputs if t not in read}
+    large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
     return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
 
 
