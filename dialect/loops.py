@@ -33,7 +33,9 @@ from .types import ElementType
 class For:
     """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
     and stop - start is a multiple of it; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
-    warp do together, see `lowering.gpu.matrix`."""
+    warp do together, see `lowering.gpu.matrix`. What the first and last `overlap` iterations of a vector loop write, other
+    loops write as well, but for those at the ends of the index's extent: code generation may leave out what lies before the
+    first whole line of memory, and after as many lines."""
 
     index: Index
     body: Block
@@ -41,6 +43,7 @@ class For:
     stop: Expr | None = None
     kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = "serial"
     width: int = 1
+    overlap: int = 0
 
     @property
     def end(self) -> Expr:

@@ -23,7 +23,8 @@ from .squares import turn
 from .tables import ENTRIES, look_up, table_of
 
 ROW = 16  # bytes of a row of a square that is turned in registers
-AHEAD = 256  # bytes further on that squares ask for
+AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
+SHORT = 1 << 9  # bytes of a row
 
 
 class Square(NamedTuple):
@@ -256,8 +257,10 @@ class Expressions(Addresses):
         stride = self.stride(tensor, at)
         if stride is None or tensor.space == "stack":
             return
+        size = tensor.element.bytes
+        further = (AHEAD if stride * size > SHORT else AHEAD_OF_SHORT) // size
         for pointer in self.lane_pointers(tensor, at):
-            self.ask_for(tensor, pointer, AHEAD // tensor.element.bytes)
+            self.ask_for(tensor, pointer, further)
 
     def ask_for(self, tensor: Tensor, pointer: str, further: int) -> None:
         """Brings the cache line so many elements further on nearer."""

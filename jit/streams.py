@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from ..dialect.index import Const, Tensor
 from ..dialect.loops import For, Store
 from ..dialect.sizes import product
-from ..lowering.movement.stream import MANY, PART, WHOLE, leading_store, least_size
+from ..lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, least_size
 from .expressions import Expressions
 from .lines import memory_text
 
@@ -29,7 +30,7 @@ class Streams(Expressions):
         self.streams = False
         self.aligned: dict[Tensor, str] = {}
         self.won: str | None = None  # in a loop that was shifted: whether its stores stream
-        self.whole: tuple[Tensor, str] | None = None  # and by whole vectors, into this array
+        self.whole: tuple[Tensor, str] | None = None  # whether they do so by whole vectors, into this array
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         raise NotImplementedError
@@ -46,6 +47,9 @@ class Streams(Expressions):
         store = leading_store(s)
         if store is None:
             return False
+        if s.overlap:
+            self.whole_lines(s, store, start, stop)
+            return True
         size, width, outer = store.tensor.element.bytes, str(s.width), (self.won, self.whole)
         address = self.address_of(self.first_place(s, store, start))
         rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {WHOLE - 1}")
@@ -61,6 +65,26 @@ class Streams(Expressions):
             self.turns(s, first, self.chosen(part, (edge, last, stop)), width)
         self.won, self.whole = outer
         return True
+
+    def whole_lines(self, s: For, store: Store, start: str, stop: str) -> None:
+        """Emits a loop that overlaps others: the whole lines from the first one on, and the elements before and after them
+        where it is at an end of the index's extent. An array whose elements lie at no multiple of their size is written
+        by usual stores."""
+        size, outer = store.tensor.element.bytes, (self.won, self.whole)
+        address = self.address_of(self.first_place(s, store, start))
+        good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0")
+        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {LINE - 1}")
+        line = self.add(f"add i64 {start}, {self.add(f'lshr i64 {rest}, {size.bit_length() - 1}')}")
+        length = self.linear("sub", self.linear("sub", stop, start), str(s.overlap))
+        begin = self.add(f"select i1 {good}, i64 {line}, i64 {start}")
+        end = self.add(f"select i1 {good}, i64 {self.linear('add', line, length)}, i64 {stop}")
+        first, last = (f"icmp eq i64 {e}, {n}" for e, n in ((start, "0"), (stop, self.size(s.index.extent))))
+        single = replace(s, kind="serial", width=1, overlap=0)
+        self.turns(single, start, self.add(f"select i1 {self.add(first)}, i64 {begin}, i64 {start}"), "1")
+        self.won, self.whole = None, (store.tensor, good)
+        self.turns(s, begin, end, str(s.width))
+        self.won, self.whole = outer
+        self.turns(single, end, self.add(f"select i1 {self.add(last)}, i64 {stop}, i64 {end}"), "1")
 
     def chosen(self, number: str, values: Iterable[str]) -> str:
         """One of three values, by its number."""
@@ -92,9 +116,11 @@ class Streams(Expressions):
             place = self.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
             parts.append(f"store {part} {one}, ptr {place}")
         past = "!nontemporal !0"
-        ways = [(self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts])]
+        ways: list[tuple[str, list[str]]] = []
         if self.whole is not None and tensor is self.whole[0]:
-            ways.insert(0, (self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {WHOLE}, {past}"]))
+            ways.append((self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {WHOLE}, {past}"]))
+        if self.whole is None or self.won is not None:
+            ways.append((self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts]))
         after = self.label()
         for test, stores in ways:
             yes, no = self.label(), self.label()

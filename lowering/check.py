@@ -119,6 +119,7 @@ class _Checker:
             scope = copy(scope, inner=frozenset())
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
             self.independent(s)
+        self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
             self.hold(

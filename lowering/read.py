@@ -113,9 +113,9 @@ class _Reader:
             else getattr(last, "size", 0)
         )
         index = self.name(Index(str(name)[1:], size))
-        how, width = (str(kind.children[0]), int(kind.children[1] or 1)) if kind is not None else ("serial", 1)
+        how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         end = None if extent is None else last
-        return For(index, self.block(body), first, end, how, width)  # type: ignore[arg-type]
+        return For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
 
     def branch(self, condition: Any, then: Any, otherwise: Any) -> Statement:
         test = self.typed(condition, I1)

@@ -252,6 +252,7 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
 def _range(s: For, names: Names) -> str:
     """What a loop's index runs over: its extent is said where the loop does not end there."""
     how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
+    how += f" overlap {s.overlap}" if s.overlap else ""
     start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
     whole = isinstance(s.end, (Const, Extent)) and end == size_text(s.index.extent, names)
     extent = "" if whole else f" of {size_text(s.index.extent, names)}"

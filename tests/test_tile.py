@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cvm.lowering.check import check
 from cvm.lowering.movement import stream
+from cvm.lowering.movement import tile as tiling
 from cvm.lowering.pipeline import lower
 
 import cvm
@@ -47,6 +48,77 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], mo
     f = tiled(x, element, (1, 0), known=True)
     assert "alloc stack %turned" in f.lower("schedule")
     np.testing.assert_array_equal(f(x), x.T)
+
+
+@pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("shape", [(300, 128), (333, 70), (1100, 40), (272, 257), (1200, 16)])
+@pytest.mark.parametrize("offset", [0, 3, 64])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_strips_that_overlap(
+    element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole lines of memory, wherever rows begin; no element outside of the result is written."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(tiling, "RUN", 192)
+    x = numbers(shape, element)
+    f = tiled(x, element, (1, 0), known=True)
+    assert "overlap" in f.lower("schedule")
+    size = x.itemsize
+    for first in (offset * size, offset * size + 1):  # elements at multiples of their size, and elsewhere
+        held = np.full(x.nbytes + 192 * size, 77, np.uint8)
+        start = -held.ctypes.data % 64 + first
+        out = held[start : start + x.nbytes].view(x.dtype).reshape(x.T.shape)
+        before = cvm.get_num_threads()
+        cvm.set_num_threads(threads)
+        try:
+            f(x, out=out)
+        finally:
+            cvm.set_num_threads(before)
+        np.testing.assert_array_equal(out, x.T)
+        assert (held[:start] == 77).all() and (held[start + x.nbytes :] == 77).all()
+
+
+@pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 1, 0, 2), (2, 3, 0, 1)])
+@pytest.mark.parametrize("shape", [(2, 17, 19, 33), (3, 300, 2, 20), (2, 16, 23, 301)])
+@pytest.mark.parametrize("element", ["i8", "f32", "i64"])
+def test_strips_of_several_axes(
+    order: tuple[int, ...], shape: tuple[int, ...], element: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(tiling, "RUN", 64)
+    x = numbers(shape, element)
+    given = " x ".join(map(str, shape))
+    text = f"func @main(%x: tensor<{given} x {element}>) {{\n  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
+    module = cvm.parse(text)
+    for kernel in lower(module, module.functions["main"]).kernels:
+        check(kernel)
+    np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(order))
+
+
+def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(tiling, "RUN", 256)
+    rng = np.random.default_rng(0)
+    for given, wanted, other in (
+        ("f32", "f64", "f64"),
+        ("f64", "f32", "f32"),
+        ("ui8", "f32", "f32"),
+        ("f32", "i8", "i8"),
+    ):
+        text = f"""func @main(%x: tensor<400x99x{given}>, %w: tensor<99x400x{other}>) {{
+  %t = theano.dimshuffle %x {{new_order = [1, 0]}}
+  %c = theano.elemwise %t {{scalar_op = "cast", dtype = {wanted}}}
+  %y = dali.add %c, %w
+  return %y
+}}
+"""
+        names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
+        x = rng.integers(0, 50, (400, 99)).astype(names[given])
+        w = rng.integers(0, 50, (99, 400)).astype(names[other])
+        f = cvm.compile(text)
+        assert "overlap" in f.lower("schedule")
+        np.testing.assert_array_equal(f(x, w), x.T.astype(names[wanted]) + w)
 
 
 @pytest.mark.parametrize("order", [(1, 2, 0), (2, 0, 1), (0, 2, 1), (2, 1, 0)])

@@ -10,10 +10,23 @@
         } }
 
 Two loops are tiled if what is written moves by single elements along the one, and what is read along the other. For what is
-unrolled around lanes, code generation reads a vector for each lane, along the other loop. Where the result is larger than
-the caches a tile is first put together in a buffer, and then streams row by row; where elements are small, the many rows
-that are read across are first copied side by side. A last tile that does not fit begins earlier (elements are written twice,
-to the same value); where sizes are known only when called, the last part of a tile does.
+unrolled around lanes, code generation reads a vector for each lane, along the other loop. A last tile that does not fit
+begins earlier (elements are written twice, to the same value); where sizes are known only when called, the last part of a
+tile does.
+
+A result larger than the caches is made by strips of many rows that are read, two lines of memory of each at a time, which
+are asked for early. Such a tile is put together in a buffer, and then streams row by row, by whole lines. Where these begin
+is known when the program runs; strips overlap by a line, and write what is theirs:
+
+    =>  for j.tile in 0..16 parallel { for i.tile in 0..128 {
+          alloc stack turned: tensor<32x288xf32>
+          for j.part in 0..34 { for i.part in 0..8 { ... turned[...] = x[j, i] ... } }
+          for r in 0..32 { for c in j.first..j.first + 272 vector 8 overlap 16 {
+            y[i.tile * 32 + r, c] = turned[r, c - j.first] streaming
+          } }
+        } }
+
+Where elements are small, the many rows that are read across are first copied side by side.
 """
 
 from __future__ import annotations
@@ -41,14 +54,18 @@ from ..accesses import allocated, reads, stores, stride
 from ..affine import key
 from ..collapse import is_whole
 from ..vectorise import independent
-from .stream import is_large
+from .stream import LINE, is_large
 
 ROW = 16  # bytes that are turned at once
 VECTOR = 32  # bytes
-LINE = 64  # bytes that a row of a buffer has more than a tile's: rows then lie in different places of the nearest cache
 WAYS = 16  # as many rows that lie a power of two apart stay near enough
 DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
-HELD, RUN = 1 << 18, 1 << 12  # bytes of a tile that is put together in a buffer, and of a row that is read for it
+RUN = 1024  # bytes of a row that are written by a tile in a buffer
+ACROSS, NEAR, SHORT = (
+    128,
+    256,
+    512,
+)  # bytes of a row that are read for it, of one that is copied first, and of one read whole
 
 
 def tile(kernel: Kernel) -> Kernel:
@@ -113,39 +130,61 @@ def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
     body, size = inner.body, VECTOR // lanes
     store = body[-1]
     assert isinstance(store, Store)
-    large = is_large(store.tensor)
-    j = _Axis(inner.index, lanes, ALONG // size)
-    held_rows = HELD // (j.side * max(size, store.tensor.element.bytes))
-    i = _Axis(outer.index, rows, max(min(held_rows, RUN // size), rows) if large else DOWN)
-    row, lane = Index("u", rows), Index("l", lanes)
-    before, after = (), ()
-    if large:
-        held = Tensor("turned", (i.side, j.side + LINE // size), store.tensor.element, "stack")
-        body = (*body[:-1], replace(store, tensor=held, indices=(i.part * rows + row, j.part * lanes + lane)))
-        r, c = Index("r", i.side), Index("c", j.side)
-        copied = replace(store, value=held[r, c])
-        there: dict[Expr, Expr] = {outer.index: i.first + r, inner.index: j.first + c}
-        before, after = (Alloc(held),), (For(r, (For(c, substitute_block((copied,), there)),)),)
-    first, far = (), _far(inner)
-    if large and lanes > WAYS and len({key(r) for r in far}) == 1:
-        near = Tensor("near", (lanes, i.side + LINE // size), far[0].tensor.element, "stack")
-        k, c = Index("k", lanes), Index("c", i.side)
-        value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
-        first = (Alloc(near), For(k, (For(c, (Store(near, (k, c), value),)),)))
-        body = _read_from(near[lane, i.part * rows + row], key(far[0]), body)
-    body = substitute_block(body, {outer.index: i.begin + row, inner.index: j.begin + lane})
-    block: Block = (
-        For(i.part, (For(row, (For(lane, body, kind="vector", width=lanes),), kind="unrolled"),), stop=i.stop),
-    )
-    block = (For(j.tile, (*before, For(j.part, (*first, *block), stop=j.stop), *after)),)
-    if isinstance(fits := both(i.fits, j.fits), Expr):
-        block = (If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
     shared = alone and len(chain) == 2  # different threads may take different tiles: they write different elements
-    block = (For(i.tile, block, kind="parallel" if shared else "serial"),)
+    if is_large(store.tensor):
+        block = _by_strips(outer, inner, rows, lanes, shared)
+    else:
+        j, i = _Axis(inner.index, lanes, ALONG // size), _Axis(outer.index, rows, DOWN)
+        block = (For(j.tile, _turned(body, i, j, rows, lanes)),)
+        if isinstance(fits := both(i.fits, j.fits), Expr):
+            block = (If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
+        block = (For(i.tile, block, kind="parallel" if shared else "serial"),)
     for s in reversed(chain[:-1]):
         if s is not outer:
             block = (replace(s, body=block),)
     return block
+
+
+def _turned(body: Block, i: _Axis, j: _Axis, rows: int, lanes: int, first: Block = ()) -> Block:
+    """The squares of a tile."""
+    row, lane = Index("u", rows), Index("l", lanes)
+    there: dict[Expr, Expr] = {i.index: i.begin + row, j.index: j.begin + lane}
+    square = For(row, (For(lane, substitute_block(body, there), kind="vector", width=lanes),), kind="unrolled")
+    return (For(j.part, (*first, For(i.part, (square,), stop=i.stop)), stop=j.stop),)
+
+
+def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> Block:
+    """A result past the caches: strips of many rows that are read, each tile of which is put together in a buffer."""
+    store, far = inner.body[-1], _far(inner)
+    assert isinstance(store, Store)
+    size, out = VECTOR // lanes, store.tensor.element.bytes
+    line, many = LINE // out, lanes > WAYS and len({key(r) for r in far}) == 1
+    short = _below(outer.index.extent, SHORT // size + 1)
+    j = _Axis(inner.index, lanes, RUN // out + max(line, lanes), max(line, lanes))
+    i = _Axis(outer.index, rows, (SHORT if short else NEAR if many else ACROSS) // size)
+    held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
+    put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
+    body, first = (*inner.body[:-1], put), ()
+    if many:
+        near = Tensor("near", (lanes, i.side + LINE // size), far[0].tensor.element, "stack")
+        k, c = Index("k", lanes), Index("c", i.side)
+        value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
+        first = (Alloc(near), For(k, (For(c, (Store(near, (k, c), value),)),)))
+        body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
+    block = (Alloc(held), *_turned(body, i, j, rows, lanes, first), _copied(store, held, outer, inner, i, j))
+    return (For(j.tile, (For(i.tile, block),), kind="parallel" if shared else "serial"),)
+
+
+def _copied(store: Store, held: Tensor, outer: For, inner: For, i: _Axis, j: _Axis) -> For:
+    """The loops that write a tile from its buffer, row by row; where strips overlap, by whole lines of memory."""
+    r, c = Index("r", i.side), Index("c", inner.index.extent if j.overlap else j.side)
+    here, there = (c - j.first, c) if j.overlap else (c, j.first + c)
+    places: dict[Expr, Expr] = {outer.index: i.first + r, inner.index: there}
+    along = For(c, substitute_block((replace(store, value=held[r, here]),), places))
+    if j.overlap:
+        width = VECTOR // held.element.bytes
+        along = replace(along, start=j.first, stop=j.end, kind="vector", width=width, overlap=j.overlap)
+    return For(r, (along,))
 
 
 def _read_from(there: Read, place: object, body: Block) -> Block:
@@ -159,19 +198,22 @@ def _read_from(there: Read, place: object, body: Block) -> Block:
 
 class _Axis:
     """An index by tiles and parts of a tile, `step` elements each. Where a size is known a last tile that would not fit
-    begins earlier; where it is not, a last part does."""
+    begins earlier; where it is not, a last part does. Long ones may overlap by as much as is asked for."""
 
-    def __init__(self, index: Index, step: int, most: int) -> None:
+    def __init__(self, index: Index, step: int, most: int, overlap: int = 0) -> None:
         n = index.extent
         known = isinstance(n, int)
+        self.index = index
+        self.overlap = overlap if known and n >= most else 0
         self.side = (min(most, n) if known else most) // step * step
-        if known:  # as even tiles as whole cache lines allow
+        if known and not self.overlap:  # as even tiles as whole cache lines allow
             even = -(-n // -(-n // self.side))
             self.side = min(-(-even // LINE) * LINE, self.side)
-        self.tile = Index(f"{index.name}.tile", (n + (self.side - 1)) // self.side)
+        pace = self.side - self.overlap
+        self.tile = Index(f"{index.name}.tile", (n + (pace - 1 - self.overlap)) // pace)
         self.part = Index(f"{index.name}.part", self.side // step)
-        self.first = self.tile * self.side  # of a tile
-        if known and n % self.side:
+        self.first = self.tile * pace  # of a tile
+        if known and (n - self.overlap) % pace:
             self.first = minimum(self.first, as_index(n - self.side))
         self.begin = self.first + self.part * step  # of a part
         self.end = self.first + self.side
