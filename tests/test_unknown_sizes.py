@@ -116,6 +116,25 @@ def test_folds_that_are_multiples(times: int) -> None:
             np.testing.assert_array_equal(function(a, b), reference(a, b), strict=True)
 
 
+@pytest.mark.parametrize("x, w", [((40, 8, 3, 1), (40, 8, 3, 1)), ((40, 16, 1, 1), (24, 16, 3, 3))])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("most", [127, 2**31])
+def test_single_places_beside_padding(x: tuple[int, ...], w: tuple[int, ...], known: bool, most: int) -> None:
+    """Where the guard has no index of the result's, what it guards is not read beyond its ends."""
+    sizes = ["x".join(map(str, s if known else ("?", "?", *s[2:]))) for s in (x, w)]
+    how = "padding = [1, 0], dilation = [2, 1]" if w[3] == 1 else "padding = [1, 1]"
+    body = f"  %y = cvm.conv2d %x, %w {{{how}}}\n  return %y\n"
+    program = f"func @main(%x: tensor<{sizes[0]}xi32>, %w: tensor<{sizes[1]}xi32>) {{\n{body}}}\n"
+    module = cvm.parse(program)
+    for kernel in lower(module, module.functions["main"]).kernels:
+        check(kernel)
+    random = np.random.default_rng(0)
+    values = [random.integers(-most, most, s).astype(np.int32) for s in (x, w)]
+    expected = cvm.compile(module, target="reference")(*values)
+    for target in ("cpu", "cuda-sim"):
+        np.testing.assert_array_equal(cvm.compile(module, target=target)(*values), expected, strict=True)
+
+
 def test_groups_of_an_unknown_size_on_a_gpu() -> None:
     program = "func @main(%x: tensor<2x?x9x9xi32>, %w: tensor<?x3x?x2xi32>) {\n  %y = cvm.conv2d %x, %w {stride = [7, 1], groups = 3}\n  return %y\n}\n"
     x, w = (np.arange(np.prod(s), dtype=np.int32).reshape(s) for s in ((2, 9, 9, 9), (6, 3, 7, 2)))

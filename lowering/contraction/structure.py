@@ -6,8 +6,8 @@
         y[o, r, p, q] = f(acc, ...)
     } } } }
 
-One factor, `b`, depends on the innermost index q, the other does not; r is an index that only `a` depends on. Dense layers
-and convolutions are such nests, and so is a product followed by a sum.
+One factor, `b`, depends on the innermost index q, the other does not; r is an index that only `a` depends on. The guard is
+b's: a is read whether it holds or not. Dense layers and convolutions are such nests, and so is a product followed by a sum.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ...dialect.traverse import walk
 from ..accesses import depends, reads, stores, stride
 from ..narrow import conjunction
 from ..nests import sorted_tensors
+from .words import is_edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,8 @@ def recognise(kernel: Kernel) -> Contraction | None:
     a, b = factors if depends(factors[1], {column}) else factors[::-1]
     if depends(a, {column}) or not depends(b, {column}):
         return None
+    if not _is_guarded(b, guard, {i for i in loops if not depends(a, {i})}):
+        return None
     mentioned = [e for e in (b, *guard) if isinstance(e, Expr)]
     only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in mentioned)]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
@@ -143,7 +146,7 @@ def windowed(kernel: Kernel) -> Windowed | None:
     weights, values = factors if depends(factors[1], places) else factors[::-1]
     if len(loops) < 3 or depends(weights, places) or any(depends(g, {i}) for g in guard for i in loops[:-2]):
         return None
-    moves = all(depends(values, {i}) for i in (*loops[-2:], *folds))
+    moves = all(depends(values, {i}) for i in (*loops[-2:], *folds)) and _is_guarded(values, guard, places)
     found = Windowed(tuple(loops[:-2]), tuple(loops[-2:]), tuple(folds), tuple(guard), weights, values, acc, epilogue)
     return found if moves and _stores_columns(epilogue, loops[-1]) else None
 
@@ -183,6 +186,12 @@ def _guard(block: Block) -> tuple[list[Expr], Block]:
         case (If(condition, then, ()),):
             return conjunction(condition), then
     return [], block
+
+
+def _is_guarded(b: Expr, guard: Sequence[Expr], own: set[Expr]) -> bool:
+    """Whether it is b alone that may not be read where the guard does not hold: it has the indices that the guard is of for
+    its own, or the guard is an edge of its array."""
+    return all(depends(g, own) or any(isinstance(r, Read) and is_edge(g, r) for r in walk(b)) for g in guard)
 
 
 def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
