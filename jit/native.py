@@ -42,8 +42,9 @@ def _linker() -> Any:
 
 
 def optimise(text: str, slp: bool = False) -> Any:
-    """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, and what they share comes
-    before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side become vectors.
+    """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, with their tests at the end
+    and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side become
+    vectors.
     """
     machine = target_machine()
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
@@ -57,12 +58,8 @@ def optimise(text: str, slp: bool = False) -> Any:
         passes = llvm.create_new_module_pass_manager()
         passes.add_always_inliner_pass()
         passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.add_loop_rotate_pass()
         passes.add_new_gvn_pass()
         passes.add_loop_unroll_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
     passes.run(module, builder)
     return module
 
