@@ -28,16 +28,18 @@ done:
 
 
 def complete(text: str) -> str:
-    """The module with every such function defined."""
-    return _DECLARED.sub(_defined, text)
+    """The module with every such function defined, and what they call declared."""
+    called: set[str] = set()
+    made = _DECLARED.sub(lambda match: _defined(match, called), text)
+    return "\n".join([made, *sorted(called - set(text.splitlines()))])
 
 
-def _defined(declared: re.Match[str]) -> str:
+def _defined(declared: re.Match[str], called: set[str]) -> str:
     type, lanes, word, suffix = declared.groups()
     if lanes is None:
         again = "  %again = or i1 %lanes, false"
         return _BODY.format(t=type, m="i1", s=suffix, o="1", any=again).replace("zeroinitializer", "0")
     mask = f"<{lanes} x i1>"
     again = f"  %again = call i1 @llvm.vector.reduce.or.v{lanes}i1({mask} %lanes)"
-    declaration = f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({mask})"
-    return "\n".join([_BODY.format(t=type, m=mask, s=suffix, o=f"splat ({word} 1)", any=again), declaration])
+    called.add(f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({mask})")
+    return _BODY.format(t=type, m=mask, s=suffix, o=f"splat ({word} 1)", any=again)

@@ -78,3 +78,22 @@ def test_other_exponents_are_a_loop_over_bits() -> None:
         assert "@ipow.v" in text
         lengths.add(len(text.splitlines()))
     assert max(lengths) < 80
+
+
+def test_beside_each_other_and_exponentials() -> None:
+    """What several functions call is declared once."""
+    text = """func @main(%x: tensor<40xi32>, %y: tensor<40xui32>, %e: tensor<40xi64>, %z: tensor<40xf64>) {
+  %a = dali.pow %x, %x
+  %b = dali.pow %y, %y
+  %s = dali.add %a, %b
+  %w = theano.elemwise %z {scalar_op = "exp"}
+  %i = theano.elemwise %w {scalar_op = "cast", dtype = i64}
+  %p = dali.pow %i, %e
+  %r = dali.add %s, %p
+  return %r
+}
+"""
+    n = np.arange(40)
+    given = (n.astype(np.int32), n.astype(np.uint32), n.astype(np.int64), n / 20)
+    found, wanted = (cvm.compile(text, target=t)(*given) for t in ("cpu", "reference"))
+    np.testing.assert_array_equal(found, wanted, strict=True)
