@@ -15,8 +15,7 @@ Sums are modulo 2^32, so the quotient is right wherever 4 y is an i32; `turned` 
 `weights` 9 times that of w, which have to fit 16 bits. Where ranges do not tell, what the factors are is looked at, and
 where they are too large the contraction is computed as any other.
 
-Two channels share a word: a sum of such words as i32 has their sums in its halves, but for a borrow by which the upper half
-is one less where the lower one is negative; it is put right before words are multiplied.
+Two channels share a word, and are turned together.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ from .words import Words, extent_of, in_words, is_edge, known_terms, loops_of, o
 POINTS = 16  # products of a tile
 MOST_INPUT = 8191  # magnitudes that fit 16 bits when they are turned
 MOST_WEIGHT = 3639
-NEGATIVE = 1 << 15  # the sign of a word's lower half
 LEAST = 1 << 15  # products, rows, tiles and words of a sum for which it pays
 LEAST_ROWS, LEAST_TILES, LEAST_STEPS = 8, 16, 8
 LEAST_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
@@ -108,9 +106,10 @@ def _slides(read: Read, along: Index, folds: Sequence[Index]) -> tuple[int, Inde
     return None
 
 
-def turned_input(x: Sequence[Any]) -> list[Any]:
-    """B' x."""
-    return [x[0] - x[2], x[1] + x[2], x[2] - x[1], x[1] - x[3]]
+def turned_input(x: Sequence[Expr]) -> list[Expr]:
+    """B' x, of words of two."""
+    sum = apply("addhalves", x[1], x[2])
+    return [apply("subhalves", x[0], x[2]), sum, apply("subhalves", x[2], x[1]), apply("subhalves", x[1], x[3])]
 
 
 def turned_weights(g: Sequence[Any]) -> list[Any]:
@@ -255,7 +254,7 @@ class Turned:
             }
             low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
             first, stop = max(0, -((left + s) // 2)), min(self.wide, (width - 1 - left - s) // 2 + 1)
-            inner = For(t, (Store(words, place, low + (high << 16)),), as_index(first), as_index(stop))
+            inner = For(t, (Store(words, place, word((low, high), 2)),), as_index(first), as_index(stop))
             body.append(For(h, (inner,), as_index(above), as_index(below)))
         return words, loops_of(lines, tuple(body))
 
@@ -288,7 +287,8 @@ class Turned:
         end = self.count - width
         at = minimum(panel * width + begin, end) if panels > 1 else as_index(min(begin, end))
         first = Let(Var("first", I64), at)
-        turned = Tensor("columns", (POINTS, self.pairs.steps, self.width), I32, "stack")
+        steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
+        turned = Tensor("columns", (POINTS, steps, self.width), I32, "stack")
         per = -(-tiles // groups)
         tile, start = Index("tile", tiles), Var("row", I64)
         loop = For(
@@ -317,7 +317,7 @@ class Turned:
         for r in range(4):
             for s, n in enumerate(self.named(body, f"n{r}", [columns[s][r] for s in range(4)])):
                 at = (as_index(4 * r + s), self.pairs.step, self.v * LANES + self.lane)
-                body.append(Store(turned, at, n + ((n & NEGATIVE) << 1)))
+                body.append(Store(turned, at, n))
         lanes = For(self.lane, tuple(body), kind="vector", width=LANES)
         return loops_of((*self.pairs.folds, self.v), (lanes,))
 
