@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,17 @@ NAMES = {  # ours, torch's and C's: NumPy's and JAX's
     **{n: f"arc{n[1:]}" for n in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
     **{n: n for n in ("sinh", "cosh", "tanh")},
     "pow": "power",
+    **{n: n for n in ("erf", "erfc")},
 }  # fmt: skip
-THEANO = ("exp2", "expm1", "log1p")  # the theano dialect's alone
+SPECIAL = ("erf", "erfc")  # NumPy has none; Python's, and JAX's elsewhere
+THEANO = ("exp2", "expm1", "log1p", *SPECIAL)  # the theano dialect's alone
 # where operands lie; those of the others in (-10, 10)
 INSIDE = {
     **dict.fromkeys(("asin", "acos", "atanh"), ((-0.99, 0.99),)),
     **dict.fromkeys(("log", "log2", "log10"), ((0.01, 20.0),)),
     "log1p": ((-0.9, 20.0),),
     "acosh": ((1.0, 20.0),),
+    **dict.fromkeys(("erf", "erfc"), ((-4.0, 4.0),)),
     "pow": ((0.1, 10.0), (-5.0, 5.0)),
     "atan2": ((-10.0, 10.0), (-10.0, 10.0)),
 }
@@ -39,9 +44,11 @@ def function(name: str, dtype: type) -> Case:
     out = np.empty_like(xs[0])
     ours = getattr(cvm.theano if name in THEANO else cvm, name)
     f = cvm.compile(lambda x: ours(x)) if len(xs) == 1 else cvm.compile(lambda x, y: ours(x, y))
-    theirs = getattr(np, NAMES[name])
+    special = name in SPECIAL
+    theirs = getattr(math if special else np, NAMES[name])
     case = Case({"cvm": lambda: f(*xs, out=out)}, (len(xs) + 1) * out.nbytes, out)
-    case.contenders["numpy"] = lambda: theirs(*xs, out=out)
+    if not special:
+        case.contenders["numpy"] = lambda: theirs(*xs, out=out)
     on_libmvec(case.contenders, name, out, *xs)
     case.bounds = {"libmvec": (ULPS + OUR_ULPS) * float(np.finfo(dtype).eps)}
 
@@ -57,7 +64,8 @@ def function(name: str, dtype: type) -> Case:
         numba_loop(case.contenders, of_one if len(xs) == 1 else of_two, *xs, out)
     if name != "cbrt":
         on_torch(case.contenders, lambda torch, *given: getattr(torch, name)(*given[:-1], out=given[-1]), *xs, out)
-    on_jax(case.contenders, lambda jax, *given: getattr(jax.numpy, NAMES[name])(*given), *xs)
+    place = "scipy.special" if special else "numpy"
+    on_jax(case.contenders, lambda jax, *given: getattr(attrgetter(place)(jax), NAMES[name])(*given), *xs)
     return case
 
 

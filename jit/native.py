@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from . import cache, instructions, powers, spelling
+from . import cache, instructions, powers, spelling, tables
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -48,7 +48,7 @@ def optimise(text: str, slp: bool = False) -> Any:
     """
     machine = target_machine()
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    module = llvm.parse_assembly(powers.complete(instructions.complete(text, features)))
+    module = llvm.parse_assembly(powers.complete(tables.complete(instructions.complete(text, features), features)))
     options = llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization = options.loop_interleaving = False
     builder = llvm.create_pass_builder(machine, options)
@@ -110,7 +110,7 @@ def environment() -> tuple[str, ...]:
     """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
     the passes and instructions."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    sources = (__file__, instructions.__file__, powers.__file__, spelling.__file__)
+    sources = (__file__, instructions.__file__, powers.__file__, spelling.__file__, tables.__file__)
     passes = "".join(Path(f).read_text() for f in sources)
     return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), passes
 

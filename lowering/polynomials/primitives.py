@@ -6,8 +6,9 @@ All of them mean the same bits on every target, so whatever is composed of them 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ...dialect.index import Bitcast, Expr, Operand, apply, constant
+from ...dialect.index import Bitcast, Expr, Operand, apply, constant, select
 from ...dialect.types import F32, F64, I32, I64, UI32, UI64, ElementType
 
 INFINITY = float("inf")
@@ -93,15 +94,45 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
     return horner(x, coefficients) if len(coefficients) < 8 else estrin(x, coefficients)
 
 
-def estrin(x: Expr, coefficients: Sequence[float]) -> Expr:
+def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
     """The same by halves: a shorter chain for long polynomials. The last step, which decides the error, is Horner's."""
-    terms: list[Expr] = [constant(c, x.type) for c in coefficients[1:]]
+    terms = [_of_type(c, x.type) for c in coefficients[1:]]
     power = x
     while len(terms) > 1:
         pairs = [fma(terms[i + 1], power, terms[i]) for i in range(0, len(terms) - 1, 2)]
         terms = pairs + terms[2 * len(pairs) :]
         power = power * power
     return fma(terms[0], x, coefficients[0])
+
+
+def _of_type(value: Operand, type: ElementType) -> Expr:
+    return value if isinstance(value, Expr) else constant(value, type)
+
+
+class Pieces(NamedTuple):
+    """Polynomials by pieces: which one is told by conditions, the bits of its number from the lowest up.
+
+    Where a register holds a table of all pieces' coefficients, its lanes look up theirs at once.
+    """
+
+    conditions: list[Expr]
+
+    @staticmethod
+    def of_place(place: Expr, count: int) -> Pieces:
+        """Numbered by the low bits of an integer."""
+        return Pieces([(place & (1 << n)).ne(0) for n in range((count - 1).bit_length())])
+
+    def at(self, table: Sequence[float], type: ElementType) -> Expr:
+        """The number of this piece."""
+        parts: list[Expr] = [constant(c, type) for c in table]
+        for condition in self.conditions:
+            parts = [select(condition, high, low) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:
+        """The polynomial in x, by the tables of its coefficients. The first ones decide the error: Horner's last steps."""
+        first, *rest = (self.at(t, x.type) for t in tables)
+        return fma(estrin(x, rest), x, first)
 
 
 def bits_of_power(n: int, type: ElementType) -> int:

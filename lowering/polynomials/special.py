@@ -1,96 +1,154 @@
-"""erf, erfc and erfcx from one function, e^(x^2) erfc x for x >= 1/2, and a polynomial below."""
+"""erf, erfc and erfcx: of f32 by pieces, of f64 from polynomials of the whole range, with e^(-x^2) where results are small."""
 
 from __future__ import annotations
 
 from ...dialect.index import Expr, cast, constant, maximum, minimum, select
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, ordered_sum
-from .exponential import exp, exponential
-from .primitives import absolute, flip, fma, polynomial, sign_of
+from .exponential import exp, exponential, less_one, reduced
+from .primitives import (
+    MANTISSA,
+    ROUNDER,
+    Pieces,
+    absolute,
+    as_float,
+    bits,
+    flip,
+    fma,
+    polynomial,
+    shift_right,
+    sign_of,
+)
 
-# erf(x) / x - 1 in x^2, |x| <= 1, to 2^-29.3 and 2^-56.0 of erf x
-ERF = {
-    F32: (
-        0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.005187162, -0.0007997853, 7.806903e-05,
-    ),
-    F64: (
-        0.12837916709551256, -0.37612638903183454, 0.11283791670942439, -0.026866170642898524,
-        0.005223977604681391, -0.0008548325870211788, 0.00012055292018476602, -1.4924685397511302e-05,
-        1.6446828998670295e-06, -1.6204178527550414e-07, 1.3702395709197087e-08, -7.764467885959076e-10,
-    ),
-}  # fmt: skip
-# (1 + 2 x) e^(x^2) erfc x in (x - 3) / (x + 3), x >= 1/2, to 2^-29.5 and 2^-59.2: the constant in two parts, the rest
-ERFCX_START = {F32: (1.253008, 4.9096606e-08), F64: (1.2530080582697296, 4.6314778761705054e-17)}
-ERFCX = {
-    F32: (
-        -0.1356211, -0.04756219, 0.12964483, -0.11927541, 0.06831216, -0.023760421, 0.0025087176, 0.0018645333,
-        -0.00073160615, -8.254407e-05, 7.414875e-05,
-    ),
-    F64: (
-        -0.13562110612458123, -0.0475622943534516, 0.12964515870276755, -0.11927366341524656,
-        0.06830802734370466, -0.02377051492036322, 0.002529391821179791, 0.0018886903825406317,
-        -0.0007798323265697444, -0.00010515997776928772, 0.00012509971547746974, 4.950300250747259e-06,
-        -2.0102154184895766e-05, -7.338135089595165e-07, 3.4770233562313356e-06, 3.607349926527747e-07,
-        -6.254606701133839e-07, -1.4501489078800034e-07, 1.1249405778724086e-07, 4.227306809258709e-08,
-        -2.063059871538887e-08, -6.93856847031711e-09, 3.164790893493189e-09,
-    ),
-}  # fmt: skip
+# f32: erf(n ERF_STEP + d) in d, for n = 0 .. 7 each column, to 2^-28.1; of the first, erf(d) - d
+ERF_STEP = 0.53125
+ERF_PIECES = (
+    (0.0, 0.54752845, 0.8670583, 0.9757977, 0.997346, 0.9998277, 0.99999344, 0.9999999),
+    (0.12837917, 0.85091394, 0.36490288, 0.08898772, 0.012340821, 0.0009732382, 4.3647047e-05, 1.1131361e-06),
+    (-2.1611415e-08, -0.45204723, -0.3877098, -0.14182428, -0.026224123, -0.0025851633, -0.00013913355, -4.1406906e-06),
+    (-0.37612513, -0.12354066, 0.15299323, 0.121025994, 0.033037335, 0.0042534564, 0.00028109804, 9.893217e-06),
+    (-2.6886732e-05, 0.18344086, 0.047992926, -0.049161226, -0.026369333, -0.0047874497, -0.00040101484,
+     -1.6929165e-05),
+    (0.11310751, -0.0018366898, -0.06627888, -0.004979507, 0.012498479, 0.0038118174, 0.00042745704, 2.2263152e-05),
+    (-0.0013191933, -0.04729383, 0.009908196, 0.01560501, -0.001627956, -0.002097167, -0.00036097993, -2.502285e-05),
+    (-0.02415692, 0.006830787, 0.01242356, -0.0057222047, -0.0019191221, 0.00066262454, 0.00021911928, 2.0526979e-05),
+)  # fmt: skip
+# f32: erf of more is 1
+ERF_LIMIT = 3.93
+
+# f32: 2^-24 e^(x^2) erfc x in x less the center, x <= 10.1, to 2^-27.8: the columns are those of 1 + x in [1, 3/2) 2^n and
+# [3/2, 2) 2^n, numbered by the upper bits
+ERFCX_CENTERS = (1.4736328, 2.4902344, 3.9511719, 6.055664, 8.645264, 8.645264, 0.28710938, 0.77246094)
+ERFCX_PIECES = (
+    (1.9428327e-08, 1.26084565e-08, 8.261125e-09, 5.4803886e-09, 3.8642805e-09, 3.8642805e-09, 4.4319137e-08,
+     2.9730064e-08),
+    (-9.996198e-09, -4.460616e-09, -1.9743889e-09, -8.81855e-10, -4.4119264e-10, -4.4119264e-10, -4.180776e-08,
+     -2.1326013e-08),
+    (4.697605e-09, 1.5004776e-09, 4.5997517e-10, 1.4017093e-10, 5.0053694e-11, 5.0053694e-11, 3.2315732e-08,
+     1.32565505e-08),
+    (-2.0491349e-09, -4.8271853e-10, -1.0463777e-10, -2.2017969e-11, -5.643511e-12, -5.643511e-12, -2.1686422e-08,
+     -7.3905686e-09),
+    (8.3892643e-10, 1.491989e-10, 2.327127e-11, 3.419282e-12, 6.324429e-13, 6.324429e-13, 1.30450575e-08,
+     3.7738523e-09),
+    (-3.2464442e-10, -4.4442148e-11, -5.0536086e-12, -5.2465714e-13, -7.032385e-14, -7.032385e-14, -7.175361e-09,
+     -1.789891e-09),
+    (1.203484e-10, 1.2824695e-11, 1.0865637e-12, 7.94633e-14, 7.767264e-15, 7.767264e-15, 3.6488683e-09, 7.9576695e-10),
+    (-4.492541e-11, -3.7305345e-12, -2.4779828e-13, -1.2584893e-14, -9.203018e-16, -9.203018e-16, -1.7828253e-09,
+     -3.421324e-10),
+    (1.3989541e-11, 9.854732e-13, 4.6507218e-14, 2.0177161e-15, 1.0523591e-16, 1.0523591e-16, 9.280413e-10,
+     1.4759473e-10),
+)  # fmt: skip
+# f64: erf(x) / x - 1 in x^2, |x| <= 1, to 2^-56.0 of erf x
+ERF = (
+    0.12837916709551256, -0.37612638903183454, 0.11283791670942439, -0.026866170642898524,
+    0.005223977604681391, -0.0008548325870211788, 0.00012055292018476602, -1.4924685397511302e-05,
+    1.6446828998670295e-06, -1.6204178527550414e-07, 1.3702395709197087e-08, -7.764467885959076e-10,
+)  # fmt: skip
+# f64: (1 + 2 x) e^(x^2) erfc x in (x - 3) / (x + 3), x >= 1/2, to 2^-59.2: the constant in two parts, the rest
+ERFCX_START = (1.2530080582697296, 4.6314778761705054e-17)
+ERFCX = (
+    -0.13562110612458123, -0.0475622943534516, 0.12964515870276755, -0.11927366341524656,
+    0.06830802734370466, -0.02377051492036322, 0.002529391821179791, 0.0018886903825406317,
+    -0.0007798323265697444, -0.00010515997776928772, 0.00012509971547746974, 4.950300250747259e-06,
+    -2.0102154184895766e-05, -7.338135089595165e-07, 3.4770233562313356e-06, 3.607349926527747e-07,
+    -6.254606701133839e-07, -1.4501489078800034e-07, 1.1249405778724086e-07, 4.227306809258709e-08,
+    -2.063059871538887e-08, -6.93856847031711e-09, 3.164790893493189e-09,
+)  # fmt: skip
 ROOT_PI_INVERSE = 0.5641895835477563
-# erfc of more is zero, and e^(-x^2) no normal number
-LARGE = {F32: 10.25, F64: 28.0}
+# erfc of more is zero, and of somewhat more e^(-x^2) no normal number
+LIMIT = {F32: 10.1, F64: 27.3}
+LARGE = 28.0
+LATER = {
+    F32: 24,
+    F64: 64,
+}  # the power of two that is left for the last product, so that subnormal results are rounded once
 
 
 def _near(x: Expr) -> Expr:
-    """erf(x) - x for |x| <= 1."""
-    return x * polynomial(x * x, ERF[x.type])
+    """erf(x) - x of f64 for |x| <= 1."""
+    return x * polynomial(x * x, ERF)
 
 
 def _scaled_complement(x: Expr) -> Doubled:
-    """e^(x^2) erfc x for x >= 1/2 and finite, x^2 in range."""
-    t = x.type
+    """e^(x^2) erfc x of f64 for x >= 1/2 and finite, x^2 in range."""
     pole = ordered_sum(maximum(x + x, 1.0), minimum(x + x, 1.0))
     shift = x + 3.0
     inverse = 1.0 / (pole.high * shift)
     z = (x - 3.0) * pole.high * inverse
-    start, low = ERFCX_START[t]
-    top = ordered_sum(constant(start, t), z * polynomial(z, ERFCX[t]))
+    start, low = ERFCX_START
+    top = ordered_sum(constant(start, F64), z * polynomial(z, ERFCX))
     by = inverse * shift
     high = top.high * by
     return Doubled(high, (fma(-high, pole.high, top.high) + (top.low + low - high * pole.low)) * by)
 
 
+def _by_pieces(size: Expr) -> Expr:
+    """erf of f32, not negative."""
+    shifted = fma(size, 1 / ERF_STEP, ROUNDER[F32])
+    pieces = Pieces.of_place(bits(shifted), 8)
+    rest = fma(shifted - ROUNDER[F32], -ERF_STEP, size)
+    start, *more = ERF_PIECES
+    first = fma(rest, pieces.at((1.0, *7 * (0.0,)), F32), pieces.at(start, F32))
+    return fma(rest, pieces.polynomial(rest, more), first)
+
+
 def _rough_complement(x: Expr) -> Expr:
-    """erfc x for 1 <= x, to about x^2 ulp, which are less than one of erf x."""
-    x = minimum(LARGE[x.type], x)
-    start, _ = ERFCX_START[x.type]
+    """erfc x of f64 for 1 <= x, to about x^2 ulp, which are less than one of erf x."""
+    x = minimum(LARGE, x)
+    start, _ = ERFCX_START
     pole, shift = x + x + 1.0, x + 3.0
     inverse = 1.0 / (pole * shift)
     z = (x - 3.0) * (inverse * pole)
-    value = fma(z, polynomial(z, ERFCX[x.type]), start)
+    value = fma(z, polynomial(z, ERFCX), start)
     return exp(-(x * x)) * value * (inverse * shift)
-
-
-def _complement(x: Expr) -> Expr:
-    """erfc x for 1/2 <= x."""
-    x = minimum(LARGE[x.type], x)
-    square = exact_product(x, x)
-    e = exponential(-square.high, -square.low)
-    c = _scaled_complement(x)
-    high = e.high * c.high
-    low = fma(e.high, c.high, -high) + fma(e.high, c.low, e.low * c.high)
-    return (high + low) * e.scale * e.scale
 
 
 def erf(x: Expr) -> Expr:
     size = absolute(x)
-    return flip(select(size < 1.0, size + _near(size), 1.0 - _rough_complement(size)), sign_of(x))
+    if x.type is F32:
+        value = _by_pieces(minimum(ERF_LIMIT, size))
+    else:
+        value = select(size < 1.0, size + _near(size), 1.0 - _rough_complement(size))
+    return flip(value, sign_of(x))
 
 
 def erfc(x: Expr) -> Expr:
-    size = absolute(x)
-    small = (1.0 - x) - _near(x)
-    rest = _complement(maximum(0.5, size))
-    return select(size < 0.5, small, select(x < 0.0, 2.0 - rest, rest))
+    """e^(x^2) erfc x times e^(-x^2), and two less that of negative ones."""
+    t = x.type
+    size = minimum(LIMIT[t], absolute(x))
+    square = size * size
+    _, shifted, start, rest = reduced(-square)
+    less = less_one(start, rest + fma(-size, size, square))
+    if t is F32:
+        pieces = Pieces.of_place(shift_right(bits(size + 1.0), MANTISSA[t] - 1), 8)
+        scaled = pieces.polynomial(size - pieces.at(ERFCX_CENTERS, t), ERFCX_PIECES)
+        value = fma(scaled, less, scaled)
+    else:
+        scaled = _scaled_complement(maximum(0.5, size))
+        value = (scaled.high + fma(scaled.high, less, fma(scaled.low, less, scaled.low))) * 2.0 ** -LATER[t]
+    value = value * as_float((bits(shifted) + LATER[t]) << MANTISSA[t])
+    value = select(bits(x) < 0, 2.0 - value, value)
+    return value if t is F32 else select(size < 0.5, (1.0 - x) - _near(x), value)
 
 
 def erfcx(x: Expr) -> Expr:
@@ -99,7 +157,7 @@ def erfcx(x: Expr) -> Expr:
     if t is F32:
         return cast(erfcx(cast(x, F64)), F32)
     size = absolute(x)
-    limited = minimum(LARGE[t], size)
+    limited = minimum(LARGE, size)
     square = exact_product(limited, limited)
     e = exponential(square.high, square.low)
     start = ordered_sum(constant(1.0, t), -x)
