@@ -60,6 +60,7 @@ def optimise(text: str, slp: bool = False) -> Any:
         passes.add_sroa_pass()
         passes.add_new_gvn_pass()
         passes.add_loop_unroll_pass()
+        passes.add_instruction_combine_pass()
     passes.run(module, builder)
     return module
 
