@@ -4,21 +4,26 @@
 - the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j] ... } }: the second
   loop, which finds its row in the cache, asks for the next one.
 
-Of large arrays, whose rows are no less than a page, and no more than the cache holds until it is their turn.
+- rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are.
+
+Of large arrays; whose rows, but for the last, are no less than a page, and no more than the cache holds until it is their turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..dialect.index import Const, Index, Read, Tensor
+from ..dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ..dialect.loops import Block, For, Kernel, statements
-from ..lowering.accesses import reads, stride
+from ..dialect.sizes import product
+from ..dialect.traverse import substitute, walk
+from ..lowering.accesses import depends, reads, stores, stride
 from ..lowering.affine import affine
 from ..lowering.movement.stream import is_large
 
 PAGE, LINE = 1 << 12, 1 << 6  # bytes
 CACHE = 1 << 18  # bytes, which are kept until it is their turn
+LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
 
 
 def asked_for(kernel: Kernel) -> dict[int, int]:
@@ -74,3 +79,44 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
         step = stride(r.tensor, r.indices, index) if is_large(r.tensor) else None
         if step is not None and step * r.tensor.element.bytes >= PAGE:
             yield r, step
+
+
+def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
+    """What is asked for before a vector loop, by its id: the beginning of the rows that are picked some turns later."""
+    found: dict[int, list[Read]] = {}
+    changed = {s.tensor for s in stores(kernel.body)}
+    for s in statements(kernel.body):
+        if isinstance(s, For) and s.kind in ("serial", "parallel"):
+            later: dict[Expr, Expr] = {s.index: minimum(s.index + LATER, s.end - 1)}
+            for inner in s.body:
+                if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
+                    picked = [r for r in reads(inner.body) if _is_picked(r, s.index, inner, changed)]
+                    found[id(inner)] = [_moved(r, later, inner.index, n) for r in picked for n in _lines(r, inner)]
+    return found
+
+
+def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
+    """Whether a loop goes along a row of a large array, which a read picks by the loop around."""
+    parts = [x for e in r.indices for x in walk(e)]
+    where = [x for x in parts if isinstance(x, Read)]
+    known = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
+    size = product(r.tensor.shape)
+    large = isinstance(size, int) and size * r.tensor.element.bytes >= CACHE
+    if not (where and known and large) or changed & {r.tensor, *(x.tensor for x in where)}:
+        return False
+    picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
+    return picks and stride(r.tensor, r.indices, inner.index) == 1
+
+
+def _lines(r: Read, inner: For) -> list[int]:
+    """The values of a loop's index at which the lines of a row begin, and the last one of a short row."""
+    assert isinstance(inner.start, Const)
+    length, line = affine(inner.end) - affine(inner.start), LINE // r.tensor.element.bytes
+    if length.terms:
+        return [inner.start.value]
+    starts = [*range(0, length.constant, line)][:MOST]
+    return [inner.start.value + n for n in (*starts, min(length.constant, MOST * line) - 1)]
+
+
+def _moved(r: Read, later: dict[Expr, Expr], index: Index, place: int) -> Read:
+    return Read(r.tensor, tuple(substitute(e, {**later, index: as_index(place)}) for e in r.indices))

@@ -23,7 +23,7 @@ from ..lowering.near import begins
 from ..lowering.parallelise import grain
 from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from .addresses import Val
-from .early import asked_for
+from .early import asked_for, picked_later
 from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
@@ -171,6 +171,7 @@ class _Function(Streams):
         self.parallel = parallel_loop(kernel)
         self.invariants = Invariants()
         self.early = asked_for(kernel)
+        self.picked = picked_later(kernel)
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
@@ -217,6 +218,8 @@ class _Function(Streams):
 
     def loop(self, s: For) -> None:
         self.compute_before(s)
+        for r in self.picked.get(id(s), ()):
+            self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), 0)
         if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value == s.width:
             with self.inside(s, str(s.start.value)):  # one iteration
                 self.emit_block(s.body)
