@@ -16,6 +16,7 @@ CASES = {  # the arguments' shape and element, the operation
     "few rows": ("3x300007xi32", "cvm.sum %x {axes = [1]}"),
     "first axis short": ("2x5x30011xi32", "cvm.max %x {axes = [0, 1, 2]}"),
     "least": ("700x701xui8", "theano.min %x"),
+    "largest": ("512x1024xf32", "theano.max %x"),
     "product": ("600x500xf64", "theano.prod %x"),
     "booleans": ("512x512xi1", "theano.all %x"),
 }
