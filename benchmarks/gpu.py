@@ -242,7 +242,7 @@ def called(run: Callable[[], Any], wait: Callable[[], Any], count: int | None = 
 
 def gray_scott(rounds: int, torch: Any) -> str:
     """Ticks of two large fields, which are read and written once a tick."""
-    from cvm.jit.device import device
+    from cvm.jit.cuda.device import device
 
     text = (EXAMPLES / "gray_scott" / "gray_scott.cvm").read_text("utf-8").replace("512", str(SIDE))
     g, on = cvm.compile(text, entry="gray_scott", target="cuda"), device()
@@ -345,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=float, default=256, help="of the largest argument")
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args(arguments)
-    from cvm.jit.device import device, missing
+    from cvm.jit.cuda.device import device, missing
 
     if lacking := missing():
         print(f"nothing to measure: {lacking}", file=sys.stderr)

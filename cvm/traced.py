@@ -16,9 +16,9 @@ from cvm.dialect.program import Module
 from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, TensorType
-from cvm.jit import fastcall
-from cvm.jit.arguments import buffer_of, samples_of
-from cvm.jit.call_table import Way
+from cvm.jit.calls import fastcall
+from cvm.jit.calls.arguments import buffer_of, samples_of
+from cvm.jit.calls.table import Way
 from cvm.jit.function import CompiledFunction
 from cvm.jit.native_function import NativeFunction
 from cvm.jit.targets import compile_function

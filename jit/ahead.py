@@ -27,10 +27,10 @@ from ..dialect.unify import with_sizes
 from ..dialect.verify import verify
 from ..lowering.plan import ALIGNMENT, Plan
 from . import native
-from .llvm import emit
+from .llvm.emit import emit
+from .llvm.within import declared, within_text
 from .targets import compile_function, find
 from .threads import PARALLEL, SERIAL
-from .within import declared, within_text
 
 OUT_OF_MEMORY = -1
 C_TYPES = {

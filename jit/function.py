@@ -17,10 +17,10 @@ from ..lowering.cost import Cost, cost
 from ..lowering.pipeline import lower, lower_for_gpu
 from ..lowering.plan import Plan
 from ..lowering.stages import STAGES, show
-from .arguments import in_order, samples_of, take_arguments, take_outputs
-from .cuda import Source
-from .cuda import emit as emit_cuda
-from .llvm import Text, emit
+from .calls.arguments import in_order, samples_of, take_arguments, take_outputs
+from .cuda.emit import Source
+from .cuda.emit import emit as emit_cuda
+from .llvm.emit import Text, emit
 
 ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 
@@ -175,7 +175,7 @@ class CompiledFunction:
     @cached_property
     def ptx(self) -> str:
         """The kernels in NVIDIA's assembly language, by NVRTC."""
-        from .nvrtc import compile_source
+        from .cuda.nvrtc import compile_source
 
         return compile_source(self.gpu_source.text).decode()
 

@@ -20,7 +20,7 @@ from ..dialect.uncollected import uncollected
 from ..lowering.clocked.clock import State, clockwork
 from ..lowering.clocked.tick import Tick, make_tick
 from ..lowering.text import kernels_text
-from .arguments import array_of
+from .calls.arguments import array_of
 from .function import CompiledFunction
 from .targets import TARGETS
 from .ticks import CallingMachine, DeviceMachine, NativeMachine, machine_text

@@ -23,7 +23,7 @@ from ..dialect.program import Function, Module
 from ..dialect.sizes import Dim, Size
 from ..dialect.source import Span
 from . import cache
-from .arguments import size_place
+from .calls.arguments import size_place
 from .native import environment
 
 ROOMS = ("dialect", "lowering", "jit")

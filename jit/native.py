@@ -12,7 +12,8 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from . import cache, instructions, powers, spelling, tables
+from . import cache
+from .llvm import instructions, powers, spelling, tables
 
 LAST_LLVM = 22  # known to have the options that are set here
 

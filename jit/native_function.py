@@ -14,12 +14,12 @@ import numpy as np
 from ..dialect.program import Function, Module
 from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
-from . import fastcall
-from .arguments import size_place
-from .call_table import CallTable, Way, atoms_of, can_serve
+from .calls import fastcall
+from .calls.arguments import size_place
+from .calls.table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
+from .llvm.within import checked_text, declared
 from .threads import PARALLEL, imports, is_parallel
-from .within import checked_text, declared
 
 if TYPE_CHECKING:
     from .kept import Compiled

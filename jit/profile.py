@@ -15,8 +15,8 @@ from ..dialect.index import Tensor
 from ..dialect.sizes import evaluate
 from ..lowering.cost import Cost, cost
 from ..lowering.plan import Plan
-from .arguments import size_place
-from .llvm import emit
+from .calls.arguments import size_place
+from .llvm.emit import emit
 from .native import Library
 from .native_function import ENTRY, NativeFunction
 from .threads import imports, is_parallel

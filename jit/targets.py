@@ -53,13 +53,13 @@ def _reference(module: Module, function: Function) -> CompiledFunction:
 
 
 def _simulated(module: Module, function: Function) -> CompiledFunction:
-    from .gpu import SimulatedFunction
+    from .cuda.gpu import SimulatedFunction
 
     return SimulatedFunction(module, function)
 
 
 def _on_gpu(module: Module, function: Function) -> CompiledFunction:
-    from .cuda_function import CudaFunction
+    from .cuda.function import CudaFunction
 
     return CudaFunction(module, function)
 

@@ -13,8 +13,8 @@ from ..lowering.clocked.clock import Clockwork
 from ..lowering.clocked.tick import Tick
 from ..lowering.cost import cost
 from ..lowering.plan import Plan
-from .lines import Lines
-from .llvm import emit
+from .llvm.emit import emit
+from .llvm.lines import Lines
 
 TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt

@@ -9,7 +9,7 @@ from cvm.dialect.index import Tensor
 from cvm.dialect.loops import Block, Kernel
 from cvm.dialect.sizes import Shape, Size, evaluate
 from cvm.dialect.types import ElementType
-from cvm.jit.llvm import emit
+from cvm.jit.llvm.emit import emit
 from cvm.jit.native import Library
 from cvm.jit.native_function import ENTRY
 from cvm.lowering.plan import make_plan

@@ -220,7 +220,7 @@ def arrays_of_others() -> None:
 
 def failures_of_the_driver() -> None:
     """Each says what failed and what to do, and leaves nothing behind: the next call works."""
-    from cvm.jit.device import missing
+    from cvm.jit.cuda.device import missing
     from pycuda.gpuarray import to_gpu
 
     x = np.arange(5.0)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from cvm.dialect.loops import Kernel
 from cvm.dialect.sizes import Size, evaluate
-from cvm.jit import nvrtc
-from cvm.jit.cuda import Source, emit
-from cvm.jit.emulator.machine import launch
-from cvm.jit.emulator.memory import Memory
-from cvm.jit.emulator.ptx import parse
+from cvm.jit.cuda import nvrtc
+from cvm.jit.cuda.emit import Source, emit
+from cvm.jit.cuda.emulator.machine import launch
+from cvm.jit.cuda.emulator.memory import Memory
+from cvm.jit.cuda.emulator.ptx import parse
 from cvm.lowering.gpu.place import place_on_gpu
 from cvm.lowering.plan import Plan, make_plan
 

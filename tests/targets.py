@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cvm.jit import nvrtc
+from cvm.jit.cuda import nvrtc
 from cvm.jit.targets import TARGETS
 
 
@@ -12,7 +12,7 @@ def missing(target: str) -> str:
     if target == "cuda-sim" and not nvrtc.available():
         return f"NVRTC is not installed: {nvrtc.HOW}"
     if target == "cuda":
-        from cvm.jit.device import missing as missing_device
+        from cvm.jit.cuda.device import missing as missing_device
 
         return missing_device()
     return ""

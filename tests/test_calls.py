@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from cvm.jit import fastcall
+from cvm.jit.calls import fastcall
 
 import cvm
 

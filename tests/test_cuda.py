@@ -9,8 +9,8 @@ from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accum
 from cvm.dialect.scalars import SCALARS
 from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
-from cvm.jit.cuda import emit
-from cvm.jit.cuda_spelling import ROWS
+from cvm.jit.cuda.emit import emit
+from cvm.jit.cuda.spelling import ROWS
 from evaluate import execute
 from kernels import kernel, tensor
 from simulated import needs_nvrtc, plan_of, simulated

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cvm.dialect.types import ELEMENT_TYPES, ElementType
-from cvm.jit import arguments, fastcall
+from cvm.jit.calls import arguments, fastcall
 from targets import EVERY
 
 import cvm

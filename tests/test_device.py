@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.jit.device import missing
-from cvm.jit.device_arrays import device_array, is_on_device, take_device_arguments
+from cvm.jit.cuda.device import missing
+from cvm.jit.cuda.device_arrays import device_array, is_on_device, take_device_arguments
 from simulated import needs_nvrtc
 
 import cvm

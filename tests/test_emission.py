@@ -11,9 +11,10 @@ from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accum
 from cvm.dialect.scalars import SCALARS
 from cvm.dialect.sizes import Size, larger, smaller
 from cvm.dialect.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
-from cvm.jit import instructions, native
-from cvm.jit.llvm import emit
-from cvm.jit.spelling import INSTRUCTIONS, WORDS
+from cvm.jit import native
+from cvm.jit.llvm import instructions
+from cvm.jit.llvm.emit import emit
+from cvm.jit.llvm.spelling import INSTRUCTIONS, WORDS
 from cvm.lowering.plan import make_plan
 from evaluate import execute
 from kernels import compiled, kernel, tensor

@@ -10,9 +10,9 @@ import pytest
 from cvm.dialect.index import Index, Tensor
 from cvm.dialect.loops import For, Kernel, Store
 from cvm.dialect.types import F32, I32
-from cvm.jit.cuda import Source, emit
-from cvm.jit.emulator.memory import Fault, Memory
-from cvm.jit.gpu import SimulatedFunction
+from cvm.jit.cuda.emit import Source, emit
+from cvm.jit.cuda.emulator.memory import Fault, Memory
+from cvm.jit.cuda.gpu import SimulatedFunction
 from cvm.lowering.check import check
 from cvm.lowering.text import kernels_text
 from kernels import kernel, tensor

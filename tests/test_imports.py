@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
-    "jit/device.py": "pycuda",
+    "jit/cuda/device.py": "pycuda",
     "lowering/read.py": "lark",
     "cvm/plot.py": "matplotlib PIL",
 }  # files that may import more

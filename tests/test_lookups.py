@@ -7,7 +7,7 @@ import pytest
 from cvm.dialect.index import Expr, Index, constant, select
 from cvm.dialect.loops import For, Kernel, Store
 from cvm.dialect.types import F32, F64, I32, ElementType
-from cvm.jit import tables
+from cvm.jit.llvm import tables
 from cvm.jit.native import Library
 from cvm.jit.native_function import ENTRY
 from cvm.lowering.polynomials.primitives import Pieces

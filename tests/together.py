@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cvm.jit import cache, nvrtc
+from cvm.jit import cache
+from cvm.jit.cuda import nvrtc
 
 import cvm
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.jit.arguments import describe
+from cvm.jit.calls.arguments import describe
 
 WHOLE = 64  # elements: an array of more is shown by its first ones and its range
 FIRST = 8

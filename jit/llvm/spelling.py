@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ..dialect.types import ElementType
+from ...dialect.types import ElementType
 
 Row = tuple[str, ...]
 
@@ -104,7 +104,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("shl", "uint"): ("shl {t} {a}, {b}",),
     ("shr", "int"): ("ashr {t} {a}, {b}",),
     ("shr", "uint"): ("lshr {t} {a}, {b}",),
-    **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # jit.powers defines it
+    **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # powers.py defines it
     ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},
@@ -141,7 +141,7 @@ for _name, _instruction in HALVES.items():
         f"{_instruction} i32 {{2}}, {{3}}",
         "or i32 {1}, {4}",
     )
-WORDS = ("pairdot", "bytepairs", *HALVES)  # for vectors, what jit.instructions defines
+WORDS = ("pairdot", "bytepairs", *HALVES)  # for vectors, what instructions.py defines
 VECTOR_ROWS: dict[str, Row] = {f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS}
 
 # signed division by what may be -1: the least integer divided by it wraps

@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..dialect.index import ZERO, Expr, Extent, Read, Tensor
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
-from ..dialect.sizes import Dim, Size, product
-from ..dialect.source import Span
-from ..dialect.traverse import substitute, walk
-from ..lowering.flat import flat
-from ..lowering.grid import THREADS, accesses, threads_of_block
-from ..lowering.plan import Plan, scratch_buffers, written
-from .cuda_addresses import Val, fits
-from .cuda_expressions import Expressions
-from .cuda_matrix import emit_matrix
-from .cuda_spelling import HELPERS, SHIFT, value_type
+from ...dialect.index import ZERO, Expr, Extent, Read, Tensor
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ...dialect.sizes import Dim, Size, product
+from ...dialect.source import Span
+from ...dialect.traverse import substitute, walk
+from ...lowering.flat import flat
+from ...lowering.grid import THREADS, accesses, threads_of_block
+from ...lowering.plan import Plan, scratch_buffers, written
+from .addresses import Val, fits
+from .expressions import Expressions
+from .matrix import emit_matrix
+from .spelling import HELPERS, SHIFT, value_type
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions

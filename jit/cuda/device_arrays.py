@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.program import Function, Value
-from ..dialect.sizes import Size
-from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import Type
-from .arguments import describe
+from ...dialect.program import Function, Value
+from ...dialect.sizes import Size
+from ...dialect.source import CallError, Diagnostic
+from ...dialect.types import Type
+from ..calls.arguments import describe
 
 _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from ..dialect.index import Const, Tensor
-from ..dialect.loops import For, Store
-from ..dialect.sizes import product
-from ..lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, least_size
+from ...dialect.index import Const, Tensor
+from ...dialect.loops import For, Store
+from ...dialect.sizes import product
+from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, least_size
 from .expressions import Expressions
 from .lines import memory_text
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
-from ..dialect.types import F16, F32, F64, I1, I32, I64, ElementType
-from ..lowering.accesses import stride as stride_along
-from ..lowering.movement.stream import PART
-from ..lowering.near import Lanes, offsets, windows
+from ...dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ...dialect.types import F16, F32, F64, I1, I32, I64, ElementType
+from ...lowering.accesses import stride as stride_along
+from ...lowering.movement.stream import PART
+from ...lowering.near import Lanes, offsets, windows
 from .addresses import Addresses, Val
 from .early import LINE
 from .lines import is_number, memory_text, number_text, suffix, type_text

@@ -4,7 +4,7 @@ It serves what is usual: NumPy arrays of exactly the declared types and shapes, 
 where sizes are unknown, sizes that came before. Whatever else it is given goes to the slow entry in Python, which accepts more and explains what it does not accept. So every
 check is still made, and nothing is reported from here.
 
-One piece of code serves all programs: an object that is called has a table of what its program takes (`call_table`). The code knows
+One piece of code serves all programs: an object that is called has a table of what its program takes (`table`). The code knows
 CPython's and NumPy's object layouts; `usable` looks whether they are as expected, and where they are not, the slow entry serves
 all calls. Objects are called by CPython's vectorcall protocol, without a tuple of arguments or a dictionary of keywords.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .fastcall_text import (
+from .text import (
     ALIGNED,
     CONTIGUOUS,
     DATA,
@@ -33,7 +33,7 @@ from .fastcall_text import (
 )
 
 if TYPE_CHECKING:
-    from .native import Library
+    from ..native import Library
 
 EMPTY = 184  # PyArray_Empty in NumPy's table of functions
 HAS_VECTORCALL, DEFAULT_FLAGS, BASE_TYPE = 1 << 11, 1 << 18, 1 << 10  # flags of a type
@@ -90,8 +90,8 @@ def addresses() -> dict[str, int]:
 @lru_cache(maxsize=1)
 def _code() -> tuple[Library, int]:
     """The code that serves all programs, and where it is."""
-    from .fastcall_text import call_text
-    from .native import Library  # and with it LLVM, which other targets do without
+    from ..native import Library  # and with it LLVM, which other targets do without
+    from .text import call_text
 
     library = Library(call_text(), {}, ("call",), addresses())
     return library, library.addresses["call"]
@@ -132,7 +132,7 @@ def direct_base() -> type:
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(MEMBERS, ctypes.addressof(members)), _Slot(CALL, call), _Slot(0, None))
     flags = DEFAULT_FLAGS | BASE_TYPE | HAS_VECTORCALL
-    specification = _Specification(b"cvm.jit.fastcall.Direct", HEAD + 16, 0, flags, slots)
+    specification = _Specification(b"cvm.jit.calls.fastcall.Direct", HEAD + 16, 0, flags, slots)
     _KEPT.extend((members, slots, specification))
     make = ctypes.pythonapi.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p]

@@ -6,12 +6,12 @@ at once, and two instructions use them.
 
 from __future__ import annotations
 
-from ..dialect.index import Expr, Tensor
-from ..dialect.loops import For
-from ..lowering.flat import flat
-from ..lowering.gpu.matrix import product_of
-from .cuda_expressions import Expressions
-from .cuda_spelling import PIECES
+from ...dialect.index import Expr, Tensor
+from ...dialect.loops import For
+from ...lowering.flat import flat
+from ...lowering.gpu.matrix import product_of
+from .expressions import Expressions
+from .spelling import PIECES
 
 PACK = "Pack<int, 4>"
 

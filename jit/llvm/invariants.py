@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..dialect.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
-from ..dialect.loops import Alloc, Block, For, If, Let, Require, Store
-from ..dialect.traverse import children
+from ...dialect.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
+from ...dialect.loops import Alloc, Block, For, If, Let, Require, Store
+from ...dialect.traverse import children
 
 
 def runs(loop: For) -> bool:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.index import Tensor
-from ..dialect.program import Function, Module
-from ..dialect.sizes import evaluate
-from ..dialect.source import CallError, Diagnostic
+from ...dialect.index import Tensor
+from ...dialect.program import Function, Module
+from ...dialect.sizes import evaluate
+from ...dialect.source import CallError, Diagnostic
+from ..calls.arguments import size_place
+from ..function import CompiledFunction
 from . import nvrtc
-from .arguments import size_place
-from .cuda import Launch
+from .emit import Launch
 from .emulator.machine import launch as emulate
 from .emulator.memory import Memory
 from .emulator.ptx import Entry, parse
-from .function import CompiledFunction
 
 MOST_BLOCKS = 1 << 22  # of a launch: a grid beyond strides
 GARBAGE = 0xA5  # what fills memory that nobody has written

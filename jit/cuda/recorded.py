@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ..dialect.source import TargetError
+from ...dialect.source import TargetError
 
 _LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
 _ORDINAL = 9  # which of a pointer's attributes is its device

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple, cast
 
-from ..dialect.bounds import interval
-from ..dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
-from ..dialect.sizes import Dim
-from ..dialect.traverse import children
-from ..dialect.types import I64, ElementType
+from ...dialect.bounds import interval
+from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.sizes import Dim
+from ...dialect.traverse import children
+from ...dialect.types import I64, ElementType
 from .lines import Lines, is_number, memory_text, type_text
 from .spelling import INSTRUCTIONS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from ..dialect.sizes import Dim
-from ..dialect.types import I1, ElementType
+from ...dialect.sizes import Dim
+from ...dialect.types import I1, ElementType
 from .spelling import INSTRUCTIONS
 
 _FLOATS = {16: "half", 32: "float", 64: "double"}

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ..dialect.index import Apply, Const, Expr
-from ..dialect.types import F32, F64, ElementType
+from ...dialect.index import Apply, Const, Expr
+from ...dialect.types import F32, F64, ElementType
 from .lines import number_text
 
 ENTRIES = {F32: 8, F64: 4}

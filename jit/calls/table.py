@@ -1,4 +1,4 @@
-"""What the code that Python calls is told: of a program (a table, as `fastcall_text` lays it out, with an entry for the sizes of
+"""What the code that Python calls is told: of a program (a table, as `text` lays it out, with an entry for the sizes of
 each call), and of an object that is called (ways to programs).
 """
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.sizes import Size
-from ..dialect.types import Type
+from ...dialect.sizes import Size
+from ...dialect.types import Type
 from .fastcall import take
-from .fastcall_forms import form_words
-from .fastcall_text import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
+from .forms import form_words
+from .text import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]
 FEWEST, MOST = 64, 1 << 16  # slots that there are at first, entries that there are at most

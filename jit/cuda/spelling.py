@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..dialect.types import F16, F32, F64, I1, ElementType
+from ...dialect.types import F16, F32, F64, I1, ElementType
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
 

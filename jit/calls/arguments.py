@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..dialect.program import Function, Value
-from ..dialect.sizes import Size
-from ..dialect.source import CallError, Diagnostic, Note, TargetError
-from ..dialect.types import BY_DTYPE, Type
+from ...dialect.program import Function, Value
+from ...dialect.sizes import Size
+from ...dialect.source import CallError, Diagnostic, Note, TargetError
+from ...dialect.types import BY_DTYPE, Type
 
 
 def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dialect.program import Function, Module
-from ..dialect.sizes import evaluate
-from ..dialect.source import CallError, Diagnostic
-from ..dialect.types import Type
-from .arguments import beyond_range, in_order
-from .cuda import Launch
+from ...dialect.program import Function, Module
+from ...dialect.sizes import evaluate
+from ...dialect.source import CallError, Diagnostic
+from ...dialect.types import Type
+from ..calls.arguments import beyond_range, in_order
 from .device import Call, device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
+from .emit import Launch
 from .gpu import GpuFunction
 from .recorded import Recorded
 

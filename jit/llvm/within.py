@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from ..dialect.program import Function
-from ..dialect.types import ElementType, Type
+from ...dialect.program import Function
+from ...dialect.types import ElementType, Type
 from .lines import Lines, number_text, type_text
 
 VECTOR_BYTES = 32

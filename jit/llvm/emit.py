@@ -14,21 +14,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..dialect.index import Apply, Const, Tensor
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
-from ..dialect.sizes import Dim, Size, product, same_size
-from ..dialect.source import Span
-from ..lowering.accesses import allocated, stores
-from ..lowering.near import begins
-from ..lowering.parallelise import grain
-from ..lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
+from ...dialect.index import Apply, Const, Tensor
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
+from ...dialect.sizes import Dim, Size, product, same_size
+from ...dialect.source import Span
+from ...lowering.accesses import allocated, stores
+from ...lowering.near import begins
+from ...lowering.parallelise import grain
+from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
+from ..threads import PARALLEL
 from .addresses import Val
 from .early import asked_for, picked_later
 from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
 from .streams import Streams
-from .threads import PARALLEL
 
 LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
 METADATA = """!0 = !{i32 1}

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..dialect.source import TargetError
+from ...dialect.source import TargetError
 from . import nvrtc
 from .recorded import Recorded, device_of, record, wait
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ..dialect.loops import Block, For, Kernel, statements
-from ..dialect.sizes import product
-from ..dialect.traverse import substitute, walk
-from ..lowering.accesses import depends, reads, stores, stride
-from ..lowering.affine import affine
-from ..lowering.movement.stream import is_large
+from ...dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.loops import Block, For, Kernel, statements
+from ...dialect.sizes import product
+from ...dialect.traverse import substitute, walk
+from ...lowering.accesses import depends, reads, stores, stride
+from ...lowering.affine import affine
+from ...lowering.movement.stream import is_large
 
 PAGE, LINE = 1 << 12, 1 << 6  # bytes
 CACHE = 1 << 18  # bytes, which are kept until it is their turn
