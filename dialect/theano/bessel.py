@@ -78,9 +78,9 @@ def i1(x: Expr) -> Expr:
     return select(x < 0.0, -found, found)
 
 
-# Of any order: the power series where its terms fall, Schläfli's integrals elsewhere; good to |x| and orders of about 50
+# Of any order: the power series where its terms fall; far from 0 what the functions tend to; integrals between
 
-SERIES, NODES = 60, 256
+SERIES, NODES = 80, 256
 
 
 def _series(v: Expr, x: Expr, sign: float) -> Expr:
@@ -116,16 +116,106 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     return first - sine_of_pi(v) * (1 / math.pi) * second
 
 
-def _of_order(series_sign: float, otherwise: Any) -> Any:
+HANKEL = 26
+
+
+def _far_wave(v: Expr, x: Expr) -> Expr:
+    """sqrt(2 / πx) (P cos χ - Q sin χ) by Hankel's expansion, for x > 50 and v² < 8x, where χ = x - (2v + 1) π/4."""
+    square, part = 4.0 * v * v, 0.125 / x
+    p: Expr = constant(1, F64)
+    q = p
+    for n in range(HANKEL, 0, -2):  # 1 - a1 (...) in pairs of coefficients, from the last one
+        first, second = (square - float((2 * m - 1) ** 2) for m in (n - 1, n))
+        p = 1.0 - first * second * part * part * (1.0 / (n * (n - 1))) * p
+        first, second = (square - float((2 * m - 1) ** 2) for m in (n, n + 1))
+        q = 1.0 - first * second * part * part * (1.0 / (n * (n + 1))) * q
+    q = (square - 1.0) * part * q
+    # cos and sin of χ without rounding χ: turned by (2v + 1) π/4, which sines of whole parts of π give
+    turn, ahead = sine_of_pi(v * 0.5 + 0.25), sine_of_pi(v * 0.5 + 0.75)
+    sine, cosine = apply("sin", x), apply("cos", x)
+    c, s = cosine * ahead + sine * turn, sine * ahead - cosine * turn
+    return apply("sqrt", 2.0 / (math.pi * x)) * (p * c - q * s)
+
+
+def _jv_otherwise(v: Expr, x: Expr) -> Expr:
+    is_far = (x > 50.0) & (v * v < 8.0 * x)
+    far = _far_wave(select(is_far, v, 0.0), select(is_far & (x < INF), x, 64.0))
+    return select(is_far, select(x.eq(INF), 0.0, far), _integrals(v, x))
+
+
+def _far_growth(v: Expr, x: Expr) -> Expr:
+    """exp(x) / π ∫ exp(-2x sin²(s/2)) cos(vs) ds, for x > 34 and |v| < 40, where little is left at s = 12 / sqrt(x)."""
+    n = Index("n", 32)
+    width = 0.375 / apply("sqrt", x)
+    at = cast(n, F64) * width
+    half = apply("sin", at * 0.5)
+    weight = select(cast(n, F64) > 0.0, constant(1, F64), 0.5)
+    found = total(n, apply("exp", -2.0 * x * half * half) * apply("cos", v * at) * weight)
+    root = apply("exp", 0.5 * x)  # squared, it may be too large where the result is not
+    return root * (found * width * (1 / math.pi)) * root
+
+
+# Debye's polynomials in p, without their factors p^k: in p², the last power first
+DEBYE = (
+    (-5 / 24, 3 / 24),
+    (385 / 1152, -462 / 1152, 81 / 1152),
+    (-425425 / 414720, 765765 / 414720, -369603 / 414720, 30375 / 414720),
+    (185910725 / 39813120, -446185740 / 39813120, 349922430 / 39813120, -94121676 / 39813120, 4465125 / 39813120),
+)
+
+
+def _uniform_growth(v: Expr, x: Expr) -> Expr:
+    """Debye's expansion, for |v| >= 40; a v below 0 is not whole, and has its share of what falls with x."""
+    a = apply("abs", v)
+    z = x / a
+    root = apply("sqrt", 1.0 + z * z)
+    p = 1.0 / root
+    even: Expr = constant(1, F64)
+    odd: Expr = constant(0, F64)
+    power: Expr = constant(1, F64)
+    for number, table in enumerate(DEBYE, 1):
+        inner: Expr = constant(table[0], F64)
+        for coefficient in table[1:]:
+            inner = inner * (p * p) + coefficient
+        power = power * (p / a)
+        even, odd = (even, odd + power * inner) if number % 2 else (even + power * inner, odd)
+    scale = 1.0 / apply("sqrt", 2.0 * math.pi * a * root)
+    half = apply("exp", 0.5 * a * (root + apply("log", z / (1.0 + root))))
+    falling = select(v < 0.0, 2.0 * sine_of_pi(a) * (even - odd), 0.0)
+    return half * ((even + odd) * scale) * half + (1.0 / half) * (falling * scale) * (1.0 / half)
+
+
+def _iv_far(v: Expr, x: Expr) -> Expr:
+    a = apply("abs", v)
+    far = select(x < INF, x, 64.0)
+    found = select(
+        a < 40.0,
+        _far_growth(select(a < 40.0, v, 0.0), far),
+        _uniform_growth(select((a >= 40.0) & (a < INF), v, 64.0), far),
+    )
+    return select(x.eq(INF), constant(INF, F64), found)
+
+
+def _near_0(v: Expr, x: Expr) -> Expr:
+    """Where the terms of the series of jv fall from the beginning."""
+    return x * x < 4.0 * apply("abs", v + 1.0)
+
+
+def _few_terms(v: Expr, x: Expr) -> Expr:
+    """Where the greatest terms of the series of iv are among the first thirty to fifty."""
+    return x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64))
+
+
+def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
     def formula(v: Expr, x: Expr) -> Expr:
         a = apply("abs", x)
         safe = select(a > 0.0, a, 1.0)
         whole = apply("floor", v).eq(v)
         order = select(whole, apply("abs", v), v)  # whole orders are even or odd in the order, too
-        found = _series(order, safe, series_sign)
-        if otherwise is not None:
-            near = a * a < 4.0 * apply("abs", order + 1.0)
-            found = select(near, found, otherwise(order, safe))
+        near = by_series(order, a)
+        found = select(
+            near, _series(order, select(near, safe, 1.0), series_sign), otherwise(order, select(near, 64.0, safe))
+        )
         odd = whole & (v - 2.0 * apply("floor", v * 0.5)).ne(0)
         turned = odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0))
         found = select(turned, -found, found)
@@ -135,44 +225,34 @@ def _of_order(series_sign: float, otherwise: Any) -> Any:
     return formula
 
 
-jv = _of_order(-1.0, _integrals)
-iv = _of_order(1.0, None)
+jv = _of_order(-1.0, _near_0, _jv_otherwise)
+iv = _of_order(1.0, _few_terms, _iv_far)
 
 
-# References: the integrals by the trapezoidal rule with many nodes, in the longest precision
-
-
-def _trapezoid(order: int, x: float, function: Any) -> float:
-    count = int(4 * abs(x)) + 200
-    theta = np.arange(count, dtype=np.longdouble) * (2 * np.arccos(np.longdouble(-1)) / count)
-    return float(function(np.longdouble(x), theta, order).sum() / count)
+# References: series and integrals, with many terms and nodes, in the longest precision
 
 
 def _exact_j(order: int, x: float) -> float:
-    if abs(x) > 1000:
-        return _exact_wave(order, abs(x)) * (-1 if x < 0 and order % 2 else 1)
-    return _trapezoid(order, x, lambda x, theta, n: np.cos(n * theta - x * np.sin(theta)))
+    """The mean of cos(nθ - x sin θ), by the trapezoidal rule."""
+    count = int(4 * x) + 2 * order + 200
+    theta = np.arange(count, dtype=np.longdouble) * (2 * np.arccos(np.longdouble(-1)) / count)
+    return float(np.cos(order * theta - np.longdouble(x) * np.sin(theta)).sum() / count)
 
 
-def _exact_wave(order: int, x: float) -> float:
+def _exact_wave(v: float, x: float) -> float:
     """Hankel's asymptotic expansion."""
-    if math.isinf(x):
-        return 0.0
-    wide, term = np.longdouble(x), np.longdouble(1)
+    wide, term, pi = np.longdouble(x), np.longdouble(1), 4 * np.arctan(np.longdouble(1))
     parts = [term, np.longdouble(0)]
-    for n in range(1, 12):
-        term = term * (4 * order * order - (2 * n - 1) ** 2) / (n * 8 * wide)
+    for n in range(1, 100):
+        following = term * (4 * np.longdouble(v) ** 2 - (2 * n - 1) ** 2) / (n * 8 * wide)
+        if n > abs(v) and abs(following) >= abs(term):
+            break
+        term = following
         parts[n % 2] += term * (1 if n % 4 < 2 else -1)
-    cosine, sine = np.cos(wide) + np.sin(wide), np.sin(wide) - np.cos(wide)  # of x - π/4, times sqrt(2)
-    for _ in range(order % 4):  # and a quarter turn less for each order
-        cosine, sine = sine, -cosine
-    return float((parts[0] * cosine - parts[1] * sine) / np.sqrt(4 * np.arctan(np.longdouble(1)) * wide))
-
-
-def _exact_i(order: int, x: float) -> float:
-    if abs(x) > 713:
-        return math.copysign(math.inf, x) if order % 2 else math.inf
-    return _trapezoid(order, x, lambda x, theta, n: np.exp(x * np.cos(theta)) * np.cos(n * theta))
+    turn = (np.longdouble(v % 4) / 2 + np.longdouble(0.25)) * pi
+    cosine = np.cos(wide) * np.cos(turn) + np.sin(wide) * np.sin(turn)
+    sine = np.sin(wide) * np.cos(turn) - np.cos(wide) * np.sin(turn)
+    return float((parts[0] * cosine - parts[1] * sine) * np.sqrt(2 / (pi * wide)))
 
 
 def _exact_integrals(v: float, x: float) -> float:
@@ -189,31 +269,43 @@ def _exact_integrals(v: float, x: float) -> float:
 
 
 def exact_of_order(v: float, x: float, sign: int) -> float:
-    """The power series with terms in the longest precision; whole orders below 0 by symmetry."""
-    if v == math.floor(v):
-        if abs(v) < 2**31 and abs(x) > 12:
-            return (_exact_j if sign < 0 else _exact_i)(int(v), x)
-        if v < 0:
-            return exact_of_order(-v, x, sign) * ((-1) ** int(v) if sign < 0 else 1)
-    elif x < 0:
+    """Jv where the sign is -1, Iv where it is 1."""
+    if math.isinf(v) or math.isnan(v) or math.isnan(x):
         return math.nan
-    elif sign < 0 and x > 12:
-        return _exact_integrals(v, x)
+    whole = v == math.floor(v)
+    if whole and v < 0:
+        return exact_of_order(-v, x, sign) * ((-1) ** int(v) if sign < 0 else 1)
+    if x < 0:
+        return exact_of_order(v, -x, sign) * (-1) ** int(v) if whole else math.nan
     if x == 0:
         return 1.0 if v == 0 else 0.0 if v > 0 else math.inf
-    half = np.longdouble(x) / 2
-    term = np.longdouble(1)
-    for n in range(1, int(abs(v)) + 1 if v == math.floor(v) else 0):
-        term = term * half / n
-        if term == 0:
-            return 0.0
-    if v != math.floor(v):
-        term = half ** np.longdouble(v) / np.longdouble(math.gamma(v + 1))
-    found = term
-    for n in range(1, 400):
-        term = term * sign * half * half / (n * (np.longdouble(v) + n))
-        found = found + term
-    return float(found)
+    if math.isinf(x):
+        return 0.0 if sign < 0 else math.inf
+    if sign < 0 and x > 12 and abs(v) <= x * x / 4:
+        if x > 1000 and v * v < 8 * x:
+            return _exact_wave(v, x)
+        return _exact_j(int(v), x) if whole else _exact_integrals(v, x)
+    return _exact_series(np.longdouble(v), np.longdouble(x), sign)
+
+
+def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:
+    """The power series; (x/2)^v / Γ(v+1) from that of v's fraction, one factor for each whole part of v."""
+    half, fraction = x / 2, v - np.floor(v)
+    term = half**fraction / np.longdouble(math.gamma(float(fraction) + 1))
+    with np.errstate(over="ignore", under="ignore"):
+        for n in range(1, int(v - fraction) + 1):
+            term = term * half / (fraction + n)
+            if term == 0:
+                return 0.0
+        for n in range(int(fraction - v)):
+            term = term * (fraction - n) / half
+        found, least = term, np.finfo(np.longdouble).eps / 16
+        for n in range(1, 200_000):
+            term = term * sign * half * half / (n * (v + n))
+            found = found + term
+            if np.isinf(found) or (n > abs(v) and abs(term) <= abs(found) * least):
+                break
+        return float(found)
 
 
 def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
