@@ -11,7 +11,7 @@ from ..exactly import by_element
 from ..index import Expr, Index, apply, cast, constant, select, total
 from ..types import F64
 from . import coefficients as k
-from .elementary import INF, polynomial, sine_of_pi
+from .elementary import INF, polynomial, polynomial_sine, sine_of_pi
 from .gamma import gammaln
 from .scalar_op import UNKNOWN, row
 from .special import in_f64
@@ -100,20 +100,63 @@ def _nodes(low: float, high: float) -> tuple[Index, Expr, float]:
     return n, cast(n, F64) * step + low, step
 
 
+def _about_acos(z: Expr) -> Expr:
+    """acos z, to 4 digits."""
+    a = apply("abs", z)
+    found = polynomial(a, (1.5707288, -0.2121144, 0.0742610, -0.0187293)) * apply("sqrt", 1.0 - a)
+    return select(z < 0.0, math.pi - found, found)
+
+
+LEFT = 39.0  # exp(-LEFT) is left out
+
+
 def _integrals(v: Expr, x: Expr) -> Expr:
-    """(1/π) ∫ cos(vτ - x sin τ) dτ over [0, π] - (sin vπ / π) ∫ exp(-x sinh t - vt) dt over t > 0"""
+    """Schläfli's: 1 / 2πi ∫ exp(x sinh t - vt) dt from ∞ - πi to ∞ + πi, through a saddle where cosh t = v/x.
+
+    The way goes along t = u + iθ, u = u0 + kθ, where little cancels and little oscillates, and along θ = π beyond:
+    (1/π) ∫ exp(x sinh u cos θ - vu) (cos ψ + k sin ψ) dθ - (sin vπ / π) ∫ exp(-x sinh u - vu) du, ψ = x cosh u sin θ - vθ.
+    Saddles are at ±iβ where |v| < x, and ±α where v > x; below -x there is no way but u = 0. Orders below -40 that are
+    not whole lose digits there. Any u0 and k give the same, so that α and β need not be exact.
+    """
+    z = v / x
+    waves, falls = apply("abs", v) < x, v >= x
+    root = apply("sqrt", apply("abs", (1.0 - z) * (1.0 + z)))
+    alpha = select(falls, apply("log", select(falls, z + root, 1.0)), 0.0)
+    beta = select(waves, _about_acos(select(waves, z, 0.0)), 0.0)
+    steep = x * root  # the second derivative at the saddle; the third is v
+    cubic = apply("exp", apply("log", select(v > 0.0, v, 1e-30)) * (1 / 3))
+    k = select(waves | (falls & (steep <= 2.0 * cubic * cubic)), constant(1, F64), 0.0)
+    third = (3.0 * LEFT) ** (1 / 3) / cubic
+    second = apply("sqrt", 1.5 * LEFT / apply("maximum", steep, constant(1e-30, F64)))
+    pi = constant(math.pi, F64)
+    reach = select(waves, beta + apply("minimum", second, third), 1.1 * select(k > 0.0, third, 1.155 * second))
+    high = select(waves | falls, apply("minimum", pi, reach), pi)
+    low = select(waves, apply("maximum", beta - second, constant(0, F64)), 0.0)
+    u0 = alpha - beta
+
     n, s, step = _nodes(-3.6, 3.6)
     up = apply("exp", s)
     decay = apply("exp", (1.0 / up - up) * (math.pi / 2))
     share = 1.0 / (1.0 + decay)
-    tau = share * math.pi
+    theta = low + (high - low) * share
     weight = decay * share * share * (up + 1.0 / up) * (math.pi / 2)
-    first = total(n, apply("cos", v * tau - x * apply("sin", tau)) * weight) * step
+    sine, cosine = polynomial_sine(theta - math.pi / 2, 1), -polynomial_sine(theta - math.pi / 2, 0)
+    u = u0 + k * theta
+    power = apply("exp", u)
+    size = apply("exp", x * 0.5 * (power - 1.0 / power) * cosine - v * u)
+    psi = x * 0.5 * (power + 1.0 / power) * sine - v * theta
+    wave = apply(
+        "sin", psi + select(k > 0.0, constant(math.pi / 4, F64), math.pi / 2)
+    )  # cos ψ + k sin ψ, but for a factor
+    first = total(n, size * wave * weight) * step * (high - low) * select(k > 0.0, constant(math.sqrt(2), F64), 1.0)
+
     m, r, width = _nodes(-4.5, 3.5)
     falling = apply("exp", -r)
     t = apply("exp", r - falling)
-    second = total(m, apply("exp", -(x * apply("sinh", t)) - v * t) * t * (1.0 + falling)) * width
-    return first - sine_of_pi(v) * (1 / math.pi) * second
+    beyond = u0 + k * math.pi + t
+    power = apply("exp", beyond)
+    rest = total(m, apply("exp", x * 0.5 * (1.0 / power - power) - v * beyond) * t * (1.0 + falling)) * width
+    return (first - sine_of_pi(v) * rest) * (1 / math.pi)
 
 
 HANKEL = 26

@@ -23,7 +23,14 @@ def sine_of_pi(x: Expr) -> Expr:
     """sin(π x), zero at the integers."""
     r = x - 2.0 * apply("rint", x * 0.5)  # in [-1, 1], exactly
     near = select(r > 0.5, 1.0 - r, select(r < -0.5, -1.0 - r, r))  # in [-1/2, 1/2], of the same sine
-    return apply("sin", near * math.pi)
+    return polynomial_sine(near * math.pi, 0)
+
+
+def polynomial_sine(x: Expr, quarters: int) -> Expr:
+    """sin(x), or cos(x) where it is to be a quarter of a turn ahead, for |x| <= π/2: there is no far x to look for."""
+    taylor = tuple((-1) ** n / math.factorial(2 * n + 1 - quarters) for n in range(13))
+    found = polynomial(x * x, taylor)
+    return found if quarters else x * found
 
 
 def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
