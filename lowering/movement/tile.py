@@ -61,11 +61,9 @@ VECTOR = 32  # bytes
 WAYS = 16  # as many rows that lie a power of two apart stay near enough
 DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
 RUN = 1024  # bytes of a row that are written by a tile in a buffer
-ACROSS, NEAR, SHORT = (
-    128,
-    256,
-    512,
-)  # bytes of a row that are read for it, of one that is copied first, and of one read whole
+ACROSS = 128  # bytes of a row that are read for it,
+NEAR = 256  # of one that is copied first,
+SHORT = 512  # and of one read whole
 
 
 def tile(kernel: Kernel) -> Kernel:
