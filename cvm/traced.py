@@ -17,7 +17,7 @@ from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.source import CallError, Diagnostic, TraceError
 from cvm.dialect.types import BY_DTYPE, TensorType
 from cvm.jit.calls import fastcall
-from cvm.jit.calls.arguments import buffer_of, samples_of
+from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
 from cvm.jit.calls.table import Way
 from cvm.jit.function import CompiledFunction
 from cvm.jit.native_function import NativeFunction
@@ -313,7 +313,7 @@ def leaf(value: Any) -> np.ndarray | None:
     if hasattr(value, "__array_interface__") or isinstance(value, np.generic):
         return np.asarray(value)
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return from_dlpack(value)
     return None if isinstance(value, (str, bytes)) else buffer_of(value)
 
 

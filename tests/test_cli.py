@@ -140,7 +140,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ("run add.cvm --inputs x.npy", "x.npy holds one array"),
         ("run add.cvm --input x=xy.npz", "xy.npz holds several arrays"),
         ("run add.cvm --input x=none.npy", "none.npy cannot be read: no such file or directory"),
-        ("run add.cvm --input x=add.cvm", "add.cvm cannot be read"),
+        ("run add.cvm --input x=add.cvm", "add.cvm cannot be read: not an .npy or .npz file"),
         ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
         ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
         ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),

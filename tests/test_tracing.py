@@ -185,6 +185,25 @@ def test_arrays_of_other_libraries(wrap):
     assert f(wrap(x)).tolist() == [0, 1, 2, 3]
 
 
+class Negated(Exporter):
+    """A PyTorch tensor such as z.conj().imag, whose elements are negated when it reads them."""
+
+    def is_neg(self):
+        return True
+
+    def resolve_neg(self):
+        return Exporter(-self.array)
+
+
+def test_tensors_that_are_negated_when_read():
+    x = np.arange(4, dtype=np.int32)
+    assert cvm.compile(lambda x: x + 1)(Negated(x)).tolist() == [1, 0, -1, -2]
+    f = cvm.compile("func @main(%x: tensor<4xi32>) {\n  %y = cvm.negative %x\n  return %y\n}\n")
+    assert f(Negated(x)).tolist() == [0, 1, 2, 3]
+    with pytest.raises(cvm.CallError, match="Negated"):
+        f(x, out=Negated(x.copy()))
+
+
 def test_compiled_functions_pickle_by_name():
     assert pickle.loads(pickle.dumps(normalise)) is normalise
     again = pickle.loads(pickle.dumps(cvm.compile(number_of_ones, target="reference")))

@@ -74,11 +74,16 @@ def _archive(path: str) -> dict[str, np.ndarray]:
 def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
     """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
     try:
+        with open(path, "rb") as file:
+            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
+                raise Usage(f"{path} cannot be read: not an .npy or .npz file")
         found: Any = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             return found
         with found as archive:
             return {name: archive[name] for name in archive.files}
+    except Usage:
+        raise
     except OSError as e:
         raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
     except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
         array = (
             np.asarray(value)
             if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")
-            else np.from_dlpack(cast(Any, value))
+            else from_dlpack(value)
         )
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
@@ -199,10 +199,23 @@ def _seen(out: Any) -> Any:
     try:
         if hasattr(out, "__array_interface__"):
             return np.asarray(out)
-        found = np.from_dlpack(out) if hasattr(out, "__dlpack__") else buffer_of(out)
+        if _is_negated(out):
+            return out
+        found = from_dlpack(out) if hasattr(out, "__dlpack__") else buffer_of(out)
     except Exception:  # by what it does when it is asked for its memory
         return out
     return out if found is None else found
+
+
+def from_dlpack(value: Any) -> np.ndarray:
+    """The array of another library that has DLPack's protocol, without a copy unless its elements are not as they lie there."""
+    return np.from_dlpack(value.resolve_neg() if _is_negated(value) else value)
+
+
+def _is_negated(value: Any) -> bool:
+    """Whether it is a PyTorch tensor of numbers that are negated when they are read, which its DLPack export does not say."""
+    negated = getattr(value, "is_neg", None)
+    return callable(negated) and bool(negated())
 
 
 def buffer_of(value: Any) -> np.ndarray | None:
