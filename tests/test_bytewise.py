@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
 from cvm.lowering.contraction import bytewise, contract, panels, winograd
 from cvm.lowering.contraction.matching import partners
-from cvm.lowering.pipeline import lower
-
-import cvm
+from legal import agreed
 
 PROGRAMS = {
     "dense": ("cvm.dense %x, %w", (7, 40), (16, 40)),
@@ -48,17 +45,6 @@ def text(name: str, declared: str, weights: np.ndarray | None = None) -> str:
     return f"func @main(%x: {image}{declared}{given}) {{\n{constant}  %y = {operation}\n  return %y\n}}\n"
 
 
-def both(program: str, *given: tuple[np.ndarray, ...]) -> str:
-    """The kernels of a program that agrees with the reference."""
-    module = cvm.parse(program)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
-    function, reference = cvm.compile(program), cvm.compile(program, target="reference")
-    for arrays in given:
-        np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
-    return function.lower("schedule")
-
-
 def images(name: str, high: int, low: int = 0) -> list[tuple[np.ndarray]]:
     shape = PROGRAMS[name][1]
     random = np.random.default_rng(0)
@@ -80,7 +66,7 @@ def weights(name: str, kind: str) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_constant_weights(name: str, kind: str) -> None:
     for w in weights(name, kind):
-        lowered = both(text(name, " {range = [0, 127]}", w), *images(name, 127))
+        lowered = agreed(text(name, " {range = [0, 127]}", w), *images(name, 127))
         assert "bytepairs" in lowered
         assert lowered.count("kernel @") == 2  # what packs the image, and the tiles
 
@@ -90,7 +76,7 @@ def test_words_go_together_as_far_as_their_numbers_allow(name: str) -> None:
     def lowered(low: int, high: int, u: int) -> str:
         w = np.random.default_rng(1).integers(low, high, PROGRAMS[name][2], endpoint=True)
         w[0, :4] = low
-        return both(text(name, f" {{range = [0, {u}]}}", w), *images(name, u))
+        return agreed(text(name, f" {{range = [0, {u}]}}", w), *images(name, u))
 
     assert "order" in lowered(-127, 127, 127)  # in an order of their own
     for small in (lowered(-64, 64, 127), lowered(-127, 127, 63), lowered(-32, 32, 255)):
@@ -104,7 +90,7 @@ def test_ends_of_the_ranges(name: str, u: int, low: int, high: int) -> None:
     shape = PROGRAMS[name][2]
     program = text(name, f" {{range = [0, {u}]}}").replace("i32>) ", f"i32> {{range = [{low}, {high}]}}) ")
     ends = [np.full(shape, n, np.int32) for n in (low, high)]
-    lowered = both(program, *((x, w) for (x,) in images(name, u) for w in ends))
+    lowered = agreed(program, *((x, w) for (x,) in images(name, u) for w in ends))
     assert ("bytepairs" in lowered) == (2 * u * high <= 32767 and 2 * u * -low <= 32768)
 
 
@@ -113,7 +99,7 @@ def test_images_of_hardly_any_values(u: int) -> None:
     """Limits on the weights are then larger than 16 bits hold."""
     for w in weights("1x1, odd sizes", "all of 8 bits"):
         program = text("1x1, odd sizes", f" {{range = [0, {u}]}}", w)
-        assert "bytepairs" in both(program, *images("1x1, odd sizes", u))
+        assert "bytepairs" in agreed(program, *images("1x1, odd sizes", u))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -122,15 +108,15 @@ def test_ranges_found_when_called(name: str) -> None:
     found = [
         images(name, high, low) for low, high in ((0, 127), (0, 128), (-1, 127), (-127, 0), (0, 40000), (-(2**31), 0))
     ]
-    lowered = both(text(name, "", w), *(x for given in found for x in given))
+    lowered = agreed(text(name, "", w), *(x for given in found for x in given))
     assert "bytepairs" in lowered and ".other." in lowered
-    lowered = both(text(name, ""), *((x, n) for given in found for (x,) in given for n in (w, w - 1, -w, w * 300)))
+    lowered = agreed(text(name, ""), *((x, n) for given in found for (x,) in given for n in (w, w - 1, -w, w * 300)))
     assert "bytepairs" in lowered and ".other." in lowered
 
 
 def test_the_weights_may_be_those_without_a_sign() -> None:
     w = np.arange(13 * 16).reshape(13, 16, 1, 1) % 128
-    assert "bytepairs" in both(text("1x1", " {range = [-128, 127]}", w), *images("1x1", 127, -128))
+    assert "bytepairs" in agreed(text("1x1", " {range = [-128, 127]}", w), *images("1x1", 127, -128))
 
 
 def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +130,7 @@ def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
   return %y
 }}
 """
-    lowered = both(program, (np.full(shape, 127, np.int32),), (random.integers(0, 128, shape, np.int32),))
+    lowered = agreed(program, (np.full(shape, 127, np.int32),), (random.integers(0, 128, shape, np.int32),))
     assert "bytepairs" in lowered and "order" in lowered and "held" in lowered
 
 

@@ -10,9 +10,9 @@ from cvm.lowering.check import check
 from cvm.lowering.contraction import contract, packing, panels
 from cvm.lowering.formulas import Formula
 from cvm.lowering.nests import nest
-from cvm.lowering.pipeline import lower
 from cvm.lowering.text import kernels_text
 from kernels import compiled, tensor
+from legal import legal
 
 import cvm
 
@@ -59,9 +59,7 @@ def test_every_path(name: str) -> None:
     function = cvm.compile(program)
     reference = cvm.compile(program, target="reference")
     assert "pairdot" in function.lower("schedule")
-    module = cvm.parse(program)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(program)
     random = np.random.default_rng(0)
     for first in RANGES.values():
         for second in (RANGES["8 bits"], first):

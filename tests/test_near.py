@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from cvm.dialect.index import Index, Tensor, constant
 from cvm.dialect.types import F32, I64
-from cvm.lowering.check import check
 from cvm.lowering.near import Lanes, begins, offsets, period, windows
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -25,8 +24,7 @@ def compiled(body: str, *arrays: np.ndarray) -> Any:
         f"%x{n}: tensor<{''.join(f'{d}x' for d in a.shape)}{NAMES[a.dtype.type]}>" for n, a in enumerate(arrays)
     )
     module = cvm.parse(f"func @main({given}) {{\n  {body}\n  return %y\n}}\n")
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     return cvm.compile(module)
 
 

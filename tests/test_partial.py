@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -17,8 +16,7 @@ def summed(element: str, shape: tuple[int, ...], attributes: str) -> cvm.Compile
     module = cvm.parse(
         f"func @main(%x: tensor<{sizes}{element}>) {{\n  %y = theano.sum %x {attributes}\n  return %y\n}}\n"
     )
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     return cvm.compile(module)
 
 

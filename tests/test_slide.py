@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -49,9 +48,7 @@ def test_every_path(name: str, ranges: str) -> None:
     mixed.flat[:2] = ends
     for weights in (np.full(kernel, ends[0]), np.full(kernel, ends[1]), mixed):
         program = text(name, low, high, weights)
-        module = cvm.parse(program)
-        for part in lower(module, module.functions["main"]).kernels:
-            check(part)
+        legal(program)
         compiled, reference = cvm.compile(program), cvm.compile(program, target="reference")
         lowered = compiled.lower("schedule")
         if weights is mixed:

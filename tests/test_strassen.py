@@ -7,9 +7,8 @@ from operator import add, sub
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
 from cvm.lowering.contraction import contract, sevenths, strassen, winograd
-from cvm.lowering.pipeline import lower
+from legal import agreed
 
 import cvm
 
@@ -45,17 +44,6 @@ def text(name: str, declared: str = "", weights: np.ndarray | None = None, more:
     return f"func @main(%x: {image}{declared}{given}) {{\n{constant}  %y = {operation}\n{more}  return {result}\n}}\n"
 
 
-def both(program: str, *given: tuple[np.ndarray, ...]) -> str:
-    """The kernels of a program that agrees with the reference."""
-    module = cvm.parse(program)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
-    function, reference = cvm.compile(program), cvm.compile(program, target="reference")
-    for arrays in given:
-        np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
-    return function.lower("schedule")
-
-
 def arrays(name: str, low: int, high: int, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
     """All at one end, at either, and anywhere."""
     random, (_, *shapes) = np.random.default_rng(seed), PROGRAMS[name]
@@ -68,33 +56,33 @@ def arrays(name: str, low: int, high: int, seed: int = 0) -> list[tuple[np.ndarr
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_all_of_8_bits(name: str) -> None:
-    lowered = both(text(name, " {range = [-128, 127]}"), *arrays(name, -128, 127))
+    lowered = agreed(text(name, " {range = [-128, 127]}"), *arrays(name, -128, 127))
     assert "%points" in lowered and ".other." not in lowered and ".bits(" not in lowered
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_constant_weights(name: str) -> None:
     for x, w in arrays(name, -128, 127)[-3:]:
-        assert "%points" in both(text(name, " {range = [-128, 127]}", w), (x,))
+        assert "%points" in agreed(text(name, " {range = [-128, 127]}", w), (x,))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("largest", [127, 2047, 8191, 2**31 - 1])
 def test_whatever_the_factors_are(name: str, largest: int) -> None:
-    assert "%points" in both(text(name), *arrays(name, -largest - 1, largest)[-3:])
+    assert "%points" in agreed(text(name), *arrays(name, -largest - 1, largest)[-3:])
 
 
 @pytest.mark.parametrize("size", [2046, 2047, 8190, 8191])
 def test_taken_only_where_sums_of_blocks_fit(size: int, whatever_it_costs: int) -> None:
     for low, high in ((-size - 1, size), (0, size), (-size - 1, 0)):
-        lowered = both(text("dense", f" {{range = [{low}, {high}]}}"), *arrays("dense", low, high))
+        lowered = agreed(text("dense", f" {{range = [{low}, {high}]}}"), *arrays("dense", low, high))
         assert ("%points" in lowered) == ((size + 1) * 4**whatever_it_costs < 1 << 15)
 
 
 def test_what_follows_is_done_with_the_sums() -> None:
     more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %z = cvm.relu %s\n"
     for name in ("dense, odd sizes", "strided"):
-        assert "%points" in both(text(name, " {range = [-127, 127]}", more=more), *arrays(name, -127, 127))
+        assert "%points" in agreed(text(name, " {range = [-127, 127]}", more=more), *arrays(name, -127, 127))
 
 
 def test_sums_of_any_threads_are_the_same() -> None:

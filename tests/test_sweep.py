@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
 from cvm.lowering.folds import sweep
 from cvm.lowering.movement import stream
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -22,8 +21,7 @@ def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def swept(text: str) -> object:
     """The compiled program, its kernels legal and swept."""
     module = cvm.parse(text)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     f = cvm.compile(module)
     assert "alloc stack" in f.lower("schedule")
     return f

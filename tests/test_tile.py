@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
 from cvm.lowering.movement import stream
 from cvm.lowering.movement import tile as tiling
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -21,8 +20,7 @@ def tiled(x: np.ndarray, element: str, order: tuple[int, ...], known: bool) -> A
     given = " x ".join(str(n) if known else "?" for n in x.shape)
     body = f"  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n"
     module = cvm.parse(f"func @main(%x: tensor<{given} x {element}>) {{\n{body}}}\n")
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     f = cvm.compile(module)
     assert ".tile" in f.lower("schedule")
     return f
@@ -90,8 +88,7 @@ def test_strips_of_several_axes(
     given = " x ".join(map(str, shape))
     text = f"func @main(%x: tensor<{given} x {element}>) {{\n  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
     module = cvm.parse(text)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(order))
 
 

@@ -9,9 +9,8 @@ import pytest
 from cvm.dialect.index import Index, Tensor, apply
 from cvm.dialect.loops import Alloc, If, Let, Store, Var, accumulator, assign
 from cvm.dialect.types import F32, I32
-from cvm.lowering.check import check
 from cvm.lowering.cost import chain
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -21,8 +20,7 @@ SHORT = "  %a = dali.mul %x, %x\n  %y = dali.add %a, %x\n"
 
 def program(body: str, type: str) -> Any:
     module = cvm.parse(f"func @main(%x: {type}) {{\n{body}  return %y\n}}\n")
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(module)
     return cvm.compile(module)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
 from cvm.lowering.contraction import contract, winograd
-from cvm.lowering.pipeline import lower
+from legal import legal
 
 import cvm
 
@@ -43,9 +42,7 @@ def program(name: str, more: str = "", declared: str = "", weights: np.ndarray |
 
 
 def both(text: str, *arrays: np.ndarray) -> None:
-    module = cvm.parse(text)
-    for kernel in lower(module, module.functions["main"]).kernels:
-        check(kernel)
+    legal(text)
     assert ".turned(" in cvm.compile(text).lower("schedule")
     found = cvm.compile(text)(*arrays)
     np.testing.assert_array_equal(found, cvm.compile(text, target="reference")(*arrays), strict=True)

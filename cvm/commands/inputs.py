@@ -76,14 +76,12 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
     try:
         with open(path, "rb") as file:
             if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
-                raise Usage(f"{path} cannot be read: not an .npy or .npz file")
+                raise OSError
         found: Any = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             return found
         with found as archive:
             return {name: archive[name] for name in archive.files}
-    except Usage:
-        raise
     except OSError as e:
         raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
     except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
