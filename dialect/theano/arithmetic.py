@@ -10,6 +10,7 @@ from ..dali.arithmetic import integer_power
 from ..index import Check, Expr, apply, cast, constant, select
 from ..scalars import SCALARS
 from ..types import I1, UI8
+from . import complex_functions as functions
 from . import complex_numbers as c
 from .rules import part
 from .scalar_op import ByParts, row
@@ -146,9 +147,9 @@ row(
     1,
     "float",
     lambda x: 1 / x,
-    lambda x: 1.0 / x,
+    lambda x: _divide(constant(1, x.type), x),
     "1 / x",
-    on_complex=c.inv,
+    on_complex="same",
     gradient=lambda g, xs, y: (-(g * y * y),),
 )
 
@@ -179,7 +180,7 @@ def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 
 row("pow", 2, "power", _power, lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
-    "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=c.power, gradient=_power_gradient)  # fmt: skip
+    "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=functions.power, gradient=_power_gradient)  # fmt: skip
 row(
     "sqr",
     1,
@@ -190,7 +191,7 @@ row(
     on_complex="same",
     gradient=lambda g, xs, y: (g * xs[0] * 2,),
 )
-row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=c.sqrt,
+row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=functions.sqrt,
     gradient=lambda g, xs, y: (g * 0.5 / y,))  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from ..exactly import precise
 from ..index import Expr, apply, select
 from ..scalars import SCALARS
-from . import complex_numbers as c
+from . import complex_functions as c
+from .complex_numbers import angle
 from .elementary import LN2, LN10, by_table
 from .scalar_op import ByParts, row
 
@@ -150,7 +151,7 @@ row(
     np.angle,
     _angle,
     "the angle of x in the complex plane, as f64",
-    on_complex=c.angle,
+    on_complex=angle,
     gradient=lambda g, xs, y: (None,),
     by_parts=ByParts(
         lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")

@@ -11,6 +11,7 @@ from ..exactly import by_element
 from ..index import Expr, apply, constant, select
 from ..types import F64
 from . import coefficients as k
+from . import complex_functions as functions
 from . import complex_numbers as c
 from .complex_numbers import Z
 from .elementary import INF, polynomial, sine_of_pi
@@ -81,13 +82,13 @@ def complex_gamma(z: Z) -> Z:
     square, series = inverse * inverse, Z(constant(STIRLING[-1], F64), constant(0, F64))
     for coefficient in STIRLING[-2::-1]:
         series = (series * square).plus(coefficient)
-    logarithm = (high.plus(-0.5) * c.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
-    found = c.exp(logarithm)
+    logarithm = (high.plus(-0.5) * functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
+    found = functions.exp(logarithm)
     factors = w
     for n in range(1, SHIFT):
         factors = factors * w.plus(float(n))
     found = found / factors
-    sine = c.sin(z.times(math.pi))
+    sine = functions.sin(z.times(math.pi))
     reflected = Z(constant(math.pi, F64), constant(0, F64)) / (sine * found)
     return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
@@ -119,10 +120,10 @@ def complex_psi(z: Z) -> Z:
     square, series = inverse * inverse, Z(constant(PSI[-1], F64), constant(0, F64))
     for coefficient in PSI[-2::-1]:
         series = (series * square).plus(coefficient)
-    found = c.log(high) - inverse.times(0.5) - series * square
+    found = functions.log(high) - inverse.times(0.5) - series * square
     for n in range(SHIFT):
         found = found - c.inv(w.plus(float(n)))
-    reflected = found - c.inv(c.tan(z.times(math.pi))).times(math.pi)
+    reflected = found - c.inv(functions.tan(z.times(math.pi))).times(math.pi)
     return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
 
