@@ -5,6 +5,9 @@
         for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
         for q of 8 in 7..8 { for k { if ... { f } } }    a border
 
+Of a loop that goes as far as is known when called, it is asked whether it has an interior; the iterations of borders then
+stand one by one, and guards are left out where they follow from that.
+
 A choice by the index alone leaves no border: on the other side of it stands its negation. Only the innermost of the loops
 that compute elements is taken apart for guards that inner loops take part in; `narrow` does the rest.
 """
@@ -13,13 +16,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Index, both, maximum, minimum
-from ..dialect.loops import Block, For, If, Kernel, Statement, rewrite_block, rewrite_within, statements
+from ..dialect.index import Const, Expr, Extent, both, maximum, minimum
+from ..dialect.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    rewrite_block,
+    rewrite_within,
+    statements,
+    substitute_block,
+)
 from .accesses import stores
-from .affine import Affine, affine_conditions, key, negated_conditions
+from .affine import Affine, affine, affine_conditions, key, negated_conditions
 from .narrow import bound, conjunction
 
 PIECES = 16  # a loop becomes no more than these
+SINGLE = 2  # iterations of a border that stand one by one
 
 
 def borders(kernel: Kernel) -> Kernel:
@@ -29,10 +43,18 @@ def borders(kernel: Kernel) -> Kernel:
 def _parts(s: Statement) -> Block | None:
     if not isinstance(s, For) or s.kind != "serial":
         return None
-    return tuple(rewrite_within(p, _parts) for p in _pieces(s, PIECES))
+    return tuple(map(_within, _pieces(s, PIECES)))
 
 
-def _pieces(loop: For, most: int) -> list[For]:
+def _within(piece: Statement) -> Statement:
+    """A piece, the loops inside of it taken apart."""
+    match piece:
+        case If(condition, then, otherwise):
+            return If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
+    return rewrite_within(piece, _parts)
+
+
+def _pieces(loop: For, most: int) -> list[Statement]:
     """The loop, in parts in which guards are decided."""
     if most > 1 and (cut := _exact(loop)) is not None:
         condition, at, below = cut
@@ -69,7 +91,7 @@ def _part(loop: For, start: Expr, end: Expr, condition: Expr, holds: bool) -> Fo
     return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
 
 
-def _interior(loop: For) -> list[For]:
+def _interior(loop: For) -> list[Statement]:
     """A border, the interior in which the guards of inner loops hold, and another border."""
     computes = any(s.tensor.space != "register" for s in stores(loop.body))
     if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
@@ -78,20 +100,83 @@ def _interior(loop: For) -> list[For]:
     low, high = loop.start, loop.end
     decided: dict[int, bool] = {}
     for condition in _conditions(loop.body):
-        least = [_least(sum, loop.index, extents) for sum in affine_conditions(condition) or []]
+        least = [_least(sum, extents) for sum in affine_conditions(condition) or []]
         bounds = [None if sum is None else bound(sum, loop.index) for sum in least]
         if not bounds or any(b is None for b in bounds):
             continue
         decided[id(condition)] = True
         for lower, value in filter(None, bounds):
-            low, high = (maximum(low, value), high) if lower else (low, minimum(high, value))
+            low, high = (_later(low, value), high) if lower else (low, _earlier(high, value))
     if not decided:
         return [loop]
+    if not all(isinstance(e, Const) for e in (loop.start, low, high, loop.end)):
+        return _of_any_length(loop, low, high, decided)
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
     parts = ((loop.start, low, {}), (low, high, decided), (high, loop.end, {}))
     made = [replace(loop, start=a, stop=b, body=_decided(loop.body, d)) for a, b, d in parts if not _empty(a, b)]
-    return made or [loop]
+    return [*made] or [loop]
+
+
+def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[Statement]:
+    """The parts, if there is an interior when the kernel is called; else the loop as it was."""
+    tests = [affine(b) - affine(a) for a, b in ((loop.start, low), (low, high), (high, loop.end))]
+    interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
+    parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
+    exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
+    return [If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
+
+
+def _strictest(tests: list[Affine]) -> list[Affine]:
+    """The sums that are to be tested, those left out that are larger than others by a number."""
+    found: list[Affine] = []
+    for sum in sorted(tests, key=lambda t: t.constant):
+        if (sum.terms or sum.constant < 0) and all((sum - other).terms for other in found):
+            found.append(sum)
+    return found
+
+
+def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
+    """The iterations of a border. Where these are few, they are without guards that hold in large arrays, which is tested."""
+    length = affine(end) - affine(start)
+    if length.terms or not 0 <= length.constant <= SINGLE:
+        return (replace(loop, start=start, stop=end),)
+    made: list[Statement] = []
+    for n in range(length.constant):
+        at = affine(start).plus(n)
+        body = substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
+        made.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
+    return tuple(made)
+
+
+def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
+    """The conditions that hold in an iteration where arrays are large; what has to be tested for that is added."""
+    extents = {key(s.index): _range(s) for s in statements(loop.body) if isinstance(s, For)}
+    found: dict[int, bool] = {}
+    for condition in _conditions(loop.body):
+        here = [s.without(loop.index) + at * s.factor(loop.index) for s in affine_conditions(condition) or []]
+        least = [_least(sum, extents) for sum in here]
+        if least and all(sum is not None and _grows(sum) for sum in least):
+            found[id(condition)] = True
+            tests += [sum for sum in least if sum is not None and sum.terms]
+    return found
+
+
+def _grows(sum: Affine) -> bool:
+    """Whether a sum is not negative where sizes are large."""
+    if not sum.terms:
+        return sum.constant >= 0
+    return all(isinstance(atom, Extent) and factor > 0 for atom, factor in sum.terms.values())
+
+
+def _later(a: Expr, b: Expr) -> Expr:
+    """The larger of two numbers; which one that is may be known of sums that are not."""
+    difference = affine(a) - affine(b)
+    return maximum(a, b) if difference.terms else a if difference.constant >= 0 else b
+
+
+def _earlier(a: Expr, b: Expr) -> Expr:
+    return a if _later(a, b) is b else b if _later(a, b) is a else minimum(a, b)
 
 
 def _empty(start: Expr, end: Expr) -> bool:
@@ -109,10 +194,8 @@ def _range(s: For) -> tuple[int, int] | None:
     return None
 
 
-def _least(sum: Affine, index: Index, extents: dict[object, tuple[int, int] | None]) -> Affine | None:
-    """The least a sum can be over the inner loops; None where that is not known, or the index is not in it."""
-    if not sum.factor(index):
-        return None
+def _least(sum: Affine, extents: dict[object, tuple[int, int] | None]) -> Affine | None:
+    """The least a sum can be over the inner loops; None where that is not known."""
     least = sum
     for k, (atom, factor) in sum.terms.items():
         if k in extents:

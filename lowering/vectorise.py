@@ -6,8 +6,8 @@
 
 The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
 elements, or the same one; reads will do that are near each other, or go where other reads say. What the width leaves over is computed by
-one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. A vector
-is 32 bytes of the widest element, several of them where a fold needs more sums in flight, two where the steps of a long
+one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. Of a length that
+is not known it is asked whether a vector fits. A vector is 32 bytes of the widest element, several of them where a fold needs more sums in flight, two where the steps of a long
 computation wait for each other. What reads backwards goes backwards.
 """
 
@@ -42,6 +42,7 @@ from .near import VECTORS, Lanes, begins, offsets, period, windows
 
 VECTOR_BYTES = 32
 CHAIN = 7  # float operations, each waiting for the one before: as many leave room for those of another vector
+SHORTEST = 4  # lanes of a vector for rows that are shorter than usual ones
 TURNS = 4  # of a loop, for which two vectors are taken at once
 
 
@@ -142,7 +143,7 @@ def lanes(s: For) -> int:
         long = bool(count.terms) or count.constant >= TURNS * 2 * least
         return 2 * least if long and chain(s.body) >= CHAIN else least
     if not isinstance(extent, int):
-        return least
+        return 2 * least
     choices = [least * n for n in (4, 2, 1) if least * n <= extent]
     return min(choices, key=lambda w: (-(-extent // w) * w, -w), default=least)
 
@@ -180,11 +181,24 @@ def widen(s: For, width: int) -> Block:
             rest, least = replace(s, start=middle, stop=end), _one_vector(s)
             return vectors, *(widen(rest, least) if least < width else (rest,))
         return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
-    count = maximum(end - start, 0)
-    whole = count // width * width
-    vectors = replace(s, stop=start + whole, kind="vector", width=width)
-    rest = replace(s, start=start + whole, stop=end)
-    return vectors, rest
+    if not overlaps(s) or period(reads(s.body), s.index) > 1:
+        whole = maximum(end - start, 0) // width * width
+        vectors = replace(s, stop=start + whole, kind="vector", width=width)
+        return vectors, replace(s, start=start + whole, stop=end)
+    return _of_any_length(s, difference.expression(), width)
+
+
+def _of_any_length(s: For, count: Expr, width: int) -> Block:
+    """Vectors and a last one that overlaps; where they do not fit two of half the width, or else the loop as it was."""
+
+    def vector(start: Expr, width: int, stop: Expr | None = None) -> For:
+        return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
+
+    short: Block = (s,)
+    if (half := width // 2) >= SHORTEST:
+        short = (If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
+    middle = s.start + (count - 1) // width * width
+    return (If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)
 
 
 def _backwards(s: Statement) -> Statement:

@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from ...dialect.index import Const, Tensor
 from ...dialect.loops import For, Store
-from ...dialect.sizes import product
-from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, least_size
+from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store
 from .expressions import Expressions
 from .lines import memory_text
 
@@ -93,13 +92,11 @@ class Streams(Expressions):
         return self.add(f"select i1 {self.add(f'icmp eq i64 {number}, 0')}, i64 {first}, i64 {later}")
 
     def worth_it(self, s: For, store: Store, address: str, length: str) -> str:
-        """Whether an array's elements lie at multiples of their size, it is large, and the loop long."""
-        size, count = store.tensor.element.bytes, product(store.tensor.shape)
+        """Whether an array's elements lie at multiples of their size, and the loop is long."""
+        size = store.tensor.element.bytes
         tests = [f"eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0"]
         if not (isinstance(s.start, Const) and isinstance(s.end, Const)):
             tests.append(f"sge i64 {length}, {MANY * s.width}")
-        if not isinstance(count, int):
-            tests.append(f"sge i64 {self.size(count)}, {least_size(store.tensor)}")
         found, *others = [self.add(f"icmp {test}") for test in tests]
         for other in others:
             found = self.add(f"and i1 {found}, {other}")

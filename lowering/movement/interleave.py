@@ -47,11 +47,11 @@ def interleave(kernel: Kernel) -> Kernel:
     made = join(kernel)
     if made is None or len(kernel.body) != 1:
         return kernel
-    (loop,) = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
+    loop, *others = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
     count, period = made.outer.extent, made.inner.extent
     if not (isinstance(count, int) and isinstance(period, int) and 2 <= period <= LONGEST and count >= MANY):
         return kernel
-    if any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
+    if others or any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
         return kernel
     width = lanes(loop)
     alone = made.kernel.body == (loop,) and count % width == 0 and count * period >= WORTH_SHARING

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.index import Const, Tensor
-from ...dialect.loops import Alloc, Block, For, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
+from ...dialect.index import Const, Expr, Tensor, as_index, both
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
 from ...dialect.sizes import product
 from ..accesses import depends, reads, stores, stride
 from ..affine import affine
@@ -32,7 +32,20 @@ def stream(kernel: Kernel) -> Kernel:
     least = SOME if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL else LARGE
     written = {t: sizes[t] for t in kernel.outputs if t not in read}
     large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
-    return kernel.with_body(_streamed(kernel.body, large, None)) if large else kernel
+    return kernel.with_body(rewrite_block(kernel.body, lambda s: _chosen(s, large))) if large else kernel
+
+
+def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
+    """A vector loop whose stores stream; where sizes are not known, if arrays turn out to be large, and else as it was."""
+    if not isinstance(s, For) or s.kind != "vector":
+        return None
+    made = replace(s, body=_streamed(s.body, large, s))
+    sizes = {t.tensor: product(t.tensor.shape) for t in stores(made.body) if t.streaming}
+    tests = [as_index(n) >= least_size(t) for t, n in sizes.items() if not isinstance(n, int)]
+    known, length = both(*tests), affine(s.end) - affine(s.start)
+    if not isinstance(known, Expr):
+        return (made,)
+    return (s,) if not length.terms and length.constant == s.width else (If(known, (made,), (s,)),)
 
 
 def is_large(t: Tensor) -> bool:
@@ -45,12 +58,10 @@ def least_size(t: Tensor) -> int:
     return LARGE // t.element.bytes
 
 
-def _streamed(block: Block, large: set[Tensor], lane: For | None) -> Block:
+def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
     def change(s: Statement) -> Block | None:
         match s:
-            case For(kind="vector"):
-                return (replace(s, body=_streamed(s.body, large, s)),)
-            case Store(tensor, at, _) if tensor in large and lane is not None:
+            case Store(tensor, at, _) if tensor in large:
                 streams = stride(tensor, at, lane.index) == 1 and (leads(s, lane) or _aligned(s, lane))
                 return (replace(s, streaming=streams),)
         return None

@@ -1,0 +1,101 @@
+"""Programs of sizes that are known only when called give what the same programs of known sizes give, to the bit: for sizes
+that fill vectors and tiles and sizes that do not, with and without an interior, and for nothing at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from legal import legal
+
+import cvm
+
+LENGTHS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 33, 64, 100)
+SIDES = (1, 2, 3, 4, 6, 9, 10, 17, 18, 19, 28, 35)
+POOL = "cvm.max_pool2d %a {pool_size = [3, 3], strides"
+ROWS = [(m, n) for n in LENGTHS for m in (1, 3)]
+IMAGES = [(n, n + more) for n in SIDES for more in (0, 1)]
+
+# a body, the types of its arguments, which hold names for the sizes, and the sizes to try
+PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
+    "elements": ("%y = dali.add %a, %b", ("?M x ?N x f32", "?M x ?N x f32"), ROWS),
+    "a long chain": (
+        "%t = dali.mul %a, %a\n  %u = dali.exp %t\n  %v = dali.div %u, %b\n  %y = dali.add %v, 1.5",
+        ("?N x f32", "?N x f32"),
+        [(n,) for n in (*LENGTHS, 4095, 4096, 4097, 4104, 8200)],
+    ),
+    "rows and columns": ("%y = dali.mul %a, %b", ("?M x 1 x f32", "1 x ?N x f32"), ROWS),
+    "small integers": ("%y = dali.add %a, %b", ("?M x ?N x i8", "?N x i8"), ROWS),
+    "axes that trade places": ("%y = cvm.transpose %a {axes = [1, 0, 2]}", ("3 x ?M x ?N x i32",), ROWS),
+    "a bias for each channel": ("%y = cvm.broadcast_add %a, %b", ("?M x 5 x ?N x i32", "5 x 1 x i32"), ROWS),
+    "sums along rows": ("%y = cvm.sum %a {axes = [1]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
+    "sums of floats": (
+        "%y = theano.sum %a {axis = [1], acc_dtype = f32}",
+        ("?M x ?N x f32",),
+        [s for s in ROWS if all(s)],
+    ),
+    "pools": (f"%y = {POOL} = [1, 1], padding = [1, 1]}}", ("2 x 3 x ?H x ?W x i32",), IMAGES),
+    "pools by steps": (f"%y = {POOL} = [2, 2], padding = [1, 1]}}", ("2 x 3 x ?H x ?W x i32",), IMAGES),
+    "pools without padding": (
+        "%y = cvm.max_pool2d %a {pool_size = [2, 2], strides = [2, 2]}",
+        ("2 x 3 x ?H x ?W x i32",),
+        [s for s in IMAGES if s[0] > 1],
+    ),
+    "depthwise": (
+        "%y = cvm.conv2d %a, %b {padding = [1, 1], groups = 4}",
+        ("?N x 4 x ?H x ?W x i32", "4 x 1 x 3 x 3 x i32"),
+        [(2, h, w) for h, w in IMAGES],
+    ),
+    "wide windows": (
+        "%y = cvm.conv2d %a, %b {padding = [2, 2], groups = 2}",
+        ("?N x 2 x ?H x ?W x i32", "2 x 1 x 5 x 5 x i32"),
+        [(1, h, w) for h, w in IMAGES],
+    ),
+    "windows by steps": (
+        "%y = cvm.conv2d %a, %b {padding = [1, 1], stride = [2, 2], groups = 2}",
+        ("?N x 2 x ?H x ?W x i32", "2 x 1 x 3 x 3 x i32"),
+        [(1, h, w) for h, w in IMAGES],
+    ),
+    "far apart": (
+        "%y = cvm.conv2d %a, %b {padding = [2, 2], dilation = [2, 2], groups = 2}",
+        ("?N x 2 x ?H x ?W x i32", "2 x 1 x 3 x 3 x i32"),
+        [(1, h, w) for h, w in IMAGES if h > 1],
+    ),
+}
+
+
+def program(name: str, sizes: dict[str, int]) -> str:
+    """The program with these sizes known."""
+    body, types, _ = PROGRAMS[name]
+    known = [re.sub(r"\?(\w)", lambda m: str(sizes.get(m[1], m[0])), t) for t in types]
+    arguments = ", ".join(f"%{a}: tensor<{t}>" for a, t in zip("ab", known, strict=False))
+    return f"func @main({arguments}) {{\n  {body}\n  return %y\n}}\n"
+
+
+def values(types: Sequence[str], sizes: dict[str, int], random: np.random.Generator) -> list[np.ndarray]:
+    found = []
+    for *dims, element in (t.split(" x ") for t in types):
+        shape = [sizes[d[1:]] if d[0] == "?" else int(d) for d in dims]
+        numbers = random.normal(size=shape) * 100
+        found.append(numbers.astype({"f": np.float32, "u": np.uint8}.get(element[0], element.replace("i", "int"))))
+    return found
+
+
+def names(types: Sequence[str]) -> list[str]:
+    """The names of the sizes, in the order in which they are first met."""
+    return [*dict.fromkeys(re.findall(r"\?(\w)", " ".join(types)))]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_as_with_known_sizes(name: str) -> None:
+    _, types, several = PROGRAMS[name]
+    text = program(name, {})
+    legal(text)
+    unknown, random = cvm.compile(text), np.random.default_rng(0)
+    for given in several:
+        sizes = dict(zip(names(types), given, strict=True))
+        arrays = values(types, sizes, random)
+        known = cvm.compile(program(name, sizes))(*arrays)
+        np.testing.assert_array_equal(unknown(*arrays), known, strict=True, err_msg=str(given))
