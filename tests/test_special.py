@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,47 @@ def test_ends_of_the_incomplete_functions(target: str) -> None:
     np.testing.assert_allclose(evaluated("gammal", target, a, x), [inf, nan, 0, 1, nan, *[nan] * 6], rtol=1e-15)
     np.testing.assert_allclose(evaluated("gammau", target, a, x), [nan, nan, 1, 0, inf, *[nan] * 6], rtol=1e-15)
     np.testing.assert_array_equal(evaluated("chi2sf", target, x, a), [0, nan, 1, 0, 1, nan, nan, nan, 1, nan, nan])
+
+
+@lru_cache(None)
+def shares(a: float, x: float) -> tuple[float, float]:
+    """What of Γ(a) lies below x, and what above."""
+    with mpmath.workdps(40 if a > 1 else 360):
+        order, end = mpmath.mpf(a), mpmath.mpf(x)
+        front = mpmath.exp(order * mpmath.log(end) - end - mpmath.loggamma(order + 1))
+        term, below = front, mpmath.mpf(0)
+        while term > below * mpmath.eps / 1000:
+            below, order = below + term, order + 1
+            term = term * end / order
+        return float(below), float(1 - below)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_functions_of_least_and_of_high_orders(name: str, target: str) -> None:
+    least = [
+        (a, x)
+        for a in (5e-324, 1e-320, 1e-200, 1e-20, 1e-10, 1e-3, 0.3)
+        for x in (1e-300, 1e-10, 0.5, 1.4, 1.6, 5.0, 90.0)
+    ]
+    high = [
+        (a, a + k * a**0.5) for a in (150.5, 3000.0, 1e5, 131071.0, 131073.0, 1e6) for k in (-7, -2, -0.1, 0, 0.1, 2, 7)
+    ]
+    a, x = (np.array(v) for v in zip(*least, *high, strict=True))
+
+    below, above = zip(*(shares(*pair) for pair in zip(a.tolist(), x.tolist(), strict=True)), strict=True)
+    wanted = below if name == "gammainc" else above
+    np.testing.assert_allclose(evaluated(name, target, a, x), wanted, rtol=2e-11, atol=5e-324)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_orders_of_which_half_is_below(target: str) -> None:
+    a = np.array([2.0**20 + 1, 2.0**31 - 1, 2.0**31, 1e15, 1e100, 1e300])
+    below, above = (evaluated(name, target, a, a) for name in ("gammainc", "gammaincc"))
+    np.testing.assert_allclose(below - 0.5, 1 / (3 * np.sqrt(2 * np.pi * a)), rtol=1e-6, atol=1e-16)
+    np.testing.assert_array_equal(below + above, 1)
+    np.testing.assert_array_equal(evaluated("gammainc", target, a, a / 2), 0)
+    np.testing.assert_array_equal(evaluated("gammainc", target, a / 2, a), 1)
 
 
 def test_a_reference_of_a_high_order() -> None:

@@ -26,7 +26,7 @@ PSI = tuple(b / (2 * n + 2) for n, b in enumerate(BERNOULLI))
 SHIFT = 12  # where the asymptotic series are used from
 
 
-def _stirling(x: Expr) -> Expr:
+def stirling(x: Expr) -> Expr:
     """The sum of Stirling's series at x >= 8."""
     inverse = 1.0 / x
     return inverse * polynomial(inverse * inverse, STIRLING)
@@ -39,8 +39,13 @@ def _gammaln_of_positive(x: Expr) -> Expr:
     first = select(small, first - apply("log", select(small, x, 1.0)), first)
     second = polynomial((select((x >= 3.0) & (x < 8.0), x, 5.5) - 5.5) * 0.4, k.LGAMMA_MIDDLE)
     large = select(x >= 8.0, x, 8.0)
-    third = (large - 0.5) * (apply("log", large) - 1.0) + (HALF_LOG_2PI - 0.5) + _stirling(large)
+    third = (large - 0.5) * (apply("log", large) - 1.0) + (HALF_LOG_2PI - 0.5) + stirling(large)
     return select(x < 3.0, first, select(x < 8.0, second, third))
+
+
+def gammaln_of_1_and(x: Expr) -> Expr:
+    """log Γ(1 + x) for 0 <= x < 1, as exact as x is."""
+    return x * (x - 1.0) * polynomial(x - 1.0, k.LGAMMA_NEAR)
 
 
 def gammaln(x: Expr) -> Expr:
@@ -58,7 +63,7 @@ def _gamma_of_positive(x: Expr) -> Expr:
     shifted = x < float(SHIFT)
     z = select(shifted, x + float(SHIFT), x)
     half = apply("pow", z, (z - 0.5) * 0.5)
-    whole = half * apply("exp", -z) * apply("exp", _stirling(z)) * half * math.sqrt(2 * math.pi)
+    whole = half * apply("exp", -z) * apply("exp", stirling(z)) * half * math.sqrt(2 * math.pi)
     factors: Expr = select(shifted, x, 1.0)
     for n in range(1, SHIFT):
         factors = factors * select(shifted, x + float(n), 1.0)
