@@ -57,6 +57,15 @@ def test_one_operand(name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_the_inverse_of_erfc_of_the_least_numbers(target: str) -> None:
+    points = np.array([1e-50, 9e-101, 1.1e-100, 1e-300, 2.3e-308, 1e-310, 1e-322, 1.5e-323, 5e-324])
+    found = evaluated("erfcinv", target, points)
+    with mpmath.workdps(40):  # one step of Newton's method from it is hardly one
+        missed = [float((mpmath.erfc(y) / mpmath.mpf(c) - 1) / (2 * y * y)) for y, c in zip(found, points, strict=True)]
+    np.testing.assert_allclose(missed, 0, atol=1e-15)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_two_operands(name: str, target: str) -> None:
     a, x = (v.ravel() for v in np.meshgrid([0.5, 1.0, 2.7, 7.0, 19.5], [0.02, 0.9, 3.0, 8.0, 25.0]))

@@ -118,6 +118,8 @@ def _exact_erfcinv(x: float) -> float:
 
 def _solve(c: float, x: float) -> float:
     """The y > 0 with erfc(y) = c and erf(y) = x, by bisection, then Newton's method."""
+    if c < 1e-100:
+        return _solve_far(c)
     low, high = 0.0, 28.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -125,7 +127,19 @@ def _solve(c: float, x: float) -> float:
     y = (low + high) / 2
     for _ in range(3):
         miss = math.erf(y) - x if x < 0.5 else c - math.erfc(y)
-        y -= miss / (TWO_OVER_ROOT_PI * math.exp(-y * y)) if y < 26 else 0.0
+        y -= miss / (TWO_OVER_ROOT_PI * math.exp(-y * y))
+    return y
+
+
+def _solve_far(c: float) -> float:
+    """Where erfc(y) = exp(-y²) / y sqrt(π) (1 - 1/2y² + 3/4y⁴ - ...) by its logarithm, which a tiny c has in full."""
+    y = 20.0
+    for _ in range(30):
+        term = series = 1.0
+        for n in range(1, 16):
+            term *= -(2 * n - 1) / (2 * y * y)
+            series += term
+        y = math.sqrt(-math.log(c) - math.log(y * math.sqrt(math.pi) / series))
     return y
 
 
