@@ -16,6 +16,7 @@ import numpy as np
 from cvm.dialect.attributes import conform
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.literals import literal_type
+from cvm.dialect.masked import masked
 from cvm.dialect.op import OPERATORS, Field, Operator
 from cvm.dialect.program import Function, Literal, Module, Operation, Value
 from cvm.dialect.sizes import Size
@@ -70,6 +71,8 @@ class Tracer:
                 return Literal(given, literal_type(dialect, given), span)  # type: ignore[arg-type]
             except ValueError as e:
                 fail(str(e), span)
+        if said := masked(given):
+            fail(f"expected an array of values, got {said}", span)
         if isinstance(given, (np.generic, np.ndarray, list, tuple)):
             return self.constant(np.asarray(given), span)
         fail(f"expected an array or a number, got {type(given).__name__}", span)

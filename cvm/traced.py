@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cvm.dialect.masked import masked
 from cvm.dialect.program import Module
 from cvm.dialect.sizes import Dim, Size
 from cvm.dialect.source import CallError, Diagnostic, TraceError
@@ -302,6 +303,8 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
 
 def leaf(value: Any) -> np.ndarray | None:
     """The value as an array, without a copy where it is one already; None if it is no array."""
+    if said := masked(value):
+        raise CallError(Diagnostic(f"expected an array of values, got {said}"))
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):

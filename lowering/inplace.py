@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from ..dialect.index import Const, Expr, Read, Tensor, Var
 from ..dialect.loops import (
@@ -70,7 +71,7 @@ class _Uses:
         if len(self.stores.get(result, ())) != 1 or result in self.reads or result not in self.last:
             return False
         (at,) = self.stores[result]
-        return all(_same(place, at) for place in self.reads.get(argument, ()))
+        return all(len(place) == len(at) and all(map(is_, place, at)) for place in self.reads.get(argument, ()))
 
 
 def _stored_last(block: Block) -> set[Tensor]:
@@ -83,10 +84,6 @@ def _stored_last(block: Block) -> set[Tensor]:
             break
         found.add(s.tensor)
     return found
-
-
-def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    return len(a) == len(b) and all(i is j for i, j in zip(a, b, strict=True))
 
 
 def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contractions
 import numpy as np
 import pytest
 from cvm.lowering.contraction import bytewise, contract, panels, winograd
@@ -37,12 +38,7 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text(name: str, declared: str, weights: np.ndarray | None = None) -> str:
-    operation, x, w = PROGRAMS[name]
-    image, kernel = (f"tensor<{'x'.join(map(str, s))}xi32>" for s in (x, w))
-    given, constant = f", %w: {kernel}", ""
-    if weights is not None:
-        given, constant = "", f"  %w = const dense<{weights.tolist()}> : {kernel}\n"
-    return f"func @main(%x: {image}{declared}{given}) {{\n{constant}  %y = {operation}\n  return %y\n}}\n"
+    return contractions.text(PROGRAMS[name], declared, "" if weights is None else weights)
 
 
 def images(name: str, high: int, low: int = 0) -> list[tuple[np.ndarray]]:

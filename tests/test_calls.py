@@ -1,5 +1,6 @@
 """Calls through the emitted entry: what it takes itself, what it leaves to the slow entry, and that nothing leaks."""
 
+import re
 import sys
 import threading
 
@@ -562,3 +563,22 @@ def test_functions_are_compiled_in_several_threads_at_once():
     for t in threads:
         t.join()
     assert found == {n: [n, n + 4, n + 8] for n in range(4)}
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_masked_arrays_are_taken_only_with_all_their_elements(target):
+    top = A.max()
+    whole, some = np.ma.array(A), np.ma.array(A, mask=top == A)
+    what = f"a masked array, {np.count_nonzero(top == A)} of {A.size} masked; its .filled(...) is an array of values"
+    f = cvm.compile(ADD, target=target)
+    np.testing.assert_array_equal(f(whole, A), f(A, A))
+    for call, told in (
+        (lambda: f(A, some), f"argument %b: expected tensor<4x3xi32>, got {what}"),
+        (lambda: f(A, A, out=some.copy()), f"out: expected a writable array tensor<4x3xi32>, got {what}"),
+        (lambda: cvm.compile(lambda x: x + 1)(some), f"expected an array of values, got {what}"),
+        (lambda: cvm.compile(lambda x: x + some)(A), f"expected an array of values, got {what}"),
+        (lambda: cvm.compile(lambda x: np.maximum(some, x))(A), f"expected an array of values, got {what}"),
+    ):
+        with pytest.raises(cvm.Error, match=re.escape(told)):
+            call()
+    np.testing.assert_array_equal(f(some.filled(7), A), A + np.where(top == A, 7, A))

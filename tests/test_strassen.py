@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from operator import add, sub
 
+import contractions
 import numpy as np
 import pytest
 from cvm.lowering.contraction import contract, sevenths, strassen, winograd
@@ -35,13 +36,7 @@ def whatever_it_costs(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 def text(name: str, declared: str = "", weights: np.ndarray | None = None, more: str = "") -> str:
-    operation, x, w = PROGRAMS[name]
-    image, kernel = (f"tensor<{'x'.join(map(str, s))}xi32>" for s in (x, w))
-    given, constant = f", %w: {kernel}{declared}", ""
-    if weights is not None:
-        given, constant = "", f"  %w = const dense<{weights.tolist()}> : {kernel}\n"
-    result = "%z" if more else "%y"
-    return f"func @main(%x: {image}{declared}{given}) {{\n{constant}  %y = {operation}\n{more}  return {result}\n}}\n"
+    return contractions.text(PROGRAMS[name], declared, declared if weights is None else weights, more)
 
 
 def arrays(name: str, low: int, high: int, seed: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dialect.masked import masked
 from ...dialect.program import Function, Value
 from ...dialect.sizes import Size
 from ...dialect.source import CallError, Diagnostic, Note, TargetError
@@ -76,8 +77,10 @@ def take_arguments(function: Function, given: tuple[Any, ...]) -> list[np.ndarra
 def array_of(value: Any, wanted: Type) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen; numbers and lists must fit."""
     dtype = wanted.element.dtype
-    if isinstance(value, np.ndarray) and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
+    if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
         return value
+    if said := masked(value):
+        raise ValueError(f"expected {wanted}, got {said}")
     try:
         is_array = (
             isinstance(value, (np.ndarray, np.generic))
@@ -172,8 +175,10 @@ def take_outputs(
             or array.shape != type.array_shape
             or not array.flags.writeable
             or _repeats(array)
+            or masked(array)
         ):
             got = builtins.type(array).__name__ if not isinstance(array, np.ndarray) else describe(array)
+            got = masked(array) or got
             if isinstance(array, np.ndarray) and not array.flags.writeable:
                 got += ", read-only"
             elif isinstance(array, np.ndarray) and _repeats(array):
