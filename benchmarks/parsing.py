@@ -61,11 +61,11 @@ def stages(text: str) -> dict[str, float]:
     """The time of each stage of reading a program, of all of them, and of writing it."""
     source, _ = decode(text, "<text>")
     tree = Reader(source).read()
-    module, _ = build(tree, source, None, False)
+    module, _ = build(tree, source, None)
     verified: Module = verify.verify(module)
     return {
         "syntax": seconds(lambda: Reader(source).read()),
-        "build": seconds(lambda: build(tree, source, None, False)),
+        "build": seconds(lambda: build(tree, source, None)),
         "verify": seconds(lambda: verify.check(module)),
         "parse": seconds(lambda: parse(text)),
         "print": seconds(lambda: print_module(verified)),

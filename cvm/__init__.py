@@ -104,26 +104,52 @@ def compile(
     GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
     evaluated slowly and obviously).
     """
-    from cvm.jit.compile import compile_program
-
     if callable(program) or program is None:
         from .traced import traced
 
         return (lambda function: traced(function, target)) if program is None else traced(program, target)
-    if isinstance(program, _os.PathLike):
-        module = load(program)
-    elif isinstance(program, str):
-        module = load(program) if _is_path(program) else parse(program)
-    elif isinstance(program, bytes):
-        module = parse(program)
-    else:
-        from cvm.dialect.program import Module
+    if isinstance(program, (str, bytes, _os.PathLike)):
+        return _cast("Compiled", _compile_text(program, entry, target))
+    from cvm.dialect.program import Module
+    from cvm.jit.compile import compile_program
 
-        if not isinstance(program, Module):
-            wanted = "a module, a program's text, a path to one, or a Python function"
-            raise Error(f"expected {wanted}, got {type(program).__name__}")
-        module = program
-    return _cast("Compiled", compile_program(module, entry, target))
+    if not isinstance(program, Module):
+        wanted = "a module, a program's text, a path to one, or a Python function"
+        raise Error(f"expected {wanted}, got {type(program).__name__}")
+    return _cast("Compiled", compile_program(program, entry, target))
+
+
+def _compile_text(
+    program: str | bytes | _os.PathLike[str], entry: str, target: str
+) -> CompiledFunction | CompiledGraph:
+    """Compiles a program that may be known by its text, so that there is nothing to read."""
+    if isinstance(program, bytes) or (isinstance(program, str) and not _is_path(program)):
+        text, filename, folder = program, "<text>", None
+    else:
+        path = _Path(program)
+        text, filename, folder = _bytes_of(path), str(path), path.parent
+
+    def read() -> Module:
+        from cvm.parser import parse as parse_text
+
+        return parse_text(text, filename, folder)
+
+    if target == "cpu":
+        from cvm.jit.recalled import compile_text
+
+        return compile_text(text, filename, folder, read, entry)
+    from cvm.jit.compile import compile_program
+
+    return compile_program(read(), entry, target)
+
+
+def _bytes_of(path: _Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError):
+        from cvm.parser import read_bytes
+
+        return read_bytes(path)  # which says why that cannot be done
 
 
 def _is_path(text: str) -> bool:

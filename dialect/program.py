@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .op import Operator
 from .source import NOWHERE, Span
 from .types import TensorType, Type
+
+if TYPE_CHECKING:
+    from .op import Operator
 
 
 class Value:
@@ -105,10 +107,13 @@ class Graph(Function):
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A program as it was read: its functions by name, in order."""
+    """A program as it was read: its functions by name, in order. `files` has the digests of those beside it that it was read with,
+    None where there is none.
+    """
 
     functions: dict[str, Function]
     filename: str = "<built>"
+    files: Mapping[str, str | None] = field(default_factory=dict)
 
     def with_functions(self, functions: dict[str, Function]) -> Module:
         return replace(self, functions=functions)

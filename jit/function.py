@@ -1,28 +1,27 @@
-"""A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering."""
+"""A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering.
+
+What makes code is loaded where it is asked for: a function whose code was kept does without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..dialect.destroy import arguments_overwritten
 from ..dialect.program import Function, Module
-from ..dialect.source import CallError, Diagnostic, TargetError
+from ..dialect.source import CallError, Diagnostic
 from ..dialect.types import Type, as_given
-from ..dialect.verify import instantiate
-from ..lowering.cost import Cost, cost
-from ..lowering.pipeline import lower, lower_for_gpu
-from ..lowering.plan import Plan
-from ..lowering.stages import STAGES, show
 from .calls.arguments import in_order, samples_of, take_arguments, take_outputs
-from .cuda.emit import Source
-from .cuda.emit import emit as emit_cuda
-from .llvm.emit import Text, emit
 
-ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
+if TYPE_CHECKING:
+    from ..dialect.left_open import LeftOpen
+    from ..lowering.cost import Cost
+    from ..lowering.plan import Plan
+    from .cuda.emit import Source
+    from .llvm.emit import Text
 
 
 class CompiledFunction:
@@ -31,28 +30,52 @@ class CompiledFunction:
     target = ""
 
     def __init__(self, module: Module, function: Function) -> None:
+        from ..dialect.destroy import arguments_overwritten
+
         self.module = module
         self.function = function
-        self._static = all(t.is_static for t in (*function.argument_types, *function.result_types))
-        self._overwritten = arguments_overwritten(function)
+        self._called_as(function, arguments_overwritten(function))
+
+    def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
+        """What calls go by: the function, which may be without its operations here, and which result is left in which argument."""
+        self.head = head
+        self._static = all(t.is_static for t in (*head.argument_types, *head.result_types))
+        self.overwritten = overwritten
         self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
 
+    @cached_property
+    def module(self) -> Module:
+        """The program."""
+        raise NotImplementedError
+
+    @cached_property
+    def function(self) -> Function:
+        """The function of it."""
+        raise NotImplementedError
+
+    @cached_property
+    def left_open(self) -> LeftOpen | None:
+        """What a call has to look at where sizes are unknown; None where that takes the whole program."""
+        from ..dialect.settled import left_open
+
+        return left_open(self.function)
+
     def __repr__(self) -> str:
-        types = ", ".join(map(str, self.function.argument_types))
-        return f"<cvm function @{self.function.name}({types}) on {self.target}>"
+        types = ", ".join(map(str, self.head.argument_types))
+        return f"<cvm function @{self.head.name}({types}) on {self.target}>"
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
-        arguments = in_order(self.function, arguments, named)
+        arguments = in_order(self.head, arguments, named)
         try:
             return self._called(arguments, out)
         except MemoryError as e:
-            raise CallError(Diagnostic(f"memory does not suffice: {e}", self.function.span, "run")) from None
+            raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
 
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
-        arrays = take_arguments(self.function, arguments)
+        arrays = take_arguments(self.head, arguments)
         types = self._result_types(arrays)
-        outputs, copies = take_outputs(out, types, arrays, self.function)
+        outputs, copies = take_outputs(out, types, arrays, self.head)
         results = self._in_storage(arguments, arrays, outputs)
         self._run(arrays, results)
         self._leave(arguments, arrays, outputs, results, out is None)
@@ -73,9 +96,9 @@ class CompiledFunction:
         self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
     ) -> list[np.ndarray]:
         """Where to compute the results: an argument's array where the plan says that one takes its storage."""
-        for k in self._overwritten.values():
+        for k in self.overwritten.values():
             if isinstance(given[k], np.ndarray) and not given[k].flags.writeable:
-                argument = self.function.arguments[k]
+                argument = self.head.arguments[k]
                 raise CallError(
                     Diagnostic(
                         f"argument %{argument.name} is overwritten, but the array is read-only",
@@ -85,7 +108,7 @@ class CompiledFunction:
                 )
         found = list(outputs)
         for n in self._computed_in_place:
-            k = self._overwritten[n]
+            k = self.overwritten[n]
             if _shares(arrays, k):
                 arrays[k] = arrays[k].copy()
             found[n] = arrays[k]
@@ -100,7 +123,7 @@ class CompiledFunction:
         shared: bool,
     ) -> None:
         """Every overwritten argument holds its result; without `out`, it is the result."""
-        for n, k in self._overwritten.items():
+        for n, k in self.overwritten.items():
             if results[n] is not arrays[k]:
                 arrays[k][...] = results[n]
             target = given[k] if isinstance(given[k], np.ndarray) and given[k].dtype == arrays[k].dtype else arrays[k]
@@ -122,35 +145,32 @@ class CompiledFunction:
     def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
         """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
         if self._static:
-            return list(self.function.result_types)
+            return list(self.head.result_types)
         key = tuple(a.shape for a in arrays)
         if key not in self._types:
-            given = [
-                as_given(a.known_type, array.shape) for a, array in zip(self.function.arguments, arrays, strict=True)
-            ]
-            types = instantiate(self.module, self.function, given)
+            given = [as_given(a.known_type, array.shape) for a, array in zip(self.head.arguments, arrays, strict=True)]
             if len(self._types) > 1000:
                 self._types.clear()
-            self._types[key] = [types.get(r) or r.known_type for r in self.function.results]
+            found = None if self.left_open is None else self.left_open.result_types(given)
+            self._types[key] = self._instantiated(given) if found is None else found
         return self._types[key]
+
+    def _instantiated(self, given: Sequence[Type]) -> list[Type]:
+        from ..dialect.verify import instantiate
+
+        types = instantiate(self.module, self.function, given)
+        return [types.get(r) or r.known_type for r in self.function.results]
 
     def lower(self, stage: str = "loops") -> str:
         """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
-        if stage in STAGES:
-            return show(self.module, self.function, stage)
-        if stage == "llvm":
-            return self.native_text.module
-        if stage in ("llvm-opt", "asm"):
-            from . import native
+        from .stages import text_at
 
-            module = native.optimise(self.native_text.module)
-            return str(module) if stage == "llvm-opt" else native.assembly(module)
-        if stage in ("cuda", "ptx"):
-            return self.gpu_source.text if stage == "cuda" else self.ptx
-        raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")
+        return text_at(self, stage)
 
     def cost(self) -> Cost:
         """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
+        from ..lowering.cost import cost
+
         return cost(self.plan)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -158,19 +178,27 @@ class CompiledFunction:
 
     @cached_property
     def plan(self) -> Plan:
+        from ..lowering.pipeline import lower
+
         return lower(self.module, self.function)
 
     @cached_property
     def native_text(self) -> Text:
+        from .llvm.emit import emit
+
         return emit(self.plan)
 
     @cached_property
     def gpu_plan(self) -> Plan:
+        from ..lowering.pipeline import lower_for_gpu
+
         return lower_for_gpu(self.module, self.function)
 
     @cached_property
     def gpu_source(self) -> Source:
-        return emit_cuda(self.gpu_plan)
+        from .cuda.emit import emit
+
+        return emit(self.gpu_plan)
 
     @cached_property
     def ptx(self) -> str:

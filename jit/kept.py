@@ -1,32 +1,23 @@
 """What compiling a function gave, as an entry of the disk cache: a function that was compiled before is neither lowered nor
 optimised again.
 
-The entry's name is a digest of the program, its text (diagnostics point into it), the files of the compiler, LLVM and the
-processor. It holds a header in JSON, machine code and the constants as the kernels want them.
+An entry holds a header in JSON, machine code and the constants as the kernels want them. `recalled` has what leads to it without
+reading a program.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..dialect.builtin import Const
-from ..dialect.printer import Names, operation_text
-from ..dialect.program import Function, Module
+from ..dialect.program import Function
 from ..dialect.sizes import Dim, Size
 from ..dialect.source import Span
 from . import cache
 from .calls.arguments import size_place
-from .native import environment
-
-ROOMS = ("dialect", "lowering", "jit")
 
 
 @dataclass(frozen=True)
@@ -44,39 +35,6 @@ class Compiled:
     within: bool
 
 
-@lru_cache(maxsize=1)
-def compiler() -> str:
-    """The files of the compiler, as Python itself tells them apart: by size and time."""
-    house = Path(__file__).parent.parent
-    files = sorted(f for room in ROOMS for f in (house / room).rglob("*.py"))
-    return "\n".join(f"{f.relative_to(house)} {s.st_size} {s.st_mtime_ns}" for f in files for s in (os.stat(f),))
-
-
-def name_of(module: Module, function: Function) -> str | None:
-    """The name of a function's entry; None where nothing is kept."""
-    if cache.folder() is None:
-        return None
-    functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
-    texts = {f.span.source.text: None for f in functions}
-    parts = [function.name, compiler(), np.__version__, *environment(), *texts]
-    for f in functions:
-        names = Names(f.arguments)
-        heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]
-        body = [_constant(o.operator) or operation_text(o, names) for o in f.operations]
-        stated = [f"{[names.of(r) for r in o.results]}: {o.declared}" for o in f.operations]
-        places = [f"{o.span.start} {o.span.end}" for o in f.operations]
-        results = [f"{names.of(r)}: {r.type}" for r in f.results]
-        parts.append("\n".join([f.name, str(f.span.start), *heads, *body, *stated, *places, *results, str(f.declared)]))
-    return cache.key(*parts)
-
-
-def _constant(operator: object) -> str:
-    if not isinstance(operator, Const):
-        return ""
-    array = np.ascontiguousarray(operator.data.array)
-    return f"const {operator.type} {array.dtype.str} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
-
-
 def store(name: str, function: Function, made: Compiled) -> None:
     """Keeps what was made, where its requirements stand in the function's own text."""
     if any(span.source is not function.span.source for _, span in made.requirements):
@@ -86,7 +44,7 @@ def store(name: str, function: Function, made: Compiled) -> None:
     header = {
         "image": len(made.image),
         "constants": [[c.dtype.str, list(c.shape)] for c in constants],
-        "workspace": _written(made.workspace, atoms),
+        "workspace": written(made.workspace, atoms),
         "places": [list(size_place(function, atom)) for atom in made.sizes],
         "requirements": [[message, span.start, span.end] for message, span in made.requirements],
         "in_place": sorted(made.in_place),
@@ -114,7 +72,7 @@ def load(name: str, function: Function) -> Compiled | None:
     sizes = tuple(_size(function, n, axis) for n, axis in header["places"])
     source = function.span.source
     requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
-    workspace = _read(header["workspace"], sizes)
+    workspace = read(header["workspace"], sizes)
     return Compiled(
         image, tuple(constants), workspace, sizes, requirements, frozenset(header["in_place"]), *header["flags"]
     )
@@ -126,17 +84,17 @@ def _size(function: Function, n: int, axis: int) -> tuple[Any, ...]:
     return size.terms[0][0]
 
 
-def _written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
+def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
     """A size for the header: [constant, [factor, number of a known size] or [factor, operation, part, part], ...]."""
     if not isinstance(part, Size):
         return part
-    terms = [[f, atoms[a]] if a in atoms else [f, a[0], *(_written(p, atoms) for p in a[1:])] for a, f in part.terms]
+    terms = [[f, atoms[a]] if a in atoms else [f, a[0], *(written(p, atoms) for p in a[1:])] for a, f in part.terms]
     return [part.constant, *terms]
 
 
-def _read(part: Any, sizes: tuple[tuple[Any, ...], ...]) -> Any:
+def read(part: Any, sizes: tuple[tuple[Any, ...], ...]) -> Any:
     if not isinstance(part, list):
         return part
     constant, *terms = part
-    atoms = [(sizes[t[1]] if len(t) == 2 else (t[1], *(_read(p, sizes) for p in t[2:])), t[0]) for t in terms]
+    atoms = [(sizes[t[1]] if len(t) == 2 else (t[1], *(read(p, sizes) for p in t[2:])), t[0]) for t in terms]
     return Size(tuple(atoms), constant)

@@ -6,6 +6,7 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,19 @@ import numpy as np
 from ..dialect.program import Function, Module
 from ..dialect.sizes import evaluate
 from ..dialect.source import CallError, Diagnostic
+from . import kept
 from .calls import fastcall
 from .calls.arguments import size_place
 from .calls.table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
+from .identity import name_of
 from .llvm.within import checked_text, declared
+from .native import Library, fresh_object_code
 from .threads import PARALLEL, imports, is_parallel
 
 if TYPE_CHECKING:
     from .kept import Compiled
+    from .recalled import Head, Program
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
@@ -36,15 +41,36 @@ class NativeFunction(CompiledFunction):
 
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module, function)
-        from . import kept
-        from .native import Library
-
-        name = kept.name_of(module, function)
-        made = kept.load(name, function) if name is not None else None
+        self.kept_as = name_of(module, function)
+        made = kept.load(self.kept_as, function) if self.kept_as is not None else None
         if made is None:
             made = self._compile()
-            if name is not None:
-                kept.store(name, function, made)
+            if self.kept_as is not None:
+                kept.store(self.kept_as, function, made)
+        self._serve(made)
+
+    def recall(self, head: Head, made: Compiled, program: Program) -> None:
+        """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
+        self._read = program
+        self.left_open = head.left_open
+        self._called_as(head.function, head.overwritten)
+        self._serve(made)
+
+    @cached_property
+    def _program(self) -> tuple[Module, Function]:
+        return self._read()
+
+    @cached_property
+    def module(self) -> Module:
+        return self._program[0]
+
+    @cached_property
+    def function(self) -> Function:
+        return self._program[1]
+
+    def _serve(self, made: Compiled) -> None:
+        """Loads the machine code, and calls go there."""
+        function = self.head
         self._made = made
         self._constant_pointers = [c.ctypes.data for c in made.constants]
         checked = ("checked",) if made.within else ()
@@ -60,20 +86,17 @@ class NativeFunction(CompiledFunction):
         return native_function, (self.module, self.function)
 
     def _compile(self) -> Compiled:
-        from .kept import Compiled
-        from .native import fresh_object_code
-
         plan, text, work = self.plan, self.native_text, self.cost()
         checked = self._ranges_text(text.sizes)
         declares = is_parallel(checked) and not is_parallel(text.module)
         module = "\n".join([text.module, PARALLEL * declares, checked])
-        return Compiled(
+        return kept.Compiled(
             fresh_object_code(module),
             tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
             plan.workspace,
             text.sizes,
             text.requirements,
-            frozenset(n for n, k in self._overwritten.items() if plan.results[n] is plan.arguments[k]),
+            frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
             work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
             is_parallel(module),
             bool(checked),
@@ -86,7 +109,7 @@ class NativeFunction(CompiledFunction):
     @property
     def _is_direct(self) -> bool:
         """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
-        function = self.function
+        function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
 
@@ -109,7 +132,7 @@ class NativeFunction(CompiledFunction):
         return self._direct
 
     def _table(self) -> CallTable:
-        function, made = self.function, self._made
+        function, made = self.head, self._made
         addresses = self.library.addresses
         types = function.argument_types, function.result_types
         table = CallTable(addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms)
@@ -161,5 +184,15 @@ class NativeFunction(CompiledFunction):
 
 def native_function(module: Module, function: Function) -> NativeFunction:
     """A native function that Python calls without a detour, where its objects lie in memory as expected."""
-    kind: type[NativeFunction] = fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction
-    return kind(module, function)
+    return _kind()(module, function)
+
+
+def recalled_function(head: Head, made: Compiled, program: Program) -> NativeFunction:
+    """The same of what was compiled before."""
+    function = object.__new__(_kind())
+    function.recall(head, made, program)
+    return function
+
+
+def _kind() -> type[NativeFunction]:
+    return fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction

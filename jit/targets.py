@@ -16,6 +16,15 @@ from .function import CompiledFunction
 @uncollected()
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
+    module, function = prepared(module, entry, target)
+    try:
+        return TARGETS[target](module, function)
+    except MemoryError as e:
+        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+
+
+def prepared(module: Module, entry: str, target: str) -> tuple[Module, Function]:
+    """The function as targets take it, without derivatives that are left to take, and the module that it stands in."""
     function = find(module, entry, target)
     if too_much := check_expansion(module, callees_first(module)[0]):
         raise VerifyError(too_much)
@@ -24,10 +33,7 @@ def compile_function(module: Module, entry: str = "main", target: str = "cpu") -
 
         function = expand_derivatives(module, function)
         module = module.with_functions({**module.functions, entry: function})
-    try:
-        return TARGETS[target](module, function)
-    except MemoryError as e:
-        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+    return module, function
 
 
 def find(module: Module, entry: str, target: str) -> Function:

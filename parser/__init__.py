@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..dialect import verify
+from ..dialect.files import Files
 from ..dialect.program import Module
 from ..dialect.source import Diagnostic, ParseError, Source, Span, VerifyError
 from ..dialect.uncollected import uncollected
@@ -67,7 +68,7 @@ def _build(
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
-    module, more = build(program, source, folder, allow_outside)
+    module, more = build(program, source, None if folder is None else Files(folder, allow_outside))
     told = {d.span.start for d in diagnostics}  # what is no text is no token either
     return module, [*diagnostics, *(d for d in reader.diagnostics if d.span.start not in told), *more]
 

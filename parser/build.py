@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from ..dialect.files import Files
 from ..dialect.program import Function, Graph, Module, Operation, Value
 from ..dialect.source import Diagnostic, Note, Source
 from ..dialect.types import Type
@@ -32,7 +32,7 @@ from .suggest import did_you_mean
 ARGUMENT_ATTRIBUTES = ("range", "inplace")
 
 
-def build(program: ProgramNode, source: Source, folder: Path | None, outside: bool) -> tuple[Module, list[Diagnostic]]:
+def build(program: ProgramNode, source: Source, files: Files | None) -> tuple[Module, list[Diagnostic]]:
     """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
     report = Report(source)
     items = [unquoted(report, i) if isinstance(i, QuotedNode) else i for i in program.items]
@@ -49,13 +49,13 @@ def build(program: ProgramNode, source: Source, folder: Path | None, outside: bo
     for n, item in enumerate(items):
         match item:
             case FunctionNode():
-                scope = Scope(report, names, folder, outside, lenient=broken)
+                scope = Scope(report, names, files, lenient=broken)
                 function = build_function(scope, item)
                 functions[function.name if function.name not in functions else f"{function.name}#{n}"] = function
             case GraphNode():
-                graph = build_graph(Scope(report, names, folder, outside, lenient=broken), item)
+                graph = build_graph(Scope(report, names, files, lenient=broken), item)
                 functions[graph.name if graph.name not in functions else f"{graph.name}#{n}"] = graph
-    return Module(functions, source.filename), report.diagnostics
+    return Module(functions, source.filename, {} if files is None else files.digests), report.diagnostics
 
 
 def build_function(scope: Scope, node: FunctionNode) -> Function:

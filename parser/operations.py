@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..dialect.attributes import Symbol, conform
-from ..dialect.builtin import Const, Data, Elements, FileConstantError, read_file_constant
+from ..dialect.builtin import Const, Data, Elements
+from ..dialect.files import FileConstantError
 from ..dialect.literals import fit, literal_type
 from ..dialect.op import OPERATORS, REQUIRED, Field, Operator
 from ..dialect.program import Literal, Operation, Value
@@ -289,7 +289,7 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
     if not type.is_static:
         scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
         return None
-    if scope.folder is None:
+    if scope.files is None:
         scope.report.at(
             node.path,
             "const.file",
@@ -298,9 +298,7 @@ def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
         return None
     name = None if entry is None else entry.value
     try:
-        array = read_file_constant(
-            scope.folder, path.value, name, TensorType(type.array_shape, type.element), scope.outside
-        )
+        array = scope.files.constant(path.value, name, TensorType(type.array_shape, type.element))
     except FileConstantError as e:
         scope.report.at(node.path, "const.file", str(e))
         return None
@@ -336,4 +334,4 @@ def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
     return Const(found.data, type), spans, stated, None
 
 
-__all__ = ["REQUIRED", "OperandNode", "Path", "build_operation"]
+__all__ = ["REQUIRED", "OperandNode", "build_operation"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ..dialect.builtin import Elements
+from ..dialect.files import Files
 from ..dialect.program import Value
 from ..dialect.source import Diagnostic, Note, Source, Span
 from ..dialect.types import Type
@@ -46,15 +46,12 @@ class Report:
 
 
 class Scope:
-    """The values of one function, the functions of the module and where the program lies."""
+    """The values of one function, the functions of the module and the files beside the program."""
 
-    def __init__(
-        self, report: Report, functions: dict[str, Token], folder: Path | None, outside: bool, lenient: bool
-    ) -> None:
+    def __init__(self, report: Report, functions: dict[str, Token], files: Files | None, lenient: bool) -> None:
         self.report = report
         self.functions = functions
-        self.folder = folder
-        self.outside = outside
+        self.files = files
         self.lenient = lenient  # some function's name is not known: do not complain of unknown ones
         self.headless = False  # the arguments are not known: do not complain of unknown values
         self.values: dict[str, Value] = {}

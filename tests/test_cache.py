@@ -1,4 +1,4 @@
-"""The disk cache: what it gives back, and what it refuses to."""
+"""The disk cache: what it gives back, and what it refuses to. Programs are read before; `test_recalled` has those that are not."""
 
 import multiprocessing
 import os
@@ -6,7 +6,8 @@ import stat
 
 import numpy as np
 import pytest
-from cvm.jit import cache, function, kept
+from cvm.jit import cache, identity
+from cvm.lowering import pipeline
 
 import cvm
 
@@ -18,9 +19,13 @@ func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
 """
 
 
+def compiled(text):
+    return cvm.compile(cvm.parse(text))
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    cvm.compile(PROGRAM)  # and with it what all programs share
+    compiled(PROGRAM)  # and with it what all programs share
     where = tmp_path / "cache"
     monkeypatch.setenv("CVM_CACHE_DIR", str(where))
     return where
@@ -44,11 +49,11 @@ def test_keys_tell_parts_apart():
 
 def test_a_compiled_function_is_kept_and_used(folder):
     x = np.array([-1, 2, -3, 4, -5], np.int32)
-    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    assert compiled(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
     kept = entries(folder)
     assert len(kept) == 1
     before = kept[0].stat().st_ino
-    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    assert compiled(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
     assert [p.stat().st_ino for p in entries(folder)] == [before]
 
 
@@ -57,11 +62,11 @@ def test_a_compiled_function_is_kept_and_used(folder):
 )
 def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
     x = np.array([-1, 2, -3, 4, -5], np.int32)
-    cvm.compile(PROGRAM)
+    compiled(PROGRAM)
     path = entries(folder)[0]
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
-    assert cvm.compile(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
+    assert compiled(PROGRAM)(x).tolist() == [1, 2, 3, 4, 5]
     assert path.read_bytes() == whole
 
 
@@ -103,16 +108,16 @@ def kept_only(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is lowered that is kept")
 
-    return lambda: monkeypatch.setattr(function, "lower", refuse)
+    return lambda: monkeypatch.setattr(pipeline, "lower", refuse)
 
 
 def test_what_is_kept_is_not_lowered(folder, kept_only):
     a, b = np.array([[1, 7, 9], [4, 5, 6]], np.int32), np.array([[1, 2, 2], [3, 4, 5]], np.int32)
-    before = cvm.compile(DIVISION)
+    before = compiled(DIVISION)
     expected = a // b + (a // b).sum(0) + np.array([5, 6, 7])
-    cvm.compile(IN_PLACE)
+    compiled(IN_PLACE)
     kept_only()
-    after = cvm.compile(DIVISION)
+    after = compiled(DIVISION)
     for f in (before, after):
         assert np.array_equal(f(a, b), expected)
         assert np.array_equal(f(a[:1], b[:1]), a[:1] // b[:1] * 2 + np.array([5, 6, 7]))
@@ -125,15 +130,15 @@ def test_what_is_kept_is_not_lowered(folder, kept_only):
             f(a - 5, b)
     assert messages[0] == messages[1] and "<text>:4" in messages[1]
     x = np.arange(6, dtype=np.float32)
-    assert cvm.compile(IN_PLACE)(x) is x
+    assert compiled(IN_PLACE)(x) is x
     assert x.tolist() == [0, -1, -2, -3, -4, -5]
 
 
 def test_programs_that_differ_in_a_number_are_kept_apart(folder):
     a, b = np.ones((1, 3), np.int32), np.ones((1, 3), np.int32)
-    assert cvm.compile(DIVISION)(a, b).tolist() == [[7, 8, 9]]
-    assert cvm.compile(DIVISION.replace("[5, 6, 7]", "[5, 6, 8]"))(a, b).tolist() == [[7, 8, 10]]
-    assert cvm.compile(DIVISION.replace("floordiv", "mul"))(a, b * 3).tolist() == [[11, 12, 13]]
+    assert compiled(DIVISION)(a, b).tolist() == [[7, 8, 9]]
+    assert compiled(DIVISION.replace("[5, 6, 7]", "[5, 6, 8]"))(a, b).tolist() == [[7, 8, 10]]
+    assert compiled(DIVISION.replace("floordiv", "mul"))(a, b * 3).tolist() == [[11, 12, 13]]
     assert len(entries(folder)) == 3
 
 
@@ -154,9 +159,9 @@ graph @main {
 
 
 def test_another_compiler_keeps_its_own(folder, monkeypatch):
-    cvm.compile(PROGRAM)
-    monkeypatch.setattr(kept, "compiler", lambda: "another")
-    cvm.compile(PROGRAM)
+    compiled(PROGRAM)
+    monkeypatch.setattr(identity, "compiler", lambda: "another")
+    compiled(PROGRAM)
     assert len(entries(folder)) == 2
 
 
@@ -164,18 +169,18 @@ def test_an_unusable_folder_is_no_error(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.write_text("in the way")
     monkeypatch.setenv("CVM_CACHE_DIR", str(file / "cache"))
-    assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+    assert compiled(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
 
 
 def test_the_cache_can_be_off(monkeypatch):
     monkeypatch.setenv("CVM_CACHE_DIR", "")
     assert cache.folder() is None
-    assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+    assert compiled(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
 
 
 def _compile_many(n):
     for _ in range(n):
-        assert cvm.compile(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
+        assert compiled(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
 
 
 def test_processes_share_it(folder):

@@ -7,7 +7,7 @@ from argparse import Namespace
 import cvm
 from cvm.cli import Usage
 from cvm.commands.files import load, write
-from cvm.jit.function import ALL_STAGES
+from cvm.jit.stages import ALL_STAGES
 from cvm.lowering.ranges.overflow import print_ranges
 
 

@@ -4,7 +4,7 @@ Those that move elements are loaded when one is asked for: most programs have no
 """
 
 from .calls import Call, Calling
-from .constants import Const, Data, Elements, FileConstantError, read_file_constant
+from .constants import Const, Data, Elements
 from .views import View
 
-__all__ = ["Call", "Calling", "Const", "Data", "Elements", "FileConstantError", "View", "read_file_constant"]
+__all__ = ["Call", "Calling", "Const", "Data", "Elements", "View"]

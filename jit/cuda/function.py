@@ -87,16 +87,16 @@ class CudaFunction(GpuFunction):
         self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
         arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
         plan = self.gpu_plan
-        for n, k in self._overwritten.items():
+        for n, k in self.overwritten.items():
             if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
                 outputs[n] = arrays[k]
         self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(own))  # type: ignore[arg-type]
-        for n, k in self._overwritten.items():
+        for n, k in self.overwritten.items():
             self._move(outputs[n], own[k])
             if not given:
                 results[n] = own[k].owner
         for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
-            if given or n not in self._overwritten:
+            if given or n not in self.overwritten:
                 self._move(output, array)
         return results
 

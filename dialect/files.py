@@ -1,0 +1,158 @@
+"""The files that a program's constants are read from: arrays of .npz, .npy and .safetensors files, and digests of what was read.
+
+Nothing is ever unpickled. A file is read once for all constants of a program, so these agree with its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .attributes import quoted
+from .types import TensorType
+
+LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger one is read in parts and has no digest
+
+Get = Callable[[Any], Any]
+Names = Mapping[str | None, None]
+
+
+class FileConstantError(ValueError):
+    """Why a constant could not be read from its file."""
+
+
+class Files:
+    """The files beside a program, by their paths as the program writes them.
+
+    They lie in `folder` and below, unless `outside` lets paths leave it.
+    """
+
+    def __init__(self, folder: Path, outside: bool = False) -> None:
+        self.folder = folder
+        self.outside = outside
+        self.digests: dict[str, str | None] = {}  # of what was read
+        self._opened: dict[str, tuple[Names, Get]] = {}
+
+    def constant(self, path: str, name: str | None, wanted: TensorType) -> np.ndarray:
+        """The array a `file(...)` constant names, converted to its stated type."""
+        try:
+            if path not in self._opened:
+                self._opened[path] = self._open(path)
+            array = _pick(*self._opened[path], name)
+        except FileConstantError:
+            raise
+        except Exception as e:
+            raise _unreadable(path, e) from None
+        if array.shape != wanted.shape:
+            raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {array.shape}")
+        return widened(array, wanted)
+
+    def digest(self, path: str) -> str | None:
+        """The digest of what a file holds now; None of one that is too large."""
+        try:
+            where = self._place(path)
+            return None if where.stat().st_size > LARGEST_WHOLE else _digest(where.read_bytes())
+        except FileConstantError:
+            raise
+        except Exception as e:
+            raise _unreadable(path, e) from None
+
+    def _place(self, path: str) -> Path:
+        where = (self.folder / path).resolve()
+        if not self.outside and not where.is_relative_to(self.folder.resolve()):
+            raise FileConstantError(f"{quoted(path)} lies outside the program's folder")
+        if not where.is_file():
+            raise FileConstantError(f"there is no file {quoted(path)} beside the program")
+        return where
+
+    def _open(self, path: str) -> tuple[Names, Get]:
+        where = self._place(path)
+        if where.suffix not in FORMATS:
+            raise FileConstantError(f'"{where.name}": expected .npz, .npy or .safetensors')
+        if where.stat().st_size > LARGEST_WHOLE:
+            self.digests[path] = None
+            return FORMATS[where.suffix](where, where.name)
+        data = where.read_bytes()
+        self.digests[path] = _digest(data)
+        return FORMATS[where.suffix](io.BytesIO(data), where.name)
+
+
+def _unreadable(path: str, e: Exception) -> FileConstantError:
+    reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+    return FileConstantError(f"{quoted(path)} cannot be read: {reason}")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
+    """The array in the constant's element type, where no value is lost."""
+    target = wanted.element.dtype
+    if array.dtype == target:
+        return np.ascontiguousarray(array).reshape(array.shape)
+    if not np.can_cast(array.dtype, target, "safe"):
+        raise FileConstantError(f"the constant has element type {wanted.element}, but the file holds {array.dtype}")
+    return np.ascontiguousarray(array.astype(target)).reshape(array.shape)
+
+
+def _pick(names: Names, get: Get, name: str | None) -> np.ndarray:
+    if ONLY in names:
+        return np.asarray(get(ONLY))
+    if name is None and len(names) == 1:
+        name = next(iter(names))
+    if name is None or name not in names:
+        listed = ", ".join(sorted(map(str, names))[:12])
+        raise FileConstantError(f'the file holds no array "{name}"; it holds {listed}')
+    return np.asarray(get(name))
+
+
+# Formats: the names of a file's arrays, and what gives one of them
+
+ONLY = None  # stands for the name of the array of a file that has no names
+_SAFETENSORS = {"BOOL": "?", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}  # fmt: skip
+
+
+def _npy(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
+    array = np.asarray(np.load(file, allow_pickle=False))
+    return {ONLY: None}, lambda _: array
+
+
+def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
+    archive = np.load(file, allow_pickle=False)
+    return dict.fromkeys(archive.files), lambda name: archive[name]
+
+
+def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
+    import json
+
+    data = file.read_bytes() if isinstance(file, Path) else file.getvalue()
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > len(data) - 8:
+        raise FileConstantError(f'"{title}" is not a safetensors file')
+    entries = {k: v for k, v in json.loads(data[8 : 8 + length]).items() if k != "__metadata__"}
+
+    def get(n: Any) -> np.ndarray:
+        entry = entries[n]
+        begin, end = entry["data_offsets"]
+        dtype = np.dtype(_SAFETENSORS[entry["dtype"]])
+        shape = tuple(entry["shape"])
+        if not 0 <= begin <= end <= len(data) - 8 - length or end - begin != dtype.itemsize * int(
+            np.prod(shape, dtype=np.int64)
+        ):
+            raise FileConstantError(f'"{title}" places "{n}" outside the file')
+        return np.frombuffer(data, dtype, (end - begin) // dtype.itemsize, 8 + length + begin).reshape(shape)
+
+    return dict.fromkeys(entries), get
+
+
+FORMATS: dict[str, Callable[[Path | io.BytesIO, str], tuple[Names, Get]]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".safetensors": _safetensors,
+}
