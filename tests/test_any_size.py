@@ -30,6 +30,16 @@ PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
     "small integers": ("%y = dali.add %a, %b", ("?M x ?N x i8", "?N x i8"), ROWS),
     "axes that trade places": ("%y = cvm.transpose %a {axes = [1, 0, 2]}", ("3 x ?M x ?N x i32",), ROWS),
     "a bias for each channel": ("%y = cvm.broadcast_add %a, %b", ("?M x 5 x ?N x i32", "5 x 1 x i32"), ROWS),
+    "colours": (
+        "%t = dali.mul %a, %b\n  %y = dali.clamp %t, 30, 200",
+        ("?H x ?W x 3 x ui8", "3 x f32"),
+        [*IMAGES, (0, 5), (64, 100), (129, 77)],
+    ),
+    "colours by planes": (
+        "%t = cvm.transpose %a {axes = [1, 2, 0]}\n  %y = dali.mul %t, 2.5",
+        ("3 x ?H x ?W x ui8",),
+        [*IMAGES, (0, 5), (64, 100), (129, 77)],
+    ),
     "sums along rows": ("%y = cvm.sum %a {axes = [1]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
     "sums of floats": (
         "%y = theano.sum %a {axis = [1], acc_dtype = f32}",

@@ -9,14 +9,15 @@
         and the iterations of i that are left over, as they were
 
 What is read along the short axis alone is the same every time, and read before. Loops over many elements are parallel, by
-blocks that do so each. What is read plane by plane is left to `planes`.
+blocks that do so each. Where it is only known when called how many there are, the last vectors overlap others. What is read
+plane by plane is left to `planes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.index import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -30,12 +31,14 @@ from ...dialect.loops import (
     statements,
     substitute_block,
 )
+from ...dialect.sizes import Size
 from ...dialect.traverse import rewrite, walk
 from ...dialect.types import I1
 from ..accesses import allocated, depends, reads, stores, stride
+from ..affine import affine
 from ..collapse import Joined, join
-from ..vectorise import independent, lanes
-from .planes import of_planes, reads_planes
+from ..vectorise import independent, lanes, overlaps
+from .planes import Planes, reads_planes
 
 LONGEST = 7  # elements of the short axis
 MANY = 64  # times as many iterations around it, at least
@@ -49,50 +52,81 @@ def interleave(kernel: Kernel) -> Kernel:
         return kernel
     loop, *others = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
     count, period = made.outer.extent, made.inner.extent
-    if not (isinstance(count, int) and isinstance(period, int) and 2 <= period <= LONGEST and count >= MANY):
+    if not isinstance(period, int) or not 2 <= period <= LONGEST or (isinstance(count, int) and count < MANY):
         return kernel
     if others or any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
         return kernel
-    width = lanes(loop)
-    alone = made.kernel.body == (loop,) and count % width == 0 and count * period >= WORTH_SHARING
     if _suits(loop, made.index):
-        whole = _turns(made, loop.body, width, count // width, period, alone)
+        turns = _Turns(made, loop, period)
     elif reads_planes(loop, made):
-        whole = of_planes(loop.body, made, width, alone)
+        turns = Planes(made, loop, period)
     else:
         return kernel
-    if count % width:
-        left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
-        rest = replace(loop, start=as_index(count // width * width * period))
-        whole = (*whole, replace(rest, body=substitute_block(loop.body, left)))
+    left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
+    rest = replace(loop, body=substitute_block(loop.body, left))
+    if isinstance(count, int):
+        whole = _counted(turns, rest, count, period, alone=made.kernel.body == (loop,))
+    elif overlaps(loop):
+        whole = _uncounted(turns, rest, count, alone=made.kernel.body == (loop,))
+    else:
+        return kernel
     return made.kernel.with_body(rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
 
 
-def _turns(made: Joined, block: Block, width: int, count: int, period: int, shared: bool) -> Block:
-    """All turns of a period's vectors, and before them what they share."""
-    turn, part, lane = Index("b", count), Index("p", period), Index("l", width)
-    at = part * width + lane
-    buffers, inside = _held(made, block, width * period, at)
-    places: dict[Expr, Expr] = {
-        made.outer: turn * width + at // period,
-        made.inner: at % period,
-        made.index: turn * (width * period) + at,
-    }
-
-    def vectors(body: Block) -> For:
-        lanes = For(lane, substitute_block(body, places), kind="vector", width=width)
-        return For(part, (lanes,), kind="unrolled")
-
-    before: list[Statement] = []
-    for buffer, value in buffers.items():
-        before += [Alloc(buffer), vectors((Store(buffer, (at,), value),))]
-    turns = For(turn, (vectors(inside),))
-    if not shared:
-        return (*before, turns)
-    several = Index("s", -(-count // BLOCK))
+def _counted(turns: _Turns | Planes, rest: For, count: int, period: int, alone: bool) -> Block:
+    """All turns, and what is left over."""
+    n, over = divmod(count, turns.width)
+    turn = Index("b", n)
+    loop = For(turn, turns.at(turn * turns.width))
+    if over:
+        return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
+    if not alone or count * period < WORTH_SHARING:
+        return *turns.before, loop
+    if not turns.before:
+        return (replace(loop, kind="parallel"),)
+    several = Index("s", -(-n // BLOCK))
     first = several * BLOCK
-    turns = replace(turns, start=first, stop=minimum(first + BLOCK, as_index(count)))
-    return (For(several, (*before, turns), kind="parallel"),)
+    loop = replace(loop, start=first, stop=minimum(first + BLOCK, as_index(n)))
+    return (For(several, (*turns.before, loop), kind="parallel"),)
+
+
+def _uncounted(turns: _Turns | Planes, rest: For, count: Size, alone: bool) -> Block:
+    """The same where it is only known when called how many turns there are: the last one overlaps another, if any fits."""
+    n = count // turns.width
+    turn, several = Index("b", n), Index("s", n // BLOCK + 1)
+    first = several * BLOCK
+    loop = For(turn, turns.at(turn * turns.width), start=first, stop=minimum(first + BLOCK, as_index(n)))
+    last = several.eq(as_index(n // BLOCK)) & (as_index(count % turns.width) > 0)
+    tail = If(last, turns.at(as_index(count - turns.width)))
+    body = If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
+    return (For(several, (body,), kind="parallel" if alone else "serial"),)
+
+
+class _Turns:
+    """A period's vectors, and before all turns what these share."""
+
+    def __init__(self, made: Joined, loop: For, period: int) -> None:
+        self.made, self.period, self.width = made, period, lanes(loop)
+        self.part, self.lane = Index("p", period), Index("l", self.width)
+        self.place = self.part * self.width + self.lane
+        buffers, self.inside = _held(made, loop.body, self.width * period, self.place)
+        before: list[Statement] = []
+        for buffer, value in buffers.items():
+            before += [Alloc(buffer), self.vectors((Store(buffer, (self.place,), value),), ZERO)]
+        self.before = tuple(before)
+
+    def at(self, row: Expr) -> Block:
+        """The turn that begins at a row."""
+        return (self.vectors(self.inside, row),)
+
+    def vectors(self, body: Block, row: Expr) -> For:
+        places: dict[Expr, Expr] = {
+            self.made.outer: row + self.place // self.period,
+            self.made.inner: self.place % self.period,
+            self.made.index: (affine(row) * self.period).expression() + self.place,
+        }
+        lanes = For(self.lane, substitute_block(body, places), kind="vector", width=self.width)
+        return For(self.part, (lanes,), kind="unrolled")
 
 
 def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], Block]:

@@ -15,8 +15,9 @@ from dataclasses import replace
 from ...dialect.index import Expr, Index, Tensor
 from ...dialect.loops import Alloc, Block, For, Store, substitute_block
 from ..accesses import reads, stores, stride
+from ..affine import affine
 from ..collapse import Joined
-from ..vectorise import independent
+from ..vectorise import independent, lanes
 
 
 def reads_planes(loop: For, made: Joined) -> bool:
@@ -26,26 +27,29 @@ def reads_planes(loop: For, made: Joined) -> bool:
     return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
 
 
-def of_planes(body: Block, made: Joined, width: int, shared: bool) -> Block:
-    """The loop over whole vectors of every plane, and of what they are together."""
-    *names, store = body
-    period, count = made.inner.extent, made.outer.extent
-    assert isinstance(store, Store) and isinstance(period, int) and isinstance(count, int)
-    planes = Tensor("planes", (period, width), store.tensor.element, "stack")
-    block, plane, one, lane = (
-        Index("b", count // width),
-        Index("c", period),
-        Index("l", width),
-        Index("l", width * period),
-    )
-    element = block * width + one
-    of_one: dict[Expr, Expr] = {made.outer: element, made.inner: plane, made.index: element * period + plane}
-    of_all: dict[Expr, Expr] = {made.index: block * (width * period) + lane}
-    part = substitute_block((*names, Store(planes, (plane, one), store.value)), of_one)
-    whole = substitute_block((replace(store, value=planes[lane % period, lane // period]),), of_all)
-    turn = (
-        Alloc(planes),
-        For(plane, (For(one, part, kind="vector", width=width),), kind="unrolled"),
-        For(lane, whole, kind="vector", width=width * period),
-    )
-    return (For(block, turn, kind="parallel" if shared else "serial"),)
+class Planes:
+    """A turn over a vector of every plane, and what they are together."""
+
+    before: Block = ()
+
+    def __init__(self, made: Joined, loop: For, period: int) -> None:
+        self.made, self.period, self.width = made, period, lanes(loop)
+        *self.names, store = loop.body
+        assert isinstance(store, Store)
+        self.store = store
+        self.planes = Tensor("planes", (period, self.width), store.tensor.element, "stack")
+
+    def at(self, row: Expr) -> Block:
+        """The turn that begins at a row."""
+        made, period, width, store = self.made, self.period, self.width, self.store
+        plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
+        element, begin = row + one, (affine(row) * period).expression()
+        of_one: dict[Expr, Expr] = {made.outer: element, made.inner: plane, made.index: element * period + plane}
+        of_all: dict[Expr, Expr] = {made.index: begin + lane}
+        part = substitute_block((*self.names, Store(self.planes, (plane, one), store.value)), of_one)
+        value = self.planes[lane % period, lane // period]
+        return (
+            Alloc(self.planes),
+            For(plane, (For(one, part, kind="vector", width=width),), kind="unrolled"),
+            For(lane, substitute_block((replace(store, value=value),), of_all), kind="vector", width=width * period),
+        )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.index import Const, Expr, Tensor, as_index, both
+from ...dialect.index import Expr, Tensor, as_index, both
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
-from ...dialect.sizes import product
+from ...dialect.sizes import Dim, Size, product
 from ..accesses import depends, reads, stores, stride
 from ..affine import affine
 from ..near import period
@@ -36,16 +36,24 @@ def stream(kernel: Kernel) -> Kernel:
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
-    """A vector loop whose stores stream; where sizes are not known, if arrays turn out to be large, and else as it was."""
-    if not isinstance(s, For) or s.kind != "vector":
-        return None
-    made = replace(s, body=_streamed(s.body, large, s))
-    sizes = {t.tensor: product(t.tensor.shape) for t in stores(made.body) if t.streaming}
-    tests = [as_index(n) >= least_size(t) for t, n in sizes.items() if not isinstance(n, int)]
-    known, length = both(*tests), affine(s.end) - affine(s.start)
+    """Vector loops whose stores stream; where sizes are not known, if arrays turn out to be large, and else as they were.
+    A single vector of a row is not worth asking."""
+    match s:
+        case For(kind="vector"):
+            length = affine(s.end) - affine(s.start)
+            alone = not length.terms and length.constant == s.width
+            made = replace(s, body=_streamed(s.body, large, s))
+        case For(body=(For(kind="vector") as lane,), kind="unrolled"):
+            alone = False
+            made = replace(s, body=(replace(lane, body=_streamed(lane.body, large, lane)),))
+        case _:
+            return None
+    found = ((product(t.tensor.shape), least_size(t.tensor)) for t in stores(made.body) if t.streaming)
+    tests = {(n.key, least): as_index(n) >= least for n, least in found if isinstance(n, Size)}
+    known = both(*tests.values())
     if not isinstance(known, Expr):
         return (made,)
-    return (s,) if not length.terms and length.constant == s.width else (If(known, (made,), (s,)),)
+    return (s,) if alone else (If(known, (made,), (s,)),)
 
 
 def is_large(t: Tensor) -> bool:
@@ -83,25 +91,24 @@ def can_shift(s: For) -> bool:
     """Whether the vectors of a long loop may begin anywhere: what two of them share is computed twice, to the same value."""
     if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Require)) or is_rare(b) for b in s.body):
         return False
-    if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value < MANY * s.width:
+    length = affine(s.end) - affine(s.start)
+    if not length.terms and length.constant < MANY * s.width:
         return False
     return overlaps(s) and period(reads(s.body), s.index) == 1
 
 
 def _aligned(s: Store, lane: For) -> bool:
     """Whether every vector begins at a multiple of 16 bytes, the array doing so."""
-    if not isinstance(product(s.tensor.shape), int):
-        return False
     element = s.tensor.element.bytes
     start = affine(lane.start)
     terms = [start.constant, *(f for _, f in start.terms.values()), lane.width]
     if any(t * element % PART for t in terms):
         return False
-    step = 1
+    step: Dim = 1
     for e, d in zip(reversed(s.indices), reversed(s.tensor.shape), strict=True):
         others = affine(e).without(lane.index) if depends(e, {lane.index}) else affine(e)
         factors = [others.constant, *(f for _, f in others.terms.values())]
-        if any(f * step * element % PART for f in factors) or not isinstance(d, int):
+        if not isinstance(step, int) or any(f * step * element % PART for f in factors):
             return False
-        step *= d
+        step = d * step
     return True
