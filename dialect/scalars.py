@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .exactly import by_element, erfcx, precise
+from .rows import ROWS
 from .types import C64, C128, F32, F64, I1, ElementType
 
 
@@ -152,6 +153,16 @@ _row("shl", 2, INTEGERS, np.left_shift, "<<")
 _row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")
 _row("ipow", 2, INTEGERS, lambda a, b: _integer_power(np.asarray(a), np.asarray(b)),
      doc="a to the power of b modulo 2^width, the bits of b being a natural number")  # fmt: skip
+for _rows in ROWS:
+    for _name in _rows.columns:
+        _row(
+            _name,
+            1,
+            frozenset({"int"}),
+            _rows.at(_name),
+            doc="a number of the row that the low bits say",
+            element=lambda e: F64,
+        )
 _row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
 
 _row(

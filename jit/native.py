@@ -12,8 +12,9 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from ..dialect import rows as numbers
 from . import cache
-from .llvm import instructions, powers, spelling, tables
+from .llvm import instructions, powers, rows, spelling, tables
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -49,7 +50,8 @@ def optimise(text: str, slp: bool = False) -> Any:
     """
     machine = target_machine()
     features = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    module = llvm.parse_assembly(powers.complete(tables.complete(instructions.complete(text, features), features)))
+    text = tables.complete(instructions.complete(text, features), features)
+    module = llvm.parse_assembly(rows.complete(powers.complete(text)))
     options = llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization = options.loop_interleaving = False
     builder = llvm.create_pass_builder(machine, options)
@@ -112,7 +114,15 @@ def environment() -> tuple[str, ...]:
     """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
     the passes and instructions."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    sources = (__file__, instructions.__file__, powers.__file__, spelling.__file__, tables.__file__)
+    sources = (
+        __file__,
+        instructions.__file__,
+        powers.__file__,
+        rows.__file__,
+        spelling.__file__,
+        tables.__file__,
+        numbers.__file__,
+    )
     passes = "".join(Path(f).read_text() for f in sources)
     return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), passes
 

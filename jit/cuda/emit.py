@@ -18,6 +18,7 @@ from ...dialect.traverse import substitute, walk
 from ...lowering.flat import flat
 from ...lowering.grid import THREADS, accesses, threads_of_block
 from ...lowering.plan import Plan, scratch_buffers, written
+from . import rows
 from .addresses import Val, fits
 from .expressions import Expressions
 from .matrix import emit_matrix
@@ -56,7 +57,8 @@ def emit(plan: Plan) -> Source:
     texts = [f.define() for f in functions]
     body = "\n".join(texts)
     head = "// compile with --fmad=false: every operation rounds once\n"
-    return Source(head + _helpers(body) + "\n" + body, tuple(f.launch for f in functions), tuple(requirements))
+    text = f"{head}{rows.definitions(body)}{_helpers(body)}\n{body}"
+    return Source(text, tuple(f.launch for f in functions), tuple(requirements))
 
 
 def _helpers(body: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...dialect.rows import ROWS as LOOKED_UP
 from ...dialect.types import F16, F32, F64, I1, ElementType
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
@@ -136,6 +137,7 @@ ROWS: dict[tuple[str, str], Row] = {
     **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
     **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},
     **{("ipow", k): _call("power", "ab") for k in _INTEGERS},
+    **{(f, "int"): _call(f) for rows in LOOKED_UP for f in rows.columns},
     **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
     **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in (*_DISCRETE, "float")},
     **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},

@@ -383,6 +383,7 @@ def words(element: ElementType, lanes: int) -> dict[str, str]:
 
     ones = splat(True if element is I1 else -1)
     found = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
+    found["d"] = type_text(F64, lanes)
     return {**found, "z": splat(0), "x": ones, "o": splat(1)}
 
 

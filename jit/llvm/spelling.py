@@ -1,7 +1,7 @@
 """How LLVM IR spells each scalar function and conversion: one row for each function and kind of element.
 
 A row is one or more instructions. {t} is the type, {a} {b} {c} the operands, {0} {1} ... the results of the row's earlier
-instructions, {m} the type of a comparison's result, {s} the type as intrinsics write it ("v8i32"), {z} and {x} the type's splat of zero
+instructions, {m} the type of a comparison's result, {d} that of as many f64, {s} the type as intrinsics write it ("v8i32"), {z} and {x} the type's splat of zero
 and of all bits set, {o} of one.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from ...dialect.rows import ROWS
 from ...dialect.types import ElementType
 
 Row = tuple[str, ...]
@@ -105,6 +106,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("shr", "int"): ("ashr {t} {a}, {b}",),
     ("shr", "uint"): ("lshr {t} {a}, {b}",),
     **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # powers.py defines it
+    **{(f, "int"): (f"call {{d}} @{f}.{{s}}({{t}} {{a}})",) for r in ROWS for f in r.columns},  # rows.py defines it
     ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
     **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},

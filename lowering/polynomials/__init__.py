@@ -1,6 +1,6 @@
 """Transcendental functions as expressions of exactly rounded primitives, so that every target computes the same bits.
 
-Each is written once, without tables, and is within 2 ulp over its whole range (docs/accuracy.md has what was measured);
+Each is written once, and is within 2 ulp over its whole range (docs/accuracy.md has what was measured);
 infinities, NaN, signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type,
 f16 in f32.
 """

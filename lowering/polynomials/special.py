@@ -1,11 +1,14 @@
-"""erf, erfc and erfcx: of f32 by pieces, of f64 from polynomials of the whole range, with e^(-x^2) where results are small."""
+"""erf, erfc and erfcx: of f32 by pieces; of f64 from the values at the points of a grid, and where erfc is small, and for erfcx,
+from polynomials of the whole range.
+"""
 
 from __future__ import annotations
 
-from ...dialect.index import Expr, cast, constant, maximum, minimum, select
+from ...dialect.index import Expr, apply, cast, constant, maximum, minimum, select
+from ...dialect.rows import ERF_SPACING
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, ordered_sum
-from .exponential import exp, exponential, less_one, reduced
+from .exponential import exponential, less_one, reduced
 from .primitives import (
     MANTISSA,
     ROUNDER,
@@ -15,7 +18,9 @@ from .primitives import (
     bits,
     flip,
     fma,
+    horner,
     polynomial,
+    rarely,
     shift_right,
     sign_of,
 )
@@ -58,6 +63,22 @@ ERFCX_PIECES = (
     (1.3989541e-11, 9.854732e-13, 4.6507218e-14, 2.0177161e-15, 1.0523591e-16, 1.0523591e-16, 9.280413e-10,
      1.4759473e-10),
 )  # fmt: skip
+# f64: the integral of e^(-2 n ERF_SPACING t - t^2) for t from 0 to d, over d, less one: polynomials in n d, by powers of d^2, for
+# |d| <= ERF_SPACING / 2; to 2^-56.6 of erf x and 2^-56.2 of erfc x, up to where erf x is one
+ERF_CHANGE = (
+    (-0.0078121514267621706, 4.068647327644148e-05, -1.589243806635431e-07, 4.966175956054819e-10,
+     -1.261929013488931e-12),
+    (-0.3333333333333333, 0.003906075114656856, -2.4411879070348812e-05, 1.003261159557897e-07),
+    (0.09999967545202453, -0.0012566559307045477),
+)  # fmt: skip
+ERFC_CHANGE = (
+    (-0.0078121514267621706, 4.068647327644148e-05, -1.589244447518428e-07, 4.966165726958409e-10,
+     -1.2932921852764972e-12, 2.877379085006811e-15),
+    (-0.3333333333333333, 0.0039060756088995325, -2.4411803892222172e-05, 1.0595449421898772e-07,
+     -3.3367182506159446e-10),
+    (0.1000033812137235, -0.001298274637905394),
+)  # fmt: skip
+ERF_IS_ONE = 5.95
 # f64: erf(x) / x - 1 in x^2, |x| <= 1, to 2^-56.0 of erf x
 ERF = (
     0.12837916709551256, -0.37612638903183454, 0.11283791670942439, -0.026866170642898524,
@@ -112,15 +133,18 @@ def _by_pieces(size: Expr) -> Expr:
     return fma(rest, pieces.polynomial(rest, more), first)
 
 
-def _rough_complement(x: Expr) -> Expr:
-    """erfc x of f64 for 1 <= x, to about x^2 ulp, which are less than one of erf x."""
-    x = minimum(LARGE, x)
-    start, _ = ERFCX_START
-    pole, shift = x + x + 1.0, x + 3.0
-    inverse = 1.0 / (pole * shift)
-    z = (x - 3.0) * (inverse * pole)
-    value = fma(z, polynomial(z, ERFCX), start)
-    return exp(-(x * x)) * value * (inverse * shift)
+def _looked_up(function: str, size: Expr, change: tuple[tuple[float, ...], ...]) -> tuple[Expr, Expr, Expr]:
+    """Of f64, not negative, as far as there are rows: the function at the next row, how steep erf is there, and
+    erf x = erf r + slope change.
+    """
+    shifted = fma(size, 1 / ERF_SPACING, ROUNDER[F64])
+    n = shifted - ROUNDER[F64]
+    rest = fma(n, -ERF_SPACING, size)  # exact
+    place, square = n * rest, rest * rest
+    first, second, third = (horner(place, c) for c in change)
+    less = fma(place, first, square * fma(square, third, second))
+    value, slope = (apply(f"{function}_{column}", bits(shifted)) for column in ("value", "slope"))
+    return value, slope, fma(rest, less, rest)
 
 
 def erf(x: Expr) -> Expr:
@@ -128,14 +152,14 @@ def erf(x: Expr) -> Expr:
     if x.type is F32:
         value = _by_pieces(minimum(ERF_LIMIT, size))
     else:
-        value = select(size < 1.0, size + _near(size), 1.0 - _rough_complement(size))
+        start, slope, change = _looked_up("erf", minimum(ERF_IS_ONE, size), ERF_CHANGE)
+        value = fma(slope, change, start)
     return flip(value, sign_of(x))
 
 
-def erfc(x: Expr) -> Expr:
-    """e^(x^2) erfc x times e^(-x^2), and two less that of negative ones."""
-    t = x.type
-    size = minimum(LIMIT[t], absolute(x))
+def _vanishing(size: Expr) -> Expr:
+    """erfc of what is not negative (f64: not below 1/2): e^(x^2) erfc x times e^(-x^2)."""
+    t = size.type
     square = size * size
     _, shifted, start, rest = reduced(-square)
     less = less_one(start, rest + fma(-size, size, square))
@@ -144,11 +168,21 @@ def erfc(x: Expr) -> Expr:
         scaled = pieces.polynomial(size - pieces.at(ERFCX_CENTERS, t), ERFCX_PIECES)
         value = fma(scaled, less, scaled)
     else:
-        scaled = _scaled_complement(maximum(0.5, size))
+        scaled = _scaled_complement(size)
         value = (scaled.high + fma(scaled.high, less, fma(scaled.low, less, scaled.low))) * 2.0 ** -LATER[t]
-    value = value * as_float((bits(shifted) + LATER[t]) << MANTISSA[t])
-    value = select(bits(x) < 0, 2.0 - value, value)
-    return value if t is F32 else select(size < 0.5, (1.0 - x) - _near(x), value)
+    return value * as_float((bits(shifted) + LATER[t]) << MANTISSA[t])
+
+
+def erfc(x: Expr) -> Expr:
+    """Of negative numbers, two less that of positive ones."""
+    t, size = x.type, absolute(x)
+    if t is F32:
+        value = _vanishing(minimum(LIMIT[t], size))
+        return select(bits(x) < 0, 2.0 - value, value)
+    start, slope, change = _looked_up("erfc", minimum(ERF_IS_ONE, size), ERFC_CHANGE)
+    start = select(bits(x) < 0, 2.0 - start, start)
+    usual = fma(-slope, flip(change, sign_of(x)), start)
+    return rarely(x > ERF_IS_ONE, _vanishing(minimum(LIMIT[t], maximum(0.5, size))), usual)
 
 
 def erfcx(x: Expr) -> Expr:

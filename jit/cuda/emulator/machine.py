@@ -24,6 +24,8 @@ Groups = list[tuple[int, Active]]  # where threads are, by number of a basic blo
 def launch(entry: Entry, grid: int, threads: int, arguments: Sequence[int], memory: Memory) -> None:
     """Runs a kernel over `grid` blocks of `threads` threads. `arguments` are addresses and integers, in order."""
     named = {name: value for (name, _), value in zip(entry.parameters, arguments, strict=True)}
+    tables = {name: memory.give(np.frombuffer(data, np.uint8)) for name, data in entry.tables.items()}
+    named.update(tables)
     together = max(1, min(grid, LANES // threads))
     batch = _Batch(entry, together, threads, grid, named, memory)
     for first in range(0, grid, together):
@@ -31,6 +33,8 @@ def launch(entry: Entry, grid: int, threads: int, arguments: Sequence[int], memo
             batch = _Batch(entry, grid - first, threads, grid, named, memory)
         with np.errstate(all="ignore"):
             batch.run(first)
+    for address in tables.values():
+        memory.free(address)
 
 
 class _Batch:

@@ -42,13 +42,14 @@ class Block:
 
 @dataclass
 class Entry:
-    """One kernel: parameters with types, registers by prefix, variables in shared and local memory, and its code."""
+    """One kernel: parameters with types, registers by prefix, variables in shared, local and global memory, and its code."""
 
     name: str
     parameters: list[tuple[str, str]]
     registers: dict[str, str] = field(default_factory=dict)
     shared: dict[str, tuple[int, int]] = field(default_factory=dict)  # offset and size
     local: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tables: dict[str, bytes] = field(default_factory=dict)  # of the module, in global memory
     blocks: list[Block] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)
 
@@ -70,6 +71,7 @@ _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{", re.S)
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s[^,]*?\s)?([\w$]+)")
 _VARIABLE = re.compile(r"\.(shared|local)\s+\.align\s+(\d+)\s+\.[a-z](\d+)\s+([\w$]+)(?:\[(\d+)\])?")
+_TABLE = re.compile(r"\.global\s+\.align\s+\d+\s+\.[a-z](\d+)\s+([\w$]+)\[(\d+)\]\s*=\s*\{([^}]*)\};")
 _REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)")
 _LABEL = re.compile(r"([\w$]+):\s*")
 _GUARD = re.compile(r"@(!?)(%\w+)\s+(.*)", re.S)
@@ -79,6 +81,8 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 def parse(text: str) -> dict[str, Entry]:
     """The kernels of a PTX module, by name."""
     text = re.sub(r"//[^\n]*", "", text)
+    tables = {name: _bytes(numbers, _BYTES[bits], int(count)) for bits, name, count, numbers in _TABLE.findall(text)}
+    text = _TABLE.sub("", text)
     if re.search(r"\.(global|const)\s+\.align", text):
         raise Unsupported("variables in global memory")
     outside: dict[str, tuple[int, int]] = {}
@@ -89,9 +93,16 @@ def parse(text: str) -> dict[str, Entry]:
         body, position = _body(text, match.end())
         entry = Entry(match[1], [(name, type) for type, name in _PARAMETER.findall(match[2])])
         entry.shared.update(outside)
+        entry.tables.update(tables)
         _fill(entry, body)
         found[entry.name] = entry
     return found
+
+
+def _bytes(numbers: str, width: int, count: int) -> bytes:
+    """So many integers of a width as memory holds them; those that are not listed are zero."""
+    listed = [(int(n, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for n in numbers.split(",")]
+    return b"".join(listed).ljust(count * width, b"\0")
 
 
 def _body(text: str, start: int) -> tuple[str, int]:

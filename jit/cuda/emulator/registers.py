@@ -24,7 +24,7 @@ class Registers:
         self.count = blocks * threads
         self.threads = threads
         self.lanes = np.arange(self.count, dtype=np.int64)
-        self.arguments = arguments
+        self.arguments = arguments  # and the addresses of tables
         self.held: dict[str, Array] = {}
         thread, block = self.lanes % threads, self.lanes // threads
         special = {
@@ -84,6 +84,8 @@ class Registers:
             return bits.view(np.float32 if single else np.float64).astype(kind) if kind.kind == "f" else bits.view(kind)
         if text in self.entry.shared or text in self.entry.local:
             value = (self.entry.shared.get(text) or self.entry.local[text])[0]
+        elif text in self.entry.tables:
+            value = self.arguments[text]
         else:
             value = int(text.rstrip("U"), 0)
         if kind.kind == "f":

@@ -1,0 +1,66 @@
+"""Rows of numbers that functions look up: the nearest floats, found by every lane, by native code and by a GPU's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.dialect.index import Index, apply
+from cvm.dialect.loops import For, Store
+from cvm.dialect.rows import ERF_SPACING, ROWS
+from cvm.dialect.scalars import SCALARS
+from cvm.dialect.types import F64, I64
+from cvm.jit.cuda.emulator.ptx import Unsupported, parse
+from kernels import compiled, kernel, tensor
+from mpmath import erf, erfc, exp, mp, mpf, pi, sqrt
+from simulated import simulated
+
+NAMES = [name for rows in ROWS for name in rows.columns]
+EXACT = {
+    "erf_value": lambda n: erf(n * mpf(ERF_SPACING)),
+    "erf_slope": lambda n: 2 / sqrt(pi) * exp(-((n * mpf(ERF_SPACING)) ** 2)),
+    "erfc_value": lambda n: erfc(n * mpf(ERF_SPACING)),
+    "erfc_slope": lambda n: 2 / sqrt(pi) * exp(-((n * mpf(ERF_SPACING)) ** 2)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_are_the_nearest_ones(name: str) -> None:
+    rows = next(rows for rows in ROWS if name in rows.columns)
+    found = rows.numbers()[:, rows.columns.index(name)]
+    assert len(found).bit_count() == 1 and not rows.numbers().flags.writeable
+    with mp.workprec(200):
+        exact = [float(EXACT[name](n)) for n in range(np.flatnonzero(found)[-1] + 1)]
+    np.testing.assert_array_equal(found[: len(exact)], exact)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lanes", [1, 2, 4, 6, 8, 16, 24])
+def test_every_lane_finds_its_row(name: str, lanes: int) -> None:
+    """Also by integers that are no row's number: their low bits count."""
+    at = np.random.default_rng(0).integers(-(1 << 63), 1 << 63, 96)
+    at[:8] = (0, 1, -1, 767, 768, 1 << 62, -(1 << 63), 5)
+    i, n, y = Index("i", 96), tensor("n", I64, 96), tensor("y", F64, 96)
+    store = Store(y, (i,), apply(name, n[i]))
+    loop = For(i, (store,), kind="vector", width=lanes) if lanes > 1 else For(i, (store,))
+    (found,) = compiled(kernel((loop,), n, y), at)
+    np.testing.assert_array_equal(found, SCALARS[name].numpy(at))
+
+
+def test_functions_of_one_table_and_of_several() -> None:
+    at = np.arange(-32, 32)
+    i, n = Index("i", 64), tensor("n", I64, 64)
+    ys = [tensor(f"y{k}", F64, 64) for k, _ in enumerate(NAMES)]
+    stores = tuple(Store(y, (i,), apply(name, n[i])) for y, name in zip(ys, NAMES, strict=True))
+    for run, loop in ((compiled, For(i, stores, kind="vector", width=8)), (simulated, For(i, stores))):
+        for found, name in zip(run(kernel((loop,), n, *ys, results=len(ys)), at), NAMES, strict=True):
+            np.testing.assert_array_equal(found, SCALARS[name].numpy(at))
+
+
+def test_tables_of_ptx_are_numbers_of_any_width() -> None:
+    text = """
+    .global .align 8 .b8 bytes[4] = {1, 2, 255, 0};
+    .global .align 8 .u32 words[3] = {-1, 0x10};
+    .visible .entry k() { ret; }"""
+    assert parse(text)["k"].tables == {"bytes": b"\x01\x02\xff\x00", "words": b"\xff\xff\xff\xff\x10" + bytes(7)}
+    with pytest.raises(Unsupported, match="global memory"):
+        parse(".global .align 4 .u32 count;" + text)
