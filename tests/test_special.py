@@ -106,6 +106,19 @@ def test_orders_below_0(name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_jv_of_orders_far_below_0(target: str) -> None:
+    orders = [-2.3, -7.7, -12.2, -19.5, -40.3, -45.5, -60.25, -77.3, -100.5, -150.7, -200.1, -300.4]
+    parts = [0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0, 1.01, 1.05, 1.2, 1.5, 2.0, 5.0]
+    v, x = (g.ravel() for g in np.meshgrid(orders, parts))
+    x = -v * x
+    with mpmath.workdps(60):
+        wanted = np.array([float(mpmath.besselj(mpmath.mpf(p), mpmath.mpf(q))) for p, q in zip(v, x, strict=True)])
+    scale = np.maximum(np.abs(wanted), np.sqrt(2 / (np.pi * x)))
+    found = evaluated("jv", target, v, x)
+    assert np.all((found == wanted) | (np.abs(found - wanted) <= 2e-11 * scale))
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
 def test_ends_of_the_incomplete_functions(target: str) -> None:
     """An order of 0 has everything below, an infinite one everything above, and one below 0 or both infinite have no value."""
     inf, nan = np.inf, np.nan

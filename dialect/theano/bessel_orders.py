@@ -46,24 +46,26 @@ def _integrals(v: Expr, x: Expr) -> Expr:
 
     The way goes along t = u + iθ, u = u0 + kθ, where little cancels and little oscillates, and along θ = π beyond:
     (1/π) ∫ exp(x sinh u cos θ - vu) (cos ψ + k sin ψ) dθ - (sin vπ / π) ∫ exp(-x sinh u - vu) du, ψ = x cosh u sin θ - vθ.
-    Saddles are at ±iβ where |v| < x, and ±α where v > x; below -x there is no way but u = 0. Orders below -40 that are
-    not whole lose digits there. Any u0 and k give the same, so that α and β need not be exact.
+    Saddles are at ±iβ where |v| < x, at ±α where v > x, and at ±α ± πi where v < -x: there the way goes from -α + πi inwards.
+    Any u0 and k give the same, so that α and β need not be exact.
     """
     z = v / x
-    waves, falls = apply("abs", v) < x, v >= x
+    waves, grows = apply("abs", v) < x, v <= -x
     root = apply("sqrt", apply("abs", (1.0 - z) * (1.0 + z)))
-    alpha = select(falls, apply("log", select(falls, z + root, 1.0)), 0.0)
+    alpha = select(waves, 0.0, apply("log", select(waves, 1.0, apply("abs", z) + root)))
     beta = select(waves, _about_acos(select(waves, z, 0.0)), 0.0)
     steep = x * root  # the second derivative at the saddle; the third is v
-    cubic = apply("exp", apply("log", select(v > 0.0, v, 1e-30)) * (1 / 3))
-    k = select(waves | (falls & (steep <= 2.0 * cubic * cubic)), constant(1, F64), 0.0)
+    cubic = apply("exp", apply("log", select(grows, -v, select(v > 0.0, v, 1e-30))) * (1 / 3))
+    k = select(waves | (steep <= 2.0 * cubic * cubic), constant(1, F64), 0.0)
     third = (3.0 * LEFT) ** (1 / 3) / cubic
-    second = apply("sqrt", 1.5 * LEFT / apply("maximum", steep, constant(1e-30, F64)))
+    flat = apply("maximum", steep, constant(1e-30, F64))
+    second = apply("sqrt", 1.5 * LEFT / flat)
     pi = constant(math.pi, F64)
     reach = select(waves, beta + apply("minimum", second, third), 1.1 * select(k > 0.0, third, 1.155 * second))
-    high = select(waves | falls, apply("minimum", pi, reach), pi)
-    low = select(waves, apply("maximum", beta - second, constant(0, F64)), 0.0)
-    u0 = alpha - beta
+    reach = apply("minimum", pi, reach)
+    high = select(grows, pi, reach)
+    low = select(grows, pi - reach, select(waves, apply("maximum", beta - second, constant(0, F64)), 0.0))
+    u0 = select(grows, -alpha - k * pi, alpha - beta)
 
     n, s, step = _nodes(-3.6, 3.6)
     up = apply("exp", s)
@@ -84,9 +86,13 @@ def _integrals(v: Expr, x: Expr) -> Expr:
     m, r, width = _nodes(-4.5, 3.5)
     falling = apply("exp", -r)
     t = apply("exp", r - falling)
-    beyond = u0 + k * math.pi + t
+    bell = grows & (steep * alpha * alpha > 72.0)  # around α, where nothing is left of it at -α
+    sigma = 1.0 / apply("sqrt", flat)
+    y = (r + 4.5) * (26.5 / 8) - 17.0
+    beyond = select(bell, alpha + sigma * y, u0 + k * math.pi + t)
+    weight = select(bell, sigma * (26.5 / 8), t * (1.0 + falling))
     power = apply("exp", beyond)
-    rest = total(m, apply("exp", x * 0.5 * (1.0 / power - power) - v * beyond) * t * (1.0 + falling)) * width
+    rest = total(m, apply("exp", x * 0.5 * (1.0 / power - power) - v * beyond) * weight) * width
     return (first - sine_of_pi(v) * rest) * (1 / math.pi)
 
 
