@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` is that of the process unless given."""
     if argv is None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends native code at once, too
+    if sys.stdout is None:  # closed, by whoever wants nothing of it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(

@@ -11,7 +11,7 @@ from ..dialect.source import Diagnostic, ParseError, Source, Span, VerifyError
 from ..dialect.uncollected import uncollected
 from .build import build
 from .syntax import Reader
-from .text import decode
+from .text import decode, untokened
 
 __all__ = ["check", "parse", "parse_unverified", "read"]
 
@@ -69,8 +69,7 @@ def _build(
     reader = Reader(source)
     program = reader.read()
     module, more = build(program, source, None if folder is None else Files(folder, allow_outside))
-    told = {d.span.start for d in diagnostics}  # what is no text is no token either
-    return module, [*diagnostics, *(d for d in reader.diagnostics if d.span.start not in told), *more]
+    return module, [*untokened(diagnostics, reader.diagnostics), *more]
 
 
 def _good(module: Module, diagnostics: list[Diagnostic]) -> Module:

@@ -14,7 +14,7 @@ from .build import first_token
 from .nodes import BrokenNode, ProgramNode, Token
 from .syntax import Reader, scanner
 from .tables import END
-from .text import decode
+from .text import decode, untokened
 
 INDENT = "  "
 CONTINUED = "    "
@@ -32,8 +32,8 @@ def format_text(text: str | bytes, filename: str = "<text>") -> str:
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
-    if diagnostics or reader.diagnostics:
-        raise ParseError([*diagnostics, *reader.diagnostics])
+    if mistakes := untokened(diagnostics, reader.diagnostics):
+        raise ParseError(mistakes)
     return Layout(source.text, starts(program)).write()
 
 

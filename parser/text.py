@@ -50,3 +50,9 @@ def _decode(data: bytes) -> tuple[str, list[tuple[int, str]]]:
             wrong.append((length - 1, f"the text is UTF-8, but holds the byte 0x{data[start + e.start]:02x}"))
             start += e.end
     return "".join(parts), wrong
+
+
+def untokened(diagnostics: list[Diagnostic], more: list[Diagnostic]) -> list[Diagnostic]:
+    """The mistakes of a text and those of its tokens, but for tokens that are none because they are no text."""
+    told = {d.span.start for d in diagnostics}
+    return [*diagnostics, *(d for d in more if d.span.start not in told)]

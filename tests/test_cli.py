@@ -372,6 +372,28 @@ def test_a_closed_pipe_is_quiet() -> None:
     ops.stderr.close()
 
 
+def test_closed_streams() -> None:
+    """Output that nobody takes is no reason to fail, and input that is not there is one to say so."""
+
+    def closed(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            f"exec {sys.executable} -m cvm {command}", shell=True, cwd=ROOT, capture_output=True, text=True
+        )
+
+    unheard = closed("ops cvm.relu >&-")
+    assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, "", "")
+    for command in ("check -", "fmt -", "run - --random-inputs 1"):
+        nothing = closed(f"{command} <&-")
+        assert (nothing.returncode, nothing.stdout, nothing.stderr) == (2, "", "cvm: -: standard input is closed\n")
+
+
+def test_fmt_says_once_what_is_no_text(command: Command) -> None:
+    for text in (b"\xff\xfe\x00", b"\xef\xbb\xbf" + ADD.encode()):
+        for options in (("check", "-"), ("fmt", "-")):
+            said = command(*options, stdin=text).err
+            assert "error[parse.encoding]" in said and "error[parse.character]" not in said
+
+
 def test_bad_bytes_are_diagnostics(command: Command) -> None:
     for text in (b"\xff\xfe", b"func @main(\x00", b"", b"(" * 5000):
         found = command("check", "-", stdin=text)

@@ -16,7 +16,11 @@ def read(name: str) -> bytes:
     """What a file, or standard input, holds."""
     from cvm.parser import read_bytes
 
-    return sys.stdin.buffer.read() if name == "-" else read_bytes(name)
+    if name != "-":
+        return read_bytes(name)
+    if sys.stdin is None:
+        raise Usage("-: standard input is closed")
+    return sys.stdin.buffer.read()
 
 
 def load(name: str, data: bytes | None = None) -> Module:

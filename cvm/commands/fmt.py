@@ -6,8 +6,7 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.files import STDIN, write
-from cvm.parser import read_bytes
+from cvm.commands.files import STDIN, read, write
 from cvm.parser.format import format_text
 
 
@@ -16,7 +15,7 @@ def fmt(options: Namespace) -> int:
     changes = 0
     for name in options.programs:
         try:
-            before = sys.stdin.buffer.read() if name == "-" else read_bytes(name)
+            before = read(name)
             after = format_text(before, STDIN if name == "-" else name).encode()
         except cvm.Error as e:
             mistakes += e.diagnostics
