@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.index import Expr, constant, maximum, minimum, select
-from ...dialect.types import F32, F64
+from ...dialect.types import F32, F64, I32
 from .doubled import ordered_sum
 from .primitives import (
     BIAS,
@@ -55,16 +55,20 @@ ASIN = {
         0.03262647642603008,
     ),
 }  # fmt: skip
-# (atan t - t) / t^3 in t^2, |t| <= 1/2, to 2^-27.5 and 2^-57.8 of atan t
+# (atan t - t) / t^3 in t^2: of f32 for |t| <= 1, to 2^-25.8 of atan t, and of f64 for |t| <= 1/2, to 2^-57.8
 ATAN = {
-    F32: (-0.33333233, 0.19994168, -0.14174213, 0.10155828, -0.051251654),
+    F32: (-0.33333153, 0.19993767, -0.14211002, 0.106657684, -0.07551657, 0.04320467, -0.016363151, 0.0029194157),
     F64: (
         -0.3333333333333298, 0.19999999999903062, -0.1428571427637943, 0.11111110659292278, -0.09090896234978425,
         0.07692073746368798, -0.0666380881393489, 0.058582861464906315, -0.05121946967465661, 0.041863344220776484,
         -0.02743215554908946, 0.01011485131026606,
     ),
 }  # fmt: skip
-SOME, MOST = 0.5, 2.414  # ratios from which pi/4 and pi/2 are taken off
+# f64: ratios from which pi/4 and pi/2 are taken off
+SOME, MOST = 0.5, 2.414
+# f32: pi/2 to 2^-44.5, so that an fma by the second factor adds what is next to a multiple of pi/2
+HALF_PI_FACTORS = (1.110095, 1.4150107)
+LEAST = 2.0**-149  # of f32, but for zero
 
 
 def _sine(r: Expr) -> Expr:
@@ -147,7 +151,7 @@ def acos(x: Expr) -> Expr:
 
 
 class _Angle(NamedTuple):
-    """eighths pi/4 + atan q"""
+    """Of f64: eighths pi/4 + atan q."""
 
     eighths: Expr
     q: Expr
@@ -175,23 +179,39 @@ def _angle(up: Expr, across: Expr | None = None) -> _Angle:
     return _Angle(eighths, fma(up, of_up, -turned[1]) / fma(up, of_across, turned[0]))
 
 
+def _arc(ratio: Expr, quarters: Expr) -> Expr:
+    """Of f32, |ratio| <= 1: its atan, and quarters of a turn, as multiples of the first factor of pi/2."""
+    z = ratio * ratio
+    return fma(quarters, HALF_PI_FACTORS[1], fma(ratio * z, estrin(z, ATAN[F32]), ratio))
+
+
 def atan(x: Expr) -> Expr:
-    size = minimum(2.0**MANY, absolute(x))
-    return flip(_angle(size).value(), sign_of(x))
+    size = absolute(x)
+    if x.type is F64:
+        return flip(_angle(minimum(2.0**MANY, size)).value(), sign_of(x))
+    steep = size > 1.0
+    ratio = select(steep, constant(-1.0, F32), size) / maximum(1.0, size)
+    return flip(_arc(ratio, select(steep, constant(HALF_PI_FACTORS[0], F32), 0.0)), sign_of(x))
 
 
 def atan2(y: Expr, x: Expr) -> Expr:
     t = y.type
     across, up = absolute(x), absolute(y)
-    steep = up > across
+    steep, back = up > across, bits(x) < 0
     least, most = select(steep, across, up), select(steep, up, across)
     # two infinities, like any equals, have the ratio one, and two zeros zero
+    if t is F32:
+        most = maximum(LEAST, most)
+        ratio = select(least.eq(most), constant(1.0, t), least / most)
+        turned = sign_of(x) ^ select(steep, constant(sign_mask(I32), I32), 0)
+        quarter = HALF_PI_FACTORS[0]
+        quarters = select(steep, constant(quarter, t), select(back, constant(2 * quarter, t), 0.0))
+        return flip(_arc(flip(ratio, turned), quarters), sign_of(y))
     same, one = least.eq(most), constant(1.0, t)
     ratio = select(same, select(least > 0.0, one, 0.0), least) / select(same, one, most)
     # beyond what can be added: both by a power of two, where they are near to each other
     half = 2.0 ** (BIAS[t] // 2)
     close, factor = least > most * 2.0**-20, select(most > one, constant(1 / half, t), half)
     far = _angle(select(close, least * factor, ratio), select(close, most * factor, one)).less_from(2.0, steep)
-    back = bits(x) < 0
     far, usual = (angle.less_from(4.0, back).value() for angle in (far, _angle(up, across)))
     return flip(rarely(outside(most, -MANY, MANY), far, usual), sign_of(y))
