@@ -114,9 +114,11 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
 @pytest.mark.parametrize("element", [F32, F64])
 @pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 128)])
 @pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("blocks", [contract.BLOCKS, contract.WIDE])
 def test_floats_are_summed_in_the_order_of_the_terms(
-    element: ElementType, sizes: tuple[int, int, int], turned: bool, monkeypatch: pytest.MonkeyPatch
+    element: ElementType, sizes: tuple[int, int, int], turned: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(contract, "blocks_of", lambda c: blocks)
     monkeypatch.setattr(panels, "DEEP", 256)
     monkeypatch.setattr(packing, "SHARED", 1)
     monkeypatch.setattr(packing, "BESIDE", 4)
@@ -128,7 +130,8 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     made = contract.contract(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
-    assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns * element.bytes > 64)
+    width = blocks * panels.LANES if element is F32 else panels.LANES
+    assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns > width)
     random = np.random.default_rng(0)
     operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]
     values = dict(zip((x, w), operands, strict=True))
@@ -142,3 +145,18 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     exact = left.astype(np.longdouble) @ right.astype(np.longdouble)
     bound = terms * np.finfo(element.dtype).eps * (np.abs(left) @ np.abs(right))  # of any summation
     assert (np.abs(found - exact) <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "height", "width"), [((64, 32, 1024), 4, 24), ((512, 32, 512), 6, 16), ((6, 64, 96), 6, 16)]
+)
+def test_panels_of_floats_are_as_wide_as_takes_the_least_time(
+    sizes: tuple[int, int, int], height: int, width: int
+) -> None:
+    rows, terms, columns = sizes
+    x, w = tensor("a", F32, rows, terms), tensor("b", F32, terms, columns)
+    y = tensor("y", F32, rows, columns)
+    i, j, k = indices("i j k", (rows, columns, terms))
+    made = contract.contract(nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
+    assert made is not None
+    assert f"alloc register %sums: tensor<{height}x{width}xf32>" in kernels_text(made.kernels)

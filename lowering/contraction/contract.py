@@ -15,9 +15,9 @@
 
 A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is known from their ranges
 or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
-blocks a panel. Blocks and tiles that would reach beyond the end move back and compute elements again, so that nothing is
-masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and one has no sign,
-`bytewise` does the same with words of four terms.
+blocks a panel, or three of floats. Blocks and tiles that would reach beyond the end move back and compute elements again, so
+that nothing is masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and
+one has no sign, `bytewise` does the same with words of four terms.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from ..ranges.infer import Ranges
 from .bytewise import by_bytes
 from .groups import grouped
 from .packing import Packed
-from .panels import LANES, ROWS
+from .panels import BLOCKS, LANES, ROWS, SUMS
 from .slide import slide
 from .strassen import by_blocks
 from .structure import Contracted, Contraction, recognise
 from .widths import Sizes, sizes_of
 from .winograd import by_turning
-from .words import Terms, in_words, size_of
+from .words import Terms, extent_of, in_words, size_of
 
 Constants = Mapping[Tensor, np.ndarray]
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
 LEAST_ROWS, LEAST_TERMS = 4, 8
+WIDE = BLOCKS + 1  # vectors of a panel of floats, with tiles of fewer rows
 
 
 def contract(
@@ -147,8 +148,10 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         def plain(kernel: Kernel) -> Contracted | None:
             pairs = in_words(c.folds, 2)
             words = None if sizes is None else _Contract(kernel, c, constants, pairs).in_words(sizes)
-            if words is None and (element is I32 or (element in (F32, F64) and not c.guard)):
-                return _Contract(kernel, c, constants, pairs).in_full()  # a guard's zero could make a NaN
+            if words is None and element is I32:
+                return _Contract(kernel, c, constants, pairs).in_full()
+            if element in (F32, F64) and not c.guard:  # a guard's zero could make a NaN
+                return _Contract(kernel, c, constants, pairs, blocks_of(c)).in_full()
             return words
 
         return _with(quick, kernel, others)
@@ -183,6 +186,20 @@ def _worth_packing(c: Contraction) -> Expr | bool:
     return both(*(n >= least if isinstance(n, int) else as_index(n) >= least for n, least in wanted))
 
 
+def blocks_of(c: Contraction) -> int:
+    """How many vectors of floats a panel has, and tiles have the fewer rows for it: as many as take the least time. What a step
+    loads takes a third of the time of its sums."""
+    if c.unknown:
+        return BLOCKS
+    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
+
+    def cost(together: int) -> int:
+        height = SUMS // together
+        return -(-blocks // together) * -(-rows // height) * (3 * SUMS + height + together)
+
+    return min((BLOCKS, WIDE), key=cost)
+
+
 class _Contract(Packed):
     """The kernels of one contraction, with factors as they are or in words of two."""
 
@@ -211,7 +228,8 @@ class _Contract(Packed):
         def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
             return apply("fma", substitute(c.a, {c.row: at}), column, sum)
 
-        return *fill, *self.each_of_group(self.tiles(c.folds, self.height(ROWS), added, self.parts(self.terms)))
+        tiles = self.tiles(c.folds, self.height(self.highest), added, self.parts(self.terms))
+        return *fill, *self.each_of_group(tiles)
 
     def filled(self) -> tuple[Block, Expr]:
         """What fills a panel with factors as they are, and the one of a step."""

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.index import Expr, Index, Read, Tensor, as_index, minimum
-from ...dialect.loops import Alloc, Block, For, Kernel, Store, substitute_block
+from ...dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import I32
 from ..accesses import depends, stride
@@ -33,7 +33,7 @@ from .words import (
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
 SHARED = 8  # groups of panels at least, for threads to share
-NEARER = 1 << 18  # bytes of panels that stay in a near cache
+NEARER = 3 << 17  # bytes of panels that stay in a near cache
 
 
 class Packed(Panels):
@@ -188,6 +188,24 @@ class Packed(Panels):
         if self.is_turned(self.c.b) and len(terms.folds) == 1:
             body = loops_of((m,), self.squares(terms.folds[0], lanes(self.c.b), placed))
         else:
-            body = loops_of(terms.folds, (For(m, placed(lanes(self.c.b)), kind="unrolled"),))
+            body = self.along_rows(terms, m, panel, lanes(self.c.b))
         at = self.panel - self.turn * self.several if self.several > 1 else as_index(0)
         return (Alloc(to), *body), to[at, terms.step, self.place]
+
+    def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: Block) -> Block:
+        """Loops over the terms around the vectors of all blocks of some panels; where these begin is told before."""
+        named: list[Let] = []
+        body: list[Statement] = []
+        for n in range(self.several):
+            for v in range(self.together):
+                at: dict[Expr, Expr] = {
+                    self.panel: substitute(panel, {m: as_index(n)}),
+                    self.v: as_index(v),
+                    m: as_index(n),
+                }
+                names: dict[Expr, Expr] = {}
+                for let in self.begins():
+                    names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
+                    named.append(Let(var, substitute(let.value, at)))
+                body += substitute_block(lanes, {**at, **names})
+        return *named, *loops_of(terms.folds, tuple(body))

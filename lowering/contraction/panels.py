@@ -48,6 +48,7 @@ from .words import Image, Words, divided, is_multiple, loops_of, size_of
 LANES = 8
 BLOCKS = 2  # vectors of a panel, of 4 bytes an element
 ROWS = 6  # of a tile: 12 sums, 2 vectors of the panel and a factor fill 16 registers
+SUMS, VECTOR = 12, 32  # of a tile, and bytes of each
 NEAR = 4  # columns so far apart are loaded as whole vectors and shuffled
 DEEP = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deeper ones wait in memory
 UNROLLED = 2  # steps, one after the other
@@ -73,6 +74,7 @@ class Panels:
         most = blocks * 4 // self.element.bytes
         self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
         self.width = self.together * LANES
+        self.highest = min(ROWS, SUMS // (self.width * self.element.bytes // VECTOR))
         self.panels = divided(self.blocks, self.together)
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)
@@ -128,14 +130,17 @@ class Panels:
 
     def placed(self, body: Block, unrolled: bool = False) -> For:
         """A body for each block of the panel, with names for where the block begins."""
+        return For(self.v, (*self.begins(), *body), kind="unrolled" if unrolled else "serial")
+
+    def begins(self) -> tuple[Let, ...]:
+        """Names for where a block of the panel begins."""
         block: Expr = self.panel * self.together + self.v
         if not is_multiple(self.blocks, self.together):
             block = minimum(block, self.blocks - 1)
         columns, window = self.c.column.extent, self.c.window
         first: Expr = (block if window is None else block % self.across) * LANES
         first = first if is_multiple(columns, LANES) else minimum(first, columns - LANES)
-        named = (*(() if window is None else (Let(self.p, block // self.across),)), Let(self.q, first))
-        return For(self.v, (*named, *body), kind="unrolled" if unrolled else "serial")
+        return *(() if window is None else (Let(self.p, block // self.across),)), Let(self.q, first)
 
     def column(self, lane: Expr) -> dict[Expr, Expr]:
         """Where the contraction's indices are in a block."""
