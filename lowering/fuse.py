@@ -200,9 +200,18 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Whether the indices that are missing from the read enclose no fold: a broadcast, whose value is hoisted."""
-    plain = {p for p in map(_plain, read.indices) if p is not None}
+    """Whether the indices that are missing from the read enclose no fold: a broadcast, whose value is hoisted. One that
+    only may turn out to be a broadcast is not missing."""
+    plain = {p for p in map(_moving, read.indices) if p is not None}
     return bool(scope) and scope[-1] in plain
+
+
+def _moving(index: Expr) -> Index | None:
+    """The same, where it is only known when called whether the index moves the read."""
+    match index:
+        case Apply("select", (Apply("lt", (a, Extent()), _), b, Const(0)), _) if a is b:
+            return _moving(a)
+    return _plain(index)
 
 
 def _plain(index: Expr) -> Index | None:

@@ -20,6 +20,7 @@ from .folds.partial import partial
 from .folds.shares import in_shares
 from .folds.sweep import sweep
 from .folds.unroll import unroll
+from .meet import meet, repeats
 from .movement.interleave import interleave
 from .movement.stream import stream
 from .movement.tile import tile
@@ -43,6 +44,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "interleave": interleave,
     "tile": tile,
     "parallelise": parallelise,
+    "repeats": repeats,
     "vectorise": vectorise,
     "partial": partial,
     "lanes": lanes,
@@ -79,6 +81,13 @@ def _parts(
     """The kernels that take a kernel's place, each with the passes it goes through, and where it computes anything."""
     if "collapse" not in names:
         return [(kernel, names, None)]
+    if (met := meet(kernel)) is not None:
+        shapes = reshaped(kernel, met.kernel)
+        views.update(shapes)
+        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+        equal = _parts(replace(met.kernel, name=f"{kernel.name}.equal"), names, views, constants, ranges)
+        found = [(k, n, met.condition if c is None else met.condition & c) for k, n, c in equal]
+        return [*found, (kernel, names, ~met.condition)]
     plain = collapse(unname(kernel))
     shapes = reshaped(kernel, plain)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}

@@ -189,13 +189,14 @@ def widen(s: For, width: int) -> Block:
 
 
 def _of_any_length(s: For, count: Expr, width: int) -> Block:
-    """Vectors and a last one that overlaps; where they do not fit two of half the width, or else the loop as it was."""
+    """Vectors and a last one that overlaps; where they do not fit two of half the width of what folds, or else the loop as it was."""
 
     def vector(start: Expr, width: int, stop: Expr | None = None) -> For:
         return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
 
     short: Block = (s,)
-    if (half := width // 2) >= SHORTEST:
+    half = width // 2
+    if half >= SHORTEST and any(isinstance(b, For) for b in statements(s.body)):
         short = (If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
     middle = s.start + (count - 1) // width * width
     return (If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)

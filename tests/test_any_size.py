@@ -3,6 +3,7 @@ that fill vectors and tiles and sizes that do not, with and without an interior,
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -76,6 +77,18 @@ PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
 }
 
 
+MEETING = {
+    "one operation": ("%y = dali.add %a, %b", ("?x?", "?x?")),
+    "two operations": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?", "?x?", "?x?")),
+    "costly ones": ("%t = dali.atan2 %a, %b\n  %y = dali.mul %t, %c", ("?x?", "?", "?x?")),
+    "in ranks": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?x?", "?x?", "?")),
+    "summed": (
+        "%t = dali.mul %a, %b\n  %y = theano.sum %t {axis = [1], acc_dtype = f32}",
+        ("?x?", "?x?"),
+    ),
+}
+
+
 def program(name: str, sizes: dict[str, int]) -> str:
     """The program with these sizes known."""
     body, types, _ = PROGRAMS[name]
@@ -109,3 +122,30 @@ def test_the_same_as_with_known_sizes(name: str) -> None:
         arrays = values(types, sizes, random)
         known = cvm.compile(program(name, sizes))(*arrays)
         np.testing.assert_array_equal(unknown(*arrays), known, strict=True, err_msg=str(given))
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_sizes_that_meet_and_may_be_one(name: str) -> None:
+    """Sizes without names: whichever operands turn out to be repeated, the result is that of known sizes."""
+    body, shapes = MEETING[name]
+
+    def text(shapes: Sequence[str]) -> str:
+        arguments = ", ".join(f"%{a}: tensor<{s}xf32>" for a, s in zip("abc", shapes, strict=False))
+        return f"func @main({arguments}) {{\n  {body}\n  return %y\n}}\n"
+
+    legal(text(shapes))
+    unknown, random = cvm.compile(text(shapes)), np.random.default_rng(0)
+    for rows, columns in ((5, 19), (1, 8), (3, 1), (2, 7), (0, 4), (4, 0)):
+        for ones in itertools.product((False, True), repeat=sum(s.count("?") for s in shapes)):
+            picks = iter(ones)
+            whole = [(2, rows, columns)[3 - s.count("?") :] for s in shapes]
+            given = [tuple(1 if next(picks) else n for n in s) for s in whole]
+            if "summed" in name and not all(map(all, given)):
+                continue
+            arrays = [random.normal(size=s).astype(np.float32) for s in given]
+            expected = cvm.compile(text(["x".join(map(str, s)) for s in given]), target="reference")(*arrays)
+            found = unknown(*arrays)
+            if name in ("costly ones", "summed"):
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(found, expected, strict=True)

@@ -1,0 +1,186 @@
+"""Sizes that meet, each of which may turn out to be 1: a kernel for where all are equal, and the other one for where not.
+
+    for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }              n: p or q, whichever is not 1
+    =>  if p == q { for i in 0..p { y[i] = a[i] + b[i] } }
+        if ~(p == q) { the same as before }
+
+The kernel of equal sizes is like one whose sizes have one name. In the innermost loops of the other, `repeats` asks which
+operands are repeated:
+
+    =>  for i in 0..n { alloc part0; if p >= n { part0 = a[i] } else { part0 = a[0] }; ... }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..dialect.index import ZERO, Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
+from ..dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    accumulator,
+    expressions,
+    map_expressions,
+    rewrite_block,
+    rewrite_within,
+    statements,
+    substitute_block,
+)
+from ..dialect.sizes import Dim, Size
+from ..dialect.traverse import rewrite, walk
+from .affine import key
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """The kernel for equal sizes, and when that is the one to run."""
+
+    kernel: Kernel
+    condition: Expr
+
+
+def meet(kernel: Kernel) -> Met | None:
+    """The kernel for where the sizes that meet are equal; None where none do."""
+    same: dict[object, Size] = {}
+    tests: list[Expr] = []
+    for loop in statements(kernel.body):
+        if isinstance(loop, For) and (sizes := _sizes((loop,), loop.index)):
+            one = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
+            tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != one.key]
+            same |= dict.fromkeys([*sizes, _key(loop.index.extent)], one)
+    condition = both(*tests)
+    return Met(_Equal(same).kernel(kernel), condition) if isinstance(condition, Expr) else None
+
+
+def repeats(kernel: Kernel) -> Kernel:
+    """The kernel with its innermost loops asking of each operand whether it is repeated, which is the same for all lanes."""
+    return kernel.with_body(rewrite_block(kernel.body, _asked))
+
+
+def _asked(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial" or not all(isinstance(b, (Let, Store)) for b in s.body):
+        return None
+    extent, asked = as_index(s.index.extent), _Asked(s.index)
+    body = asked.block(s.body)
+    tests = [(as_index(n) >= extent) | (as_index(n) <= 1) for n in _sizes((s,), s.index).values()]
+    known = both(*tests)
+    return (If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
+
+
+class _Asked:
+    """Reads of what may be repeated as names, which a branch gives their values."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.found: dict[object, Tensor] = {}
+        self.made: list[Statement] = []
+
+    def block(self, block: Block) -> Block:
+        for s in block:
+            (new,) = map_expressions((s,), lambda e: rewrite(e, self.read))
+            self.made.append(new)
+        return tuple(self.made)
+
+    def read(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or not (sizes := self.sizes(e)):
+            return None
+        if key(e) not in self.found:
+            value = accumulator(f"part{len(self.found)}", e.type)
+            whole = both(*(as_index(n) >= as_index(self.index.extent) for n in sizes))
+            assert isinstance(whole, Expr)
+            sides = [(Store(value, (), self.chosen(e, known)),) for known in (self.index, ZERO)]
+            self.made += [Alloc(value), If(whole, *sides)]
+            self.found[key(e)] = value
+        return self.found[key(e)][()]
+
+    def sizes(self, e: Expr) -> list[Size]:
+        """The sizes that say whether a read is repeated along the index."""
+        places = [p for n in walk(e) if (p := _repeated(n)) is not None and _root(p[0]) is self.index]
+        return [*{size.key: size for _, size in places}.values()]
+
+    def chosen(self, e: Expr, place: Expr) -> Expr:
+        """The read at a place along the index."""
+        return rewrite(e, lambda n: place if _repeated(n) is not None and _root(n) is self.index else None)
+
+
+def _sizes(block: Block, index: Index) -> dict[object, Size]:
+    """The sizes along this index of operands that may be repeated."""
+    found: dict[object, Size] = {}
+    for s in statements(block):
+        for top in expressions(s):
+            for e in walk(top):
+                if (place := _repeated(e)) is not None and _root(place[0]) is index:
+                    found[place[1].key] = place[1]
+    return found
+
+
+def _repeated(e: Expr) -> tuple[Expr, Size] | None:
+    """i and n of select(i < n, i, 0)."""
+    match e:
+        case Apply("select", (Apply("lt", (a, Extent(size)), _), b, Const(0)), _) if a is b:
+            return a, size
+    return None
+
+
+def _root(e: Expr) -> Expr:
+    """The index of what may be repeated more than once."""
+    while (place := _repeated(e)) is not None:
+        e = place[0]
+    return e
+
+
+class _Equal:
+    """A kernel with one size in place of others, which are equal to it."""
+
+    def __init__(self, same: dict[object, Size]) -> None:
+        self.same = same
+        self.tensors: dict[Tensor, Tensor] = {}
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+        indices: dict[Expr, Expr] = {s.index: replace(s.index, extent=self.size(s.index.extent)) for s in loops}
+        body = rewrite_block(kernel.body, lambda s: self.statement(s, indices))
+        body = map_expressions(substitute_block(body, indices), lambda e: rewrite(e, self.read))
+        return replace(kernel, body=body, parameters=tuple(map(self.tensor, kernel.parameters)))
+
+    def statement(self, s: Statement, indices: dict[Expr, Expr]) -> Block | None:
+        match s:
+            case For(index):
+                new = indices[index]
+                assert isinstance(new, Index)
+                return (rewrite_within(replace(s, index=new), lambda b: self.statement(b, indices)),)
+            case Store(tensor):
+                return (replace(s, tensor=self.tensor(tensor)),)
+            case Alloc(tensor):
+                return (Alloc(self.tensor(tensor)),)
+        return None
+
+    def read(self, e: Expr) -> Expr | None:
+        if _repeated(e) is not None:
+            return _root(e)
+        match e:
+            case Read(tensor, at):
+                return Read(self.tensor(tensor), tuple(rewrite(i, self.read) for i in at))
+            case Extent(size):
+                return as_index(self.size(size))
+        return None
+
+    def size(self, n: Dim) -> Dim:
+        return self.same.get(_key(n), n)
+
+    def tensor(self, t: Tensor) -> Tensor:
+        if t not in self.tensors:
+            shape = tuple(map(self.size, t.shape))
+            changed = any(a is not b for a, b in zip(shape, t.shape, strict=True))
+            self.tensors[t] = replace(t, shape=shape) if changed else t
+        return self.tensors[t]
+
+
+def _key(n: Dim) -> object:
+    return n.key if isinstance(n, Size) else n
