@@ -10,7 +10,7 @@ A kernel becomes one function over pointers and sizes; the plan becomes `@entry`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ def emit(*plans: Plan) -> Text:
     module = _Module(plans)
     entries = [module.entry(plan, f"entry{k or ''}") for k, plan in enumerate(plans)]
     functions = [text.replace("@kernel", f"@kernel_{n}", 1) for text, n in module.functions.items()]
-    parts = [*sorted(module.declarations), *functions, *module.pieces.values(), *entries, METADATA]
+    parts = [*sorted(module.declarations), *functions, *pieces_text(module.pieces), *entries, METADATA]
     return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
 
 
@@ -64,7 +64,7 @@ class _Module:
     def __init__(self, plans: tuple[Plan, ...]) -> None:
         self.declarations: set[str] = set()
         self.functions: dict[str, int] = {}  # kernels that are alike have one function
-        self.pieces: dict[int, str] = {}
+        self.pieces: dict[int, list[str]] = {}  # of the kernels that run in parallel, the types of what they are given
         self.requirements: list[tuple[str, Span]] = []
         dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr)
@@ -102,13 +102,13 @@ class _Module:
         return f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
 
     def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
-        """Hands the iterations of a kernel's loop to the pool; what the kernel is given goes along in a context."""
+        """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
         self.declarations.add(PARALLEL)
-        context = f.add(f"alloca [{len(given)} x i64]")
-        for k, value in enumerate(given):
+        context = f.add(f"alloca [{len(given) + 1} x i64]")
+        for k, value in enumerate([f"i64 {n}", *given]):
             f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
-        f.raw(f"call void @parallel(ptr @piece_{n}, ptr {context}, i64 {count}, i64 {grain})")
-        self.pieces[n] = piece_text(n, [value.partition(" ")[0] for value in given])
+        f.raw(f"call void @parallel(ptr @piece, ptr {context}, i64 {count}, i64 {grain})")
+        self.pieces[n] = [value.partition(" ")[0] for value in given]
 
 
 def _dims(plan: Plan) -> list[Dim]:
@@ -140,18 +140,25 @@ def folds_vectors(s: For) -> bool:
     return inner and (s.kind == "vector" or bool(loops))
 
 
-def piece_text(n: int, types: list[str]) -> str:
-    """The function that runs some iterations of a kernel with what the context holds; not worth optimising."""
+def pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
+    """The function that runs some iterations of the kernel that the context says with what it holds. It is not worth optimising,
+    and one for all kernels: LLVM takes its time for every function."""
+    if not pieces:
+        return
     f = Lines()
-    held = [
-        f.add(f"load {t}, ptr {f.add(f'getelementptr inbounds i64, ptr %context, i64 {k}')}")
-        for k, t in enumerate(types)
-    ]
-    given = [*(f"{t} {v}" for t, v in zip(types, held, strict=True)), "i64 %begin", "i64 %end"]
-    f.raw(f"call void @kernel_{n}({', '.join(given)})")
+    number = f.add("load i64, ptr %context")
+    last, labels = f.label(), {n: f.label() for n in pieces}
+    f.raw(f"switch i64 {number}, label %{last} [{' '.join(f'i64 {n}, label %{label}' for n, label in labels.items())}]")
+    for n, types in pieces.items():
+        f.start(labels[n])
+        at = [f.add(f"getelementptr inbounds i64, ptr %context, i64 {k}") for k in range(1, len(types) + 1)]
+        given = [f"{t} {f.add(f'load {t}, ptr {a}')}" for t, a in zip(types, at, strict=True)]
+        f.raw(f"call void @kernel_{n}({', '.join([*given, 'i64 %begin', 'i64 %end'])})")
+        f.raw(f"br label %{last}")
+    f.start(last)
     f.raw("ret void")
-    head = f"define internal void @piece_{n}(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
-    return f"{head} {{\n{f.text()}\n}}\n"
+    head = "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
+    yield f"{head} {{\n{f.text()}\n}}\n"
 
 
 def arrays_of(kernel: Kernel) -> list[Tensor]:

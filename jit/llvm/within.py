@@ -66,7 +66,7 @@ bad:
 done:
   ret void
 }}
-define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind {{
+define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline {{
   %context = alloca [3 x i64]
   %count.at = getelementptr i8, ptr %context, i64 8
   %beyond.at = getelementptr i8, ptr %context, i64 16
@@ -91,10 +91,10 @@ def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
 
 
 def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
-    """The function, `i1 @name(ptr array, i64 count)`, for arrays of integers or floats."""
+    """The function, `i1 @name(ptr array, i64 count)`, for arrays of integers or floats; it is part of who calls it, once."""
     look = _Look(element, *bounds)
     if look.low > look.high:  # the type holds none of them
-        return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
+        return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
     lanes = VECTOR_BYTES // element.bytes
     i, furthest = look.turns("0", lanes, [look.nothing(lanes)] * TOGETHER)
     i, furthest = look.turns(i, lanes, [look.both(lanes, furthest)])
@@ -102,7 +102,7 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     _, furthest = look.turns(i, 1, [look.nothing(1)])
     good = look.add(f"and i1 {many}, {look.inside(1, furthest[0])}")
     look.raw(f"ret i1 {good}")
-    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind {{\nentry:\n{look.text()}\n}}\n"
+    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{look.text()}\n}}\n"
 
 
 class _Look(Lines):
