@@ -108,6 +108,8 @@ def compile(
         from .traced import traced
 
         return (lambda function: traced(function, target)) if program is None else traced(program, target)
+    if not isinstance(entry, str):
+        raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target))
     from cvm.dialect.program import Module

@@ -188,6 +188,35 @@ def test_a_program_without_text_has_no_functions():
         cvm.compile("")
 
 
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_outs_do_not_overlap_each_other(target):
+    f = cvm.compile(
+        "func @main(%x: tensor<5xi32>) {\n  %y = cvm.relu %x\n  %z = cvm.negative %x\n  return %y, %z\n}", target=target
+    )
+    x, memory = np.arange(-2, 3, dtype=np.int32), np.zeros(10, np.int32)
+    for _ in range(2):  # the second call may go another way
+        f(x, out=(memory[::2], memory[1::2]))
+        np.testing.assert_array_equal(memory[::2], [0, 0, 0, 1, 2])
+        np.testing.assert_array_equal(memory[1::2], [2, 1, 0, -1, -2])
+        for out in ((memory[:5], memory[:5]), (memory[:5], memory[4:9]), (memory[:5], memory[4::-1])):
+            with pytest.raises(cvm.CallError, match="got ones for %y and %z that share memory"):
+                f(x, out=out)
+
+
+@pytest.mark.parametrize("given", [None, object(), {}])
+def test_what_is_no_array_is_named(given):
+    with pytest.raises(cvm.CallError, match=f"argument %a: expected tensor<4x3xi32>, got {type(given).__name__}"):
+        cvm.compile(ADD)(given, A)
+
+
+@pytest.mark.parametrize("entry", [3, None, b"main"])
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_an_entry_is_a_name(entry, target):
+    for program in (ADD, cvm.parse(ADD)):
+        with pytest.raises(cvm.Error, match="entry is the name of a function or a graph, got "):
+            cvm.compile(program, entry, target)
+
+
 def test_out_may_overlap_inputs():
     f = cvm.compile(
         "func @main(%a: tensor<8xi32>, %b: tensor<8xi32>) {\n  %y = cvm.elemwise_add %a, %b\n  return %y\n}\n"

@@ -105,7 +105,9 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
 def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
     """Python numbers as the wanted element type, where that loses nothing."""
     element = wanted.element
-    if array.dtype == object or array.dtype.kind not in "biufc":
+    if array.dtype == object and not array.ndim:
+        raise ValueError(f"expected {wanted}, got {type(array[()]).__name__}")
+    if array.dtype.kind not in "biufc":
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     with np.errstate(all="ignore"):
         converted = array.astype(element.dtype)
@@ -168,6 +170,7 @@ def take_outputs(
         raise CallError(Diagnostic(message, function.span, "call.out"))
     arrays: list[np.ndarray] = []
     copies: list[tuple[np.ndarray, np.ndarray]] = []
+    seen: list[np.ndarray] = []
     for n, (array, type) in enumerate(zip(map(_seen, given), types, strict=True)):
         if (
             not isinstance(array, np.ndarray)
@@ -187,6 +190,12 @@ def take_outputs(
             raise CallError(
                 Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,))
             )
+        for k in range(n):
+            if _overlap(array, seen[k]):
+                both = f"%{function.results[k].name} and %{function.results[n].name}"
+                message = f"out: expected an array for each result, got ones for {both} that share memory"
+                raise CallError(Diagnostic(message, function.span, "call.out"))
+        seen.append(array)
         shared = any(np.may_share_memory(array, other) for other in (*inputs, *arrays))
         if shared or not array.flags.c_contiguous or not array.flags.aligned:
             fresh = np.empty(type.array_shape, type.element.dtype)
@@ -229,6 +238,14 @@ def buffer_of(value: Any) -> np.ndarray | None:
         return np.asarray(memoryview(value))
     except (TypeError, ValueError):
         return None
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays have elements in one place, as far as that can be told in short."""
+    try:
+        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return False
 
 
 def _repeats(array: np.ndarray) -> bool:
