@@ -3,7 +3,9 @@
     for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
 
 Only innermost loops, where they cost most; and any loop whose index is asked which of several values it has. Guards are
-what `borders` is for.
+what `borders` is for. Where a remainder by a size that is not known runs a number of times from 0 on, it gets a loop:
+
+    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..dialect.index import Apply, Const, Expr, Index, as_index
+from ..dialect.index import Apply, Const, Expr, Extent, Index, as_index
 from ..dialect.loops import (
     Alloc,
     Block,
@@ -20,19 +22,23 @@ from ..dialect.loops import (
     Statement,
     Store,
     expressions,
+    map_expressions,
     rewrite_block,
     statements,
     substitute_block,
 )
-from ..dialect.traverse import walk
+from ..dialect.sizes import Size, same_size
+from ..dialect.traverse import rewrite, walk
 from ..dialect.types import I64
 from .affine import Affine, affine
+from .collapse import is_whole
 from .ranges.settle import settle
 from .rename import renamed
 
 MOST = 8  # parts of one loop
 LARGEST = 4000  # expressions of a kernel
 OFTEN = 4  # cuts for one remainder: beyond, it stays
+ROUNDS = 64  # of a remainder by a size that is not known
 
 
 def split(kernel: Kernel) -> Kernel:
@@ -59,6 +65,8 @@ def _block(block: Block, room: int) -> Block:
 
 def _loop(loop: For, room: int) -> Block:
     first, last = loop.start, loop.end
+    if (rounds := _rounds(loop)) is not None:
+        return (rounds,)
     if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
         return (replace(loop, body=_block(loop.body, room)),)
     cuts = sorted(_cuts(loop, first.value, last.value))
@@ -69,6 +77,38 @@ def _loop(loop: For, room: int) -> Block:
     for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
         parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
     return tuple(parts)
+
+
+def _rounds(loop: For) -> For | None:
+    """An innermost loop over several times as many elements as there are remainders, by rounds of these."""
+    if not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
+        return None
+    extent = loop.index.extent
+    for s in statements(loop.body):
+        for top in expressions(s):
+            for e in walk(top):
+                match e:
+                    case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index and not isinstance(
+                        extent, int
+                    ):
+                        count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
+                        if count is not None:
+                            return _by_rounds(loop, n, count)
+    return None
+
+
+def _by_rounds(loop: For, n: Size, count: int) -> For:
+    turn, within = Index("r", count), Index(loop.index.name, n)
+    at = turn * as_index(n) + within
+
+    def change(e: Expr) -> Expr | None:
+        match e:
+            case Apply("floormod" | "floordiv" as which, (i, Extent(size)), _) if i is loop.index and size.key == n.key:
+                return within if which == "floormod" else turn
+        return at if e is loop.index else None
+
+    body = map_expressions(loop.body, lambda e: rewrite(e, change))
+    return For(turn, (replace(loop, index=within, body=body),))
 
 
 def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:

@@ -41,6 +41,8 @@ PROGRAMS: dict[str, tuple[str, Sequence[str], Sequence[tuple[int, ...]]]] = {
         ("3 x ?H x ?W x ui8",),
         [*IMAGES, (0, 5), (64, 100), (129, 77)],
     ),
+    "tiled": ("%y = cvm.tile %a {reps = [2, 3]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
+    "tiled and more": ("%t = cvm.tile %a {reps = [5]}\n  %y = cvm.relu %t", ("?N x i32",), [(1,), (2,), (9,), (40,)]),
     "sums along rows": ("%y = cvm.sum %a {axes = [1]}", ("?M x ?N x i32",), [s for s in ROWS if all(s)]),
     "sums of floats": (
         "%y = theano.sum %a {axis = [1], acc_dtype = f32}",
