@@ -8,9 +8,10 @@ from ...dialect.index import Expr, apply, cast, constant, maximum, minimum, sele
 from ...dialect.rows import ERF_SPACING
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, ordered_sum
-from .exponential import exponential, less_one, reduced
+from .exponential import EXPM1, LOG2_E, exponential, less_one, reduced, scale
 from .primitives import (
     MANTISSA,
+    POWER_ROUNDER,
     ROUNDER,
     Pieces,
     absolute,
@@ -41,6 +42,21 @@ ERF_PIECES = (
 # f32: erf of more is 1
 ERF_LIMIT = 3.93
 
+# f32: e^(x^2) erfc x in x less the center, x <= ERFC_USUAL, to 2^-28.1: the columns are those of ERFC_STEP each
+ERFC_USUAL, ERFC_STEP = 4.2, 0.5625
+ERFC_CENTERS = (0.0, 0.5638428, 1.1193848, 1.6868896, 2.2525635, 2.81958, 3.3702393, 3.9300537)
+ERFC_PIECES = (
+    (1.0, 0.58436775, 0.39703888, 0.29346603, 0.23086064, 0.18935572, 0.16084138, 0.13930167),
+    (-1.1283791, -0.4693961, -0.23950063, -0.13828954, -0.08832269, -0.060571957, -0.04423133, -0.03345306),
+    (0.99999565, 0.3197025, 0.1289456, 0.06018684, 0.031908177, 0.018568201, 0.011771219, 0.0078293495),
+    (-0.75214666, -0.19275542, -0.06344056, -0.024507737, -0.010965331, -0.005478293, -0.003039801, -0.0017886896),
+    (0.4987731, 0.10547825, 0.02896018, 0.0094220815, 0.0036036419, 0.0015619016, 0.00076302036, 0.00040004626),
+    (-0.29332903, -0.053311933, -0.012408746, -0.0034356527, -0.0011310427, -0.000429354, -0.00018416313,
+     -9.073682e-05),
+    (0.14093372, 0.025856443, 0.005137285, 0.0012216286, 0.00035576732, 0.000108115586, 4.79192e-05, 1.45651275e-05),
+    (-0.039289366, -0.011359914, -0.0019432049, -0.0004679564, -0.00015316383, -4.1037805e-05, -2.8692033e-05,
+     1.9669644e-05),
+)  # fmt: skip
 # f32: 2^-24 e^(x^2) erfc x in x less the center, x <= 10.1, to 2^-27.8: the columns are those of 1 + x in [1, 3/2) 2^n and
 # [3/2, 2) 2^n, numbered by the upper bits
 ERFCX_CENTERS = (1.4736328, 2.4902344, 3.9511719, 6.055664, 8.645264, 8.645264, 0.28710938, 0.77246094)
@@ -95,6 +111,8 @@ ERFCX = (
     -6.254606701133839e-07, -1.4501489078800034e-07, 1.1249405778724086e-07, 4.227306809258709e-08,
     -2.063059871538887e-08, -6.93856847031711e-09, 3.164790893493189e-09,
 )  # fmt: skip
+# ln 2, its first part so short that products with numbers of 8 bits are exact in f32
+SHORT_LN2 = (0.693145751953125, 1.4286068e-06)
 ROOT_PI_INVERSE = 0.5641895835477563
 # erfc of more is zero, and of somewhat more e^(-x^2) no normal number
 LIMIT = {F32: 10.1, F64: 27.3}
@@ -173,11 +191,27 @@ def _vanishing(size: Expr) -> Expr:
     return value * as_float((bits(shifted) + LATER[t]) << MANTISSA[t])
 
 
+def _usual(size: Expr) -> Expr:
+    """erfc of f32, not negative, up to ERFC_USUAL: e^(x^2) erfc x times e^(-x^2)."""
+    t = F32
+    shifted = fma(size * size, -LOG2_E, POWER_ROUNDER[t])
+    n = shifted - POWER_ROUNDER[t]
+    high, low = SHORT_LN2
+    r = fma(n, -low, -fma(size, size, n * high))
+    square = r * r
+    first, second, third, fourth, fifth = EXPM1[t]
+    rest = fma(square, fma(square, fifth, fma(r, fourth, third)), fma(r, second, first))
+    place = fma(size, 1 / ERFC_STEP, ROUNDER[t])
+    pieces = Pieces.of_place(bits(place), 8)
+    scaled = pieces.polynomial(size - pieces.at(ERFC_CENTERS, t), ERFC_PIECES) * scale(shifted)
+    return fma(scaled, fma(square, rest, r), scaled)
+
+
 def erfc(x: Expr) -> Expr:
     """Of negative numbers, two less that of positive ones."""
     t, size = x.type, absolute(x)
     if t is F32:
-        value = _vanishing(minimum(LIMIT[t], size))
+        value = rarely(size > ERFC_USUAL, _vanishing(minimum(LIMIT[t], size)), _usual(size))
         return select(bits(x) < 0, 2.0 - value, value)
     start, slope, change = _looked_up("erfc", minimum(ERF_IS_ONE, size), ERFC_CHANGE)
     start = select(bits(x) < 0, 2.0 - start, start)
