@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .index import Apply, Const, Expr, Extent, Index, as_index, both
+from .index import Apply, Const, Expr, Extent, Index, Skew, as_index, both
 from .sizes import Dim, same_size
 
 
@@ -15,6 +15,8 @@ def interval(expr: Expr) -> tuple[int | None, int | None]:
             return 0, (extent - 1 if isinstance(extent, int) else None)
         case Extent():
             return 0, None
+        case Skew(_, line):
+            return 0, line - 1
         case Apply("add", (a, b), _):
             (al, ah), (bl, bh) = interval(a), interval(b)
             return _plus(al, bl), _plus(ah, bh)

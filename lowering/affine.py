@@ -13,7 +13,7 @@ from math import gcd
 from typing import TypeAlias
 
 from ..dialect.bounds import interval
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, apply, as_index
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, apply, as_index
 from ..dialect.sizes import Size
 from ..dialect.types import I64
 
@@ -105,6 +105,8 @@ def key(e: Expr) -> Key:
             return (function, type.name, *map(key, operands))
         case Read(tensor, at):
             return ("read", id(tensor), *map(key, at))
+        case Skew(tensor, line):
+            return "skew", id(tensor), line
         case Cast(operand, type) | Bitcast(operand, type):
             return ("cast", type.name, key(operand))
     return id(e)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from lark.exceptions import LarkError, UnexpectedInput
 
 from .. import grammar
-from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor, Var, as_index
+from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor, Var, as_index
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
 from ..dialect.sizes import OPERATIONS, Dim, Size
@@ -191,6 +191,8 @@ class _Reader:
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
         function = str(name)
+        if function == "skew":
+            return self.skew(name, arguments)
         if function == "bitcast" or function in ELEMENT_TYPES:
             operand = self.typed(arguments[0], None)
             if function in ELEMENT_TYPES:
@@ -201,6 +203,14 @@ class _Reader:
         if len(arguments) != self.known(SCALARS, name, "function").arity:
             raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
         return self.applied(function, list(arguments), expected)
+
+    def skew(self, name: Any, arguments: tuple[Any, ...]) -> Expr:
+        match [(a.data, *a.children) for a in arguments]:
+            case [("read", of, None), ("integer", count)] if int(count) > 0:
+                tensor = self.known(self.names, of, "tensor")
+                if isinstance(tensor, Tensor):
+                    return Skew(tensor, int(count))
+        raise self.mistake("expected skew(tensor, elements of a line)", name)
 
     def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
         row = SCALARS[function]

@@ -8,7 +8,22 @@ from contextlib import contextmanager
 from functools import partial
 
 from ..dialect.attributes import quoted
-from ..dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When
+from ..dialect.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Skew,
+    Tensor,
+    Var,
+    When,
+)
 from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
 from ..dialect.sizes import Dim
@@ -77,6 +92,8 @@ def expression_text(e: Expr, names: Names, expected: ElementType | None = None, 
             return names.of(e)
         case Extent(size):
             return size_text(size, names)
+        case Skew(tensor, line):
+            return f"skew({names.of(tensor)}, {line})"
         case Read(tensor, at):
             return _place(tensor, at, names)
         case Cast(operand, element):

@@ -23,6 +23,7 @@ from cvm.dialect.index import (
     Index,
     Read,
     Reduce,
+    Skew,
     Tensor,
     Var,
     When,
@@ -97,6 +98,8 @@ class Machine:
                 return self.scalars[expr]
             case Extent(size):
                 return np.int64(self.size(size))
+            case Skew(tensor, line):
+                return np.int64(tensor.element.bytes * 5 % line)
             case Read(tensor, at):
                 place = self.place(tensor, at)
                 assert self.written[tensor][place], f"{tensor}{list(place)} is read before it is written"

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Const, Extent, Index, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.index import Const, Extent, Index, Skew, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign
 from cvm.dialect.sizes import Size
 from cvm.dialect.types import F32, I1, I32, I64
@@ -53,7 +53,7 @@ def every_statement() -> Kernel:
     i, j, k = Index("q", n), Index("q", 4), Index("k", 8)
     v, acc, tile = Var("v", I64), accumulator("acc", I1), Tensor("tile", (4, 2), F32, "stack")
     inner = (
-        Let(v, cast(x[i, j], I64) * -3 - (i - (j - 1)) + as_index(rows)),
+        Let(v, cast(x[i, j], I64) * -3 - (i - (j - 1)) + as_index(rows) - Skew(x, 16)),
         If((v < 0) & ~acc[()], (assign(acc, Const(True, I1)),), (Require(v.ne(3), 'say "no"\n'),)),
         Store(tile, (j, as_index(1)), select(v > 5, constant(-0.1, F32), -tile[j, 0])),
         For(k, (Store(tile, (k % 4, k // 4), constant(float("inf"), F32), True),), kind="vector", width=4),

@@ -164,3 +164,45 @@ def test_an_array_that_is_overwritten_is_not_turned() -> None:
     z, y = cvm.compile(text)(x)
     np.testing.assert_array_equal(y, x.T)
     np.testing.assert_array_equal(z, x.T + x)
+
+
+@pytest.mark.parametrize("element", ["i8", "ui16", "i1"])
+@pytest.mark.parametrize("shape", [(300, 192), (333, 320), (70, 1024)])
+@pytest.mark.parametrize("offset", [0, 1, 16, 48, 63])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rows_are_copied_by_whole_lines(
+    element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the array that is read begins."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(tiling, "RUN", 192)
+    monkeypatch.setattr(tiling, "SHORT", 64)
+    x = numbers(shape, element)
+    f = tiled(x, element, (1, 0), known=True)
+    assert "skew(%x" in f.lower("schedule")
+    held = np.zeros(x.nbytes + 128, np.uint8)
+    start = -held.ctypes.data % 64 + offset
+    moved = held[start : start + x.nbytes].view(x.dtype).reshape(shape)
+    moved[...] = x
+    before = cvm.get_num_threads()
+    cvm.set_num_threads(threads)
+    try:
+        np.testing.assert_array_equal(f(moved), x.T)
+    finally:
+        cvm.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(64, 1003), (300, 200), (64, 100)])
+def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    x = numbers(shape, "i8")
+    f = tiled(x, "i8", (1, 0), known=True)
+    assert "skew" not in f.lower("schedule")
+    np.testing.assert_array_equal(f(x), x.T)
+
+
+def test_pieces_of_rows_are_asked_for_early() -> None:
+    """Those of large arrays, so many rows before, a line at a time."""
+    text = "func @main(%x: tensor<{0}x{0}xi8>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n"
+    assert cvm.compile(text.format(4096)).lower("llvm").count("call void @llvm.prefetch") == 1
+    assert "prefetch" not in cvm.compile(text.format(1024)).lower("llvm")

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple, cast
 
 from ...dialect.bounds import interval
-from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Skew, Tensor, Var
 from ...dialect.sizes import Dim
 from ...dialect.traverse import children
 from ...dialect.types import I64, ElementType
@@ -267,6 +267,11 @@ class Addresses(Lines):
 
     def compute_address(self, e: Expr) -> str:
         match e:
+            case Skew(tensor, line):
+                pointer, bits = self.pointers[tensor], tensor.element.bytes.bit_length() - 1
+                found = self.earliest(f"ptrtoint ptr {pointer} to i64", pointer)
+                found = self.earliest(f"lshr i64 {found}, {bits}", found)
+                return self.earliest(f"and i64 {found}, {line - 1}", found)
             case Apply("add" | "sub" | "mul", (a, b), _):
                 return self.linear(e.function, self.address(a), self.address(b))
             case Apply("max" | "min", (a, b), _) if is_number(x := self.address(a)) and is_number(y := self.address(b)):

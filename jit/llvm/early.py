@@ -4,6 +4,9 @@
 - the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j] ... } }: the second
   loop, which finds its row in the cache, asks for the next one.
 
+- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: those of some turns
+  later are;
+
 - rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are.
 
 Of large arrays; whose rows, but for the last, are no less than a page, and no more than the cache holds until it is their turn.
@@ -23,6 +26,7 @@ from ...lowering.movement.stream import is_large
 
 PAGE, LINE = 1 << 12, 1 << 6  # bytes
 CACHE = 1 << 18  # bytes, which are kept until it is their turn
+SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
 LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
 
 
@@ -33,6 +37,7 @@ def asked_for(kernel: Kernel) -> dict[int, int]:
         if isinstance(s, For):
             found.update(_next_rows(s))
             found.update(_side_by_side(s))
+            found.update(_pieces(s))
     return found
 
 
@@ -51,6 +56,21 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
                 near = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= CACHE
                 if near and stride(r.tensor, r.indices, s.index) == step * count:
                     yield id(r), step * count
+
+
+def _pieces(s: For) -> Iterator[tuple[int, int]]:
+    """Reads of short pieces of rows, one below the other, where this loop goes on from the last of them."""
+    for rows in s.body:
+        if not isinstance(rows, For) or rows.kind != "serial" or not isinstance(rows.index.extent, int):
+            continue
+        match rows.body:
+            case (For(_, _, Const(0), _, "vector") as lanes,) if rows.stop is None:
+                count, length = rows.index.extent, affine(lanes.end)
+                for r, step in _apart(lanes.body, rows.index):
+                    short = not length.terms and length.constant * r.tensor.element.bytes <= SHORT
+                    goes_on = stride(r.tensor, r.indices, s.index) == step * count
+                    if AHEAD and short and goes_on and stride(r.tensor, r.indices, lanes.index) == 1:
+                        yield id(r), step * count * max(AHEAD // count, 1)
 
 
 def _next_rows(s: For) -> Iterator[tuple[int, int]]:

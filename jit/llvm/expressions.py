@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from ...dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ...dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor
 from ...dialect.types import F16, F32, F64, I1, I32, I64, ElementType
 from ...lowering.accesses import stride as stride_along
 from ...lowering.movement.stream import PART
@@ -72,7 +72,7 @@ class Expressions(Addresses):
 
     def compute(self, e: Expr) -> Val:
         match e:
-            case Extent():
+            case Extent() | Skew():
                 return Val(self.address(e))
             case Index():
                 return self.index(e)

@@ -26,7 +26,8 @@ is known when the program runs; strips overlap by a line, and write what is thei
           } }
         } }
 
-Where elements are small, the many rows that are read across are first copied side by side.
+Where elements are small, the many rows that are read across are first copied side by side, by whole lines of memory where
+all rows begin alike: tiles then begin at such lines, wherever the array does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...dialect.index import Expr, Index, Read, Tensor, as_index, both, minimum
+from ...dialect.index import Expr, Index, Read, Skew, Tensor, as_index, both, maximum, minimum
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -51,14 +52,15 @@ from ...dialect.loops import (
 from ...dialect.sizes import Dim
 from ...dialect.traverse import rewrite, substitute
 from ..accesses import allocated, reads, stores, stride
-from ..affine import key
+from ..affine import affine, key
 from ..collapse import is_whole
 from ..vectorise import independent
 from .stream import LINE, is_large
 
 ROW = 16  # bytes that are turned at once
 VECTOR = 32  # bytes
-WAYS = 16  # as many rows that lie a power of two apart stay near enough
+WAYS = 16  # as many rows that lie a power of two apart stay near enough,
+FEW = 8  # even if that is not by whole lines
 DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
 RUN = 1024  # bytes of a row that are written by a tile in a buffer
 ACROSS = 128  # bytes of a row that are read for it,
@@ -156,21 +158,39 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     store, far = inner.body[-1], _far(inner)
     assert isinstance(store, Store)
     size, out = VECTOR // lanes, store.tensor.element.bytes
-    line, many = LINE // out, lanes > WAYS and len({key(r) for r in far}) == 1
+    line, one = LINE // out, len({key(r) for r in far}) == 1
+    skew = _skew(far[0], outer.index) if one and lanes > FEW else None
+    many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, SHORT // size + 1)
     j = _Axis(inner.index, lanes, RUN // out + max(line, lanes), max(line, lanes))
-    i = _Axis(outer.index, rows, (SHORT if short else NEAR if many else ACROSS) // size)
+    across = SHORT if short else NEAR if many and skew is None else ACROSS
+    i = _Axis(outer.index, rows, across // size, skew=skew)
     held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
     body, first = (*inner.body[:-1], put), ()
     if many:
         near = Tensor("near", (lanes, i.side + LINE // size), far[0].tensor.element, "stack")
-        k, c = Index("k", lanes), Index("c", i.side)
+        k, c, part = Index("k", lanes), Index("c", i.side), LINE // size
         value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
-        first = (Alloc(near), For(k, (For(c, (Store(near, (k, c), value),)),)))
+        piece = For(c, (Store(near, (k, c), value),))
+        first = (Alloc(near), For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
         body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
     block = (Alloc(held), *_turned(body, i, j, rows, lanes, first), _copied(store, held, outer, inner, i, j))
-    return (For(j.tile, (For(i.tile, block),), kind="parallel" if shared else "serial"),)
+    return (For(j.tile, (For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
+
+
+def _skew(r: Read, along: Index) -> Skew | None:
+    """Where in a line of memory all rows begin that a read goes along; None where they do not begin alike."""
+    line, step = LINE // r.tensor.element.bytes, 1
+    for e, d in zip(reversed(r.indices), reversed(r.tensor.shape), strict=True):
+        sum = affine(e)
+        rest = sum.without(along)
+        if any(f * step % line for f in (rest.constant, *(f for _, f in rest.terms.values()))):
+            return None
+        if not isinstance(d, int):
+            return None
+        step *= d
+    return Skew(r.tensor, line)
 
 
 def _copied(store: Store, held: Tensor, outer: For, inner: For, i: _Axis, j: _Axis) -> For:
@@ -196,9 +216,10 @@ def _read_from(there: Read, place: object, body: Block) -> Block:
 
 class _Axis:
     """An index by tiles and parts of a tile, `step` elements each. Where a size is known a last tile that would not fit
-    begins earlier; where it is not, a last part does. Long ones may overlap by as much as is asked for."""
+    begins earlier; where it is not, a last part does. Long ones may overlap by as much as is asked for, or begin some
+    elements earlier."""
 
-    def __init__(self, index: Index, step: int, most: int, overlap: int = 0) -> None:
+    def __init__(self, index: Index, step: int, most: int, overlap: int = 0, skew: Skew | None = None) -> None:
         n = index.extent
         known = isinstance(n, int)
         self.index = index
@@ -213,6 +234,11 @@ class _Axis:
         self.first = self.tile * pace  # of a tile
         if known and (n - self.overlap) % pace:
             self.first = minimum(self.first, as_index(n - self.side))
+        self.tiles: Expr | None = None  # how many, if that is not the extent of their index
+        if skew is not None and known and n > self.side:
+            self.tile = Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
+            self.tiles = (skew + (n + pace - 1)) // pace
+            self.first = minimum(maximum(self.tile * pace - skew, 0), as_index(n - self.side))
         self.begin = self.first + self.part * step  # of a part
         self.end = self.first + self.side
         self.stop: Expr | None = None
