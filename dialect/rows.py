@@ -16,6 +16,11 @@ import numpy as np
 # what the numbers of erf's and erfc's rows are multiplied by: near 1/128, where the first few values are near to floats
 ERF_SPACING = 0.0078121514267621706
 ERF_ROWS = 768
+# bits of the number at which the first cell of mantissas begins: 1 is in the middle of one, and 2^LOG_WIDTH numbers are in each
+LOG_LEAST = 0x3FE6A80000000000
+LOG_WIDTH = 44
+LOG_BITS = 42  # after the point, of the high parts of logarithms: those of whole powers of two can be added exactly
+LOGARITHMS = {"log": math.e, "log2": 2, "log10": 10}
 BITS = 140  # after the point
 
 
@@ -42,6 +47,48 @@ def _rows(found: list[tuple[float, ...]]) -> np.ndarray:
     rows[: len(found)] = found
     rows.flags.writeable = False
     return rows
+
+
+def _cells(ones: tuple[float, float] = (1, 1)) -> Iterator[tuple[int, int]]:
+    """Of every cell about the reciprocal of what is in its middle, or one between these: its bits after the point, and the number
+    times 2^that. So few bits that m times it, less one, is a float for all m of the cell.
+    """
+    for first in range(LOG_LEAST, LOG_LEAST + (1 << 52), 1 << LOG_WIDTH):
+        middle = float(np.int64(first + (1 << (LOG_WIDTH - 1))).view(np.float64))
+        bits = 8 if middle < 1 else 9
+        yield bits, 1 << bits if ones[0] < middle < ones[1] else round(2.0**bits / middle)
+
+
+def _logarithm(over: int, under: int) -> int:
+    """log(over / under) 2^BITS, of what is near one: 2 atanh((over - under) / (over + under))."""
+    total, power, k = 0, (2 * (over - under) << BITS) // (over + under), 1
+    while abs(power) > 1:
+        total += power // k
+        power = power * (over - under) ** 2 // (over + under) ** 2
+        k += 2
+    return total
+
+
+def _logarithms(base: float) -> Callable[[], np.ndarray]:
+    @cache
+    def numbers() -> np.ndarray:
+        two = _logarithm(2, 1)
+        one = {math.e: 1 << BITS, 2: two, 10: 3 * two + _logarithm(5, 4)}[base]
+        return _rows(
+            [(times / 2.0**bits, -_logarithm(times, 1 << bits) / one) for bits, times in _cells((0.997, 1.005))]
+        )
+
+    return numbers
+
+
+@cache
+def _logarithms_in_parts() -> np.ndarray:
+    found: list[tuple[float, ...]] = []
+    for bits, times in _cells():
+        exact, shift = -_logarithm(times, 1 << bits), BITS - LOG_BITS
+        high = (exact + (1 << (shift - 1))) >> shift
+        found.append((times / 2.0**bits, high / 2.0**LOG_BITS, (exact - (high << shift)) / (1 << BITS), 0.0))
+    return _rows(found)
 
 
 def _root_of_four_over_pi() -> int:
@@ -99,8 +146,11 @@ def _erfc() -> np.ndarray:
     return _rows([((one - value) / one, slope / one) for value, slope in _errors()])
 
 
-# erf r and erfc r, and how steep the first is there
+# erf r and erfc r, and how steep the first is there; of each cell of mantissas a factor that makes them about one, and what its
+# logarithm, subtracted, is then to be added
 ROWS = (
     Rows(("erf_value", "erf_slope"), _erf),
     Rows(("erfc_value", "erfc_slope"), _erfc),
+    *(Rows((f"{name}_factor", f"{name}_value"), _logarithms(base)) for name, base in LOGARITHMS.items()),
+    Rows(("pow_factor", "pow_high", "pow_low"), _logarithms_in_parts),
 )

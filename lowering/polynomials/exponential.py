@@ -112,19 +112,21 @@ def _limited(x: Expr, range: tuple[float, float]) -> Expr:
     return minimum(range[1], maximum(range[0], x))
 
 
-def exp(x: Expr) -> Expr:
-    def value(x: Expr, usual: bool) -> Expr:
-        n, shifted, high, low = reduced(x)
-        r = high + low
-        less = fma(r * r, polynomial(r, EXPM1[x.type]), low if x.type is F64 else r)
-        start = constant(1.0, x.type)
-        if x.type is F64:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
-            start = 1.0 + high
-            less = (high - (start - 1.0)) + less
-        return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
+def of_reduced(x: Reduced, usual: bool) -> Expr:
+    """e^x, `usual` ones being normal numbers."""
+    n, shifted, high, low = x
+    t, r = n.type, high + low
+    less = fma(r * r, polynomial(r, EXPM1[t]), low if t is F64 else r)
+    start = constant(1.0, t)
+    if t is F64:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
+        start = 1.0 + high
+        less = (high - (start - 1.0)) + less
+    return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
 
+
+def exp(x: Expr) -> Expr:
     unusual = absolute(x) > USUAL[x.type]
-    return rarely(unusual, value(_limited(x, RANGE[x.type]), False), value(x, True))
+    return rarely(unusual, of_reduced(reduced(_limited(x, RANGE[x.type])), False), of_reduced(reduced(x), True))
 
 
 def exp2(x: Expr) -> Expr:

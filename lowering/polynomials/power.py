@@ -1,15 +1,17 @@
-"""pow = 2^(y log2 |x|), the logarithm and the product to about 2^-66 (f32: 2^-36), so that the error before the only
+"""pow = e^(y log |x|) (f32: 2^(y log2 |x|)), the logarithm and the product to about 2^-66 (f32: 2^-36), so that the error before the only
 rounding is below half an ulp and exact powers are exact; cbrt and rsqrt.
 """
 
 from __future__ import annotations
 
-from ...dialect.index import Expr, constant, maximum, minimum, select
+from ...dialect.index import Expr, apply, constant, maximum, minimum, select
+from ...dialect.rows import LOG_WIDTH
 from ...dialect.types import F32, F64
 from .doubled import Doubled, exact_product, exact_sum, ordered_sum, product
-from .exponential import EXP2, RANGE2, power_of_two
-from .logarithm import split_any
+from .exponential import EXP2, RANGE, RANGE2, USUAL, USUAL2, of_reduced, power_of_two, reduced
+from .logarithm import LEAST, Split, split, split_any
 from .primitives import (
+    BIAS,
     INFINITY,
     LEAST_NORMAL,
     LN2,
@@ -19,68 +21,108 @@ from .primitives import (
     absolute,
     as_float,
     bits,
+    estrin,
     flip,
     floor,
     fma,
+    outside,
     polynomial,
+    rarely,
     shift_right,
     sign_of,
     sqrt,
 )
 
-# log2((1 + s) / (1 - s)) = s (A + z (B + z P(z))), z = s^2: A = 2 / ln 2 and B = A / 3 in two parts, and P to 2^-36.7
-# and 2^-66.2 of the whole
-A = {F32: (2.88539, 3.851926e-08), F64: (2.8853900817779268, 4.0710547481862066e-17)}
-B = {F32: (0.9617967, -7.028462e-09), F64: (0.9617966939259756, 5.0577616648125907e-17)}
-P = {
-    F32: (0.5770802, 0.41184992, 0.3378208),
-    F64: (
-        0.577078016355618, 0.4121985830919397, 0.3205989022736023, 0.2623077011240084, 0.2219839977789513,
-        0.19125516022266917, 0.19038544876435612,
-    ),
-}  # fmt: skip
+# f32: log2((1 + s) / (1 - s)) = s (A + z (B + z P(z))), z = s^2: A = 2 / ln 2 and B = A / 3 in two parts, and P to 2^-36.7 of the whole
+A = (2.88539, 3.851926e-08)
+B = (0.9617967, -7.028462e-09)
+P = (0.5770802, 0.41184992, 0.3378208)
+# f64: -2 (log(1 + r) - r + r^2 / 2) / r^3 in r, to 2^-67.6 of the logarithm
+TAIL = (
+    -0.6666666666666568, 0.49999999999422546, -0.4000000051226019, 0.3333358699463288, -0.28516172354099288,
+)  # fmt: skip
+# ln 2 in two parts, the first with so many bits after the point
+HIGH, LOW = (0.6931471805598903, 5.497923018708371e-14)
 
 
 # 1 / cbrt(1 - d) for |d| <= 0.1023, to 2^-18.9
 RECIPROCAL_CBRT = (0.99999803, 0.33333102, 0.22373213, 0.17431241)
 
 
-def doubled_log2(x: Expr) -> Doubled:
-    """log2 of a positive finite number."""
-    t = x.type
-    m, e, _ = split_any(x)
+def _binary(m: Expr, e: Expr) -> Doubled:
+    """log2(2^e m) of f32"""
     f, divisor = m - 1.0, m + 1.0
     inverse = 1.0 / divisor
     high = f * inverse
     s = Doubled(high, (fma(-high, divisor, f) - high * (m - (divisor - 1.0))) * inverse)
     square = exact_product(high, high)
     z = Doubled(square.high, fma(high + high, s.low, square.low))
-    inner = ordered_sum(constant(B[t][0], t), z.high * polynomial(z.high, P[t]))
-    inner = product(Doubled(inner.high, inner.low + B[t][1]), z)
-    outer = ordered_sum(constant(A[t][0], t), inner.high)
-    y = product(Doubled(outer.high, outer.low + (inner.low + A[t][1])), s)
+    inner = ordered_sum(constant(B[0], F32), z.high * polynomial(z.high, P))
+    inner = product(Doubled(inner.high, inner.low + B[1]), z)
+    outer = ordered_sum(constant(A[0], F32), inner.high)
+    y = product(Doubled(outer.high, outer.low + (inner.low + A[1])), s)
     total = ordered_sum(e, y.high)
     return Doubled(total.high, total.low + y.low)
 
 
-def pow(x: Expr, y: Expr) -> Expr:
-    t = x.type
-    size = absolute(x)
-    log = doubled_log2(size)
+def _natural(m: Expr, e: Expr, place: Expr) -> Doubled:
+    """log(2^e m) of f64"""
+    factor, start, low = (apply(f"pow_{c}", shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
+    r = fma(m, factor, -1.0)  # exact, as what the first sum starts from
+    first = ordered_sum(fma(e, HIGH, start), r)
+    half = exact_product(r, r * -0.5)
+    second = ordered_sum(first.high, half.high)
+    low = (first.low + fma(e, LOW, low)) + (second.low + half.low)
+    return ordered_sum(second.high, low + half.high * r * estrin(r, TAIL))
+
+
+def _logarithm(parts: Split) -> Doubled:
+    """Of f32 to the base 2, of f64 to the base e."""
+    m, e = parts.mantissa, parts.exponent
+    return _binary(m, e) if m.type is F32 else _natural(m, e, parts.place)
+
+
+def _power(p: Expr, low: Expr, usual: bool) -> Expr:
+    """The base of the logarithm to the power of a sum, `usual` ones being normal numbers."""
+    t = p.type
+    if t is F64:
+        x = reduced(p)
+        return of_reduced(x._replace(low=x.low + low), usual)
+    n = (p + ROUNDER[t]) - ROUNDER[t]
+    r = exact_sum(p - n, low)
+    rest = fma(r.high * r.high, polynomial(r.high, EXP2[t]), fma(r.high, LN2[t][1], r.low * LN2[t][0]))
+    return power_of_two(n, fma(r.high, LN2[t][0], rest) + 1.0)
+
+
+def _any_power(size: Expr, y: Expr) -> Expr:
+    """Of what is not negative."""
+    t = size.type
+    log = _logarithm(split_any(size, LEAST[t]))
     high = select(size < INFINITY, select(size.eq(0.0), constant(-INFINITY, t), log.high), size)
     p = y * high
-    limited = minimum(RANGE2[t][1], maximum(RANGE2[t][0], p))
+    least, most = (RANGE if t is F64 else RANGE2)[t]
+    limited = minimum(most, maximum(least, p))
     low = select(limited.eq(p), fma(y, high, -p) + y * log.low, 0.0)
-    n = (limited + ROUNDER[t]) - ROUNDER[t]
-    r = exact_sum(limited - n, low)
-    rest = fma(r.high * r.high, polynomial(r.high, EXP2[t]), fma(r.high, LN2[t][1], r.low * LN2[t][0]))
-    value = power_of_two(n, fma(r.high, LN2[t][0], rest) + 1.0)
-    value = select(size.eq(1.0) | y.eq(0.0), constant(1.0, t), value)
-    half = y * 0.5
+    return select(size.eq(1.0) | y.eq(0.0), constant(1.0, t), _power(limited, low, False))
+
+
+def _with_sign(x: Expr, y: Expr, value: Expr) -> Expr:
+    """x^y of negative x, of |x|^y."""
     whole = floor(y).eq(y)
+    half = y * 0.5
     odd = whole & floor(half).ne(half)
     value = flip(value, select(odd, sign_of(x), 0))
-    return select((x < 0.0) & (size < INFINITY) & ~whole, constant(NAN, t), value)
+    return select((x < 0.0) & (x > -INFINITY) & ~whole, constant(NAN, x.type), value)
+
+
+def pow(x: Expr, y: Expr) -> Expr:
+    t, size = x.type, absolute(x)
+    log = _logarithm(split(size, LEAST[t]))
+    p = y * log.high
+    usual = _power(p, fma(y, log.high, -p) + y * log.low, True)
+    small = absolute(p) <= (USUAL if t is F64 else USUAL2)[t]
+    value = rarely(outside(size, 1 - BIAS[t], BIAS[t] + 1) | ~small, _any_power(size, y), usual)
+    return rarely(bits(x) < 0, _with_sign(x, y, value), value)
 
 
 def cbrt(x: Expr) -> Expr:
