@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...dialect.index import Apply, Const, Tensor
+from ...dialect.index import Apply, Const, Index, Tensor
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ...dialect.sizes import Dim, Size, product, same_size
 from ...dialect.source import Span
 from ...lowering.accesses import allocated, stores
+from ...lowering.affine import affine
 from ...lowering.near import begins
 from ...lowering.parallelise import grain
 from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
@@ -123,6 +124,14 @@ def parallel_loop(kernel: Kernel) -> For | None:
     return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
 
 
+def is_one_turn(s: For) -> bool:
+    """Whether a loop runs just once, wherever it begins."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const):
+        return s.end.value - s.start.value == s.width
+    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
+    return length is not None and not length.terms and length.constant == s.width
+
+
 def is_square(s: For) -> bool:
     """Whether an unrolled loop holds one vector each time, and no branches: its first iteration may load for all."""
     match s.body:
@@ -176,6 +185,7 @@ class _Function(Streams):
         self.kernel = kernel
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.parallel = parallel_loop(kernel)
+        self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.invariants = Invariants()
         self.early = asked_for(kernel)
         self.picked = picked_later(kernel)
@@ -227,8 +237,8 @@ class _Function(Streams):
         self.compute_before(s)
         for r in self.picked.get(id(s), ()):
             self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), 0)
-        if isinstance(s.start, Const) and isinstance(s.end, Const) and s.end.value - s.start.value == s.width:
-            with self.inside(s, str(s.start.value)):  # one iteration
+        if is_one_turn(s):
+            with self.inside(s, self.address(s.start)):
                 self.emit_block(s.body)
             return
         start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
@@ -239,6 +249,10 @@ class _Function(Streams):
         """A loop's body for its index from start by steps."""
         known = is_number(start) and is_number(stop)
         hint = "3" if folds_vectors(s) and not known else ""
+        if s.kind == "vector":
+            self.by_vectors.add(s.index)
+        elif s.index in self.by_vectors and not known:
+            hint = "1"  # what vectors leave over: few turns
         with self.counting(start, stop, step, hint) as variable, self.inside(s, variable):
             self.emit_block(s.body)
 
