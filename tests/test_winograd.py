@@ -107,3 +107,35 @@ def test_sums_of_any_threads_are_the_same() -> None:
         np.testing.assert_array_equal(function(*arrays), one)
     finally:
         cvm.set_num_threads(1)
+
+
+@pytest.mark.parametrize("attributes", ["padding = [1, 1]", "", "padding = [2, 3]"])
+@pytest.mark.parametrize("how", ["weights of each call", "known weights", "groups", "declared"])
+def test_images_of_any_size(attributes: str, how: str) -> None:
+    """One program for all: by turned windows where they fit, by tiles or as it was where they do not."""
+    random = np.random.default_rng(0)
+    groups = 2 if how == "groups" else 1
+    w = random.integers(-128, 128, (20, 16, 3, 3)).astype(np.int32)
+    given = "" if how == "known weights" else ", %w: tensor<20x16x3x3xi32>"
+    constant = f"  %w = const dense<{w.tolist()}> : tensor<20x16x3x3xi32>\n" if not given else ""
+    declared = " {range = [-127, 127]}" if how == "declared" else ""
+    at = ", ".join(filter(None, (attributes, f"groups = {groups}")))
+    body = f"{constant}  %y = cvm.conv2d %x, %w {{{at}}}\n  %z = cvm.relu %y\n  return %z\n"
+    text = f"func @main(%x: tensor<?Nx{16 * groups}x?Hx?Wxi32>{declared}{given}) {{\n{body}}}\n"
+    legal(text)
+    function, reference = cvm.compile(text), cvm.compile(text, target="reference")
+    assert ".turned(" in function.lower("schedule")
+    for n, h, width in (
+        (1, 8, 18),
+        (2, 9, 19),
+        (1, 3, 16),
+        (1, 21, 33),
+        (0, 9, 20),
+        (3, 17, 17),
+        (1, 5, 6),
+        (1, 40, 15),
+    ):
+        for most in (127,) if declared else (127, 8191, 8192, 2**31 - 1):
+            x = random.integers(-most, most, (n, 16 * groups, h, width), endpoint=True).astype(np.int32)
+            arrays = (x, w) if given else (x,)
+            np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)

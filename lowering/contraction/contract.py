@@ -85,7 +85,12 @@ def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: R
     if not isinstance(large, Expr):
         return None
     sizes = sizes_of(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
-    made = _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
+
+    def others(kernel: Kernel) -> Contracted | None:
+        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
+
+    turned = None if sizes is None else by_turning(kernel, c, sizes, constants)
+    made = _with(turned, kernel, others)
     if made is None:
         return None
     plain = replace(kernel, name=f"{kernel.name}.small")

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from ...dialect.broadcasting import certainly
 from ...dialect.index import (
-    Const,
     Expr,
     Index,
     Read,
@@ -42,8 +42,8 @@ from ...dialect.index import (
     minimum,
     unflatten,
 )
-from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, substitute_block
-from ...dialect.sizes import product
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, map_expressions, substitute_block
+from ...dialect.sizes import Dim, larger, product, same_size, smaller
 from ...dialect.traverse import rewrite, substitute
 from ...dialect.types import I16, I32, I64
 from ..accesses import depends
@@ -51,7 +51,7 @@ from ..affine import affine
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
 from .structure import Contracted, Contraction, made
 from .widths import Sizes
-from .words import Words, extent_of, in_words, is_edge, known_terms, loops_of, only_read, read_at, word
+from .words import Words, extent_of, in_words, is_edge, known_terms, loops_of, only_read, read_at, size_of, word
 
 POINTS = 16  # products of a tile
 MOST_INPUT = 8191  # magnitudes that fit 16 bits when they are turned
@@ -133,12 +133,14 @@ def by_turning(
     kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
 ) -> tuple[Contracted, Expr | bool] | None:
     """The kernels that turn 3 x 3 windows, and where what they compute is right; None where that does not pay."""
-    windows = windows_of(c) if c.accumulator.element is I32 else None
-    if windows is None or not _pays(c, windows):
+    known = c.accumulator.element is I32 and c.unknown.isdisjoint((c.row, *c.folds))
+    windows = windows_of(c) if known else None
+    pays = windows is not None and _pays(c, windows)
+    if windows is None or pays is False:
         return None
     turned = Turned(kernel, c, windows)
     array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
-    if array is None and extent_of(c.window) * extent_of(c.column) < LEAST_RESULTS:
+    if array is None and (pays := both(pays, _at_least(size_of(c.window) * c.column.extent, LEAST_RESULTS))) is False:
         return None
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
@@ -158,7 +160,7 @@ def by_turning(
         reach = np.abs(array.astype(np.int64)).sum(tuple(range(len(turned.rows), array.ndim))).max()
         held = fits(sizes.columns, sizes.rows, windows.terms, int(reach))
         weights = turned.packed(points, packed)
-    if held is False:
+    if (held := both(held, pays)) is False:
         return None
     shaped, body = turned.image()
     image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.high + 1)))
@@ -173,13 +175,20 @@ def by_turning(
     return Contracted((*kernels, *multiply, finish), views, packed, frozenset({*multiply, finish})), held
 
 
-def _pays(c: Contraction, windows: Windows) -> bool:
-    tiles = ((extent_of(c.window) + 1) // 2) * ((extent_of(c.column) + 1) // 2)
-    steps = windows.pairs.steps
-    work = extent_of(c.row) * extent_of(c.window) * extent_of(c.column) * windows.terms
-    return (
-        extent_of(c.row) >= LEAST_ROWS and tiles >= LEAST_TILES and LEAST_STEPS <= steps <= MOST_STEPS and work >= LEAST
-    )
+def _pays(c: Contraction, windows: Windows) -> Expr | bool:
+    """Whether there is enough to do; what has to be seen when called, if it is not known how far windows move."""
+    high, wide = size_of(c.window), c.column.extent
+    work = high * wide * (extent_of(c.row) * windows.terms)
+    if extent_of(c.row) < LEAST_ROWS or not LEAST_STEPS <= windows.pairs.steps <= MOST_STEPS:
+        return False
+    least = [(((high + 1) // 2) * ((wide + 1) // 2), LEAST_TILES), (work, LEAST)]
+    if c.unknown:
+        least.append((wide, 2 * LANES))
+    return both(*(_at_least(n, most) for n, most in least))
+
+
+def _at_least(n: Dim, least: int) -> Expr | bool:
+    return n >= least if isinstance(n, int) else as_index(n) >= least
 
 
 class Turned:
@@ -187,7 +196,7 @@ class Turned:
 
     def __init__(self, kernel: Kernel, c: Contraction, windows: Windows) -> None:
         self.kernel, self.c, self.windows, self.pairs = kernel, c, windows, windows.pairs
-        self.high, self.wide = ((extent_of(i) + 1) // 2 for i in (c.window, c.column))
+        self.high, self.wide = ((size_of(i) + 1) // 2 for i in (c.window, c.column))
         self.count = self.high * self.wide
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
@@ -236,12 +245,13 @@ class Turned:
         lines = (*self.beside, *pairs.folds)
         words = Tensor("image", (*(i.extent for i in lines), 4, 2, self.high + 1, self.wide), I32, "heap")
         sizes = [w.read.tensor.shape[axis] for axis in w.axes]
-        height, width = (n for n in sizes if isinstance(n, int))
+        height, width = sizes
         assert self.c.window is not None
         top, left = (affine(w.read.indices[axis]).constant for axis in w.axes)
         body: list[Statement] = []
-        above, below = max(0, -top), min(extent_of(h), height - top)
-        if (above, below) != (0, extent_of(h)) or left < 0 or 2 * self.wide + 2 + left > width:
+        above, below = max(0, -top), smaller(h.extent, height - top)
+        covered = above == 0 and same_size(below, h.extent) and left >= 0
+        if not covered or not certainly(lambda: 2 * self.wide + 2 + left <= width):
             plane = Index("s", 4)
             body += loops_of((plane, h, t), (Store(words, (*lines, plane, h % 2, h // 2, t), constant(0, I32)),))
         for s in range(4):
@@ -253,7 +263,7 @@ class Turned:
                 w.columns: as_index(s),
             }
             low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
-            first, stop = max(0, -((left + s) // 2)), min(self.wide, (width - 1 - left - s) // 2 + 1)
+            first, stop = max(0, -((left + s) // 2)), smaller(self.wide, (width - 1 - left - s) // 2 + 1)
             inner = For(t, (Store(words, place, word((low, high), 2)),), as_index(first), as_index(stop))
             body.append(For(h, (inner,), as_index(above), as_index(below)))
         return words, loops_of(lines, tuple(body))
@@ -265,6 +275,9 @@ class Turned:
 
     def multiply(self, image: Tensor, weights: Tensor, tiled: bool) -> Block:
         """The loops over panels of tiles, and over a narrower one at the end where that is enough."""
+        if not isinstance(self.count, int):
+            width = BLOCKS * LANES
+            return self.panels(image, weights, tiled, width, 0, (self.count + (width - 1)) // width)
         width = min(BLOCKS, self.count // LANES) * LANES
         panels, rest = divmod(self.count, width)
         if not panels or not 0 < rest <= width - LANES:
@@ -272,7 +285,7 @@ class Turned:
         last = self.panels(image, weights, tiled, -(-rest // LANES) * LANES, self.count - rest, 1)
         return *self.panels(image, weights, tiled, width, 0, panels), *last
 
-    def panels(self, image: Tensor, weights: Tensor, tiled: bool, width: int, begin: int, panels: int) -> Block:
+    def panels(self, image: Tensor, weights: Tensor, tiled: bool, width: int, begin: int, panels: Dim) -> Block:
         """Panels of so many columns, that move back where they would go beyond the end: turned, multiplied by those of all
         rows, and sums turned back."""
         c, height = self.c, self.height
@@ -280,12 +293,13 @@ class Turned:
         rows = extent_of(c.row)
         tiles = -(-rows // height)
         shape = tuple(i.extent for i in c.outer)
-        sure = prod(n for n in shape if isinstance(n, int)) * panels
-        groups = min(tiles, -(-GROUPS // sure))
+        sure = prod(n for n in shape if isinstance(n, int))
+        groups = min(tiles, -(-GROUPS // (sure * panels))) if isinstance(panels, int) else 1
         flat = Index("panel", product((*shape, panels, groups)))
         *outer, panel, group = unflatten(flat, (*shape, panels, groups))
         end = self.count - width
-        at = minimum(panel * width + begin, end) if panels > 1 else as_index(min(begin, end))
+        single = isinstance(panels, int) and panels == 1
+        at = as_index(smaller(begin, end)) if single else minimum(panel * width + begin, end)
         first = Let(Var("first", I64), at)
         steps = self.pairs.steps + 1  # one more, so that points do not all want the same places of a near cache
         turned = Tensor("columns", (POINTS, steps, self.width), I32, "stack")
@@ -369,20 +383,24 @@ class Turned:
 
             return substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), {c.column: column})
 
-        columns = extent_of(c.column)
-        whole = columns // 2
-        width = next((n for n in (LANES, LANES // 2) if whole >= n), 1)
-        b, lane = Index("b", max(whole // width, 1)), Index("l", width)
+        columns = c.column.extent
+        whole, known = columns // 2, isinstance(columns, int)
+        width = next((n for n in (LANES, LANES // 2) if whole >= n), 1) if known else LANES
+        b, lane = Index("b", larger(whole // width, 1) if known else whole // width), Index("l", width)
         body: list[Statement] = []
         if width > 1:
-            for begin in (b * width, *((as_index(whole - width),) if whole % width else ())):
+            over = not known or bool(whole % width)
+            for begin in (b * width, *((as_index(whole - width),) if over else ())):
                 two = For(side, element((begin + lane) * 2 + side, begin + lane, side), kind="unrolled")
                 lanes = For(lane, (two,), kind="vector", width=width)
-                body.append(For(b, (lanes,)) if not isinstance(begin, Const) else lanes)
+                body.append(For(b, (lanes,)) if depends(begin, {b}) else lanes)
         else:
             body.append(For(t, (For(side, element(t * 2 + side, t, side), kind="unrolled"),), stop=as_index(whole)))
-        if columns % 2:
-            body += element(as_index(columns - 1), as_index(whole), 0)
+        last = element(as_index(columns - 1), as_index(whole), 0)
+        if not known:
+            body.append(If(as_index(columns % 2) > 0, last))
+        elif columns % 2:
+            body += last
         inner: Block = loops_of((window,), tuple(body))
         first, *rest = (*c.outer, c.row)
         inner = loops_of(rest, inner)
