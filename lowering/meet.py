@@ -47,13 +47,16 @@ class Met:
 
 def meet(kernel: Kernel) -> Met | None:
     """The kernel for where the sizes that meet are equal; None where none do."""
-    same: dict[object, Size] = {}
+    same: dict[object, Dim] = {}
     tests: list[Expr] = []
     for loop in statements(kernel.body):
         if isinstance(loop, For) and (sizes := _sizes((loop,), loop.index)):
-            one = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
-            tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != one.key]
-            same |= dict.fromkeys([*sizes, _key(loop.index.extent)], one)
+            extent = loop.index.extent
+            one: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
+            if not isinstance(extent, Size):  # what they meet is known
+                one = extent
+            tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
+            same |= dict.fromkeys([*sizes, _key(extent)], one)
     condition = both(*tests)
     return Met(_Equal(same).kernel(kernel), condition) if isinstance(condition, Expr) else None
 
@@ -138,7 +141,7 @@ def _root(e: Expr) -> Expr:
 class _Equal:
     """A kernel with one size in place of others, which are equal to it."""
 
-    def __init__(self, same: dict[object, Size]) -> None:
+    def __init__(self, same: dict[object, Dim]) -> None:
         self.same = same
         self.tensors: dict[Tensor, Tensor] = {}
 

@@ -151,3 +151,18 @@ def test_sizes_that_meet_and_may_be_one(name: str) -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
             else:
                 np.testing.assert_array_equal(found, expected, strict=True)
+
+
+@pytest.mark.parametrize("sizes", [("2", "?N"), ("?N", "2"), ("2", "?N", "?M"), ("?M", "?N", "2")])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_sizes_that_meet_a_known_one(sizes: tuple[str, ...], rows: int) -> None:
+    arguments = ", ".join(f"%{a}: tensor<{s} x {rows} x i32>" for a, s in zip("abc", sizes, strict=False))
+    more = "  %y = dali.sub %x, %c\n" if len(sizes) > 2 else ""
+    text = f"func @main({arguments}) {{\n  %x = dali.add %a, %b\n{more}  return {'%y' if more else '%x'}\n}}\n"
+    legal(text)
+    unknown, reference = cvm.compile(text), cvm.compile(text, target="reference")
+    for ones in itertools.product((1, 2), repeat=len(sizes) - 1):
+        picks = iter(ones)
+        shapes = [(2 if s == "2" else next(picks), rows) for s in sizes]
+        arrays = [np.arange(s[0] * rows, dtype=np.int32).reshape(s) + 10 * n for n, s in enumerate(shapes)]
+        np.testing.assert_array_equal(unknown(*arrays), reference(*arrays), strict=True)
