@@ -90,6 +90,39 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
     both(program, *(random.integers(-500, 500, s).astype(np.int32) for s in ((8, 1, 20), (16, 20))))
 
 
+@pytest.mark.parametrize(
+    ("operation", "a", "b", "shares"),
+    [
+        ("cvm.dense %a, %b", (41, 34), (24, 34), True),
+        ("cvm.conv2d %a, %b", (2, 10, 3, 3), (25, 10, 1, 1), True),
+        ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 4, 5, 16), (6, 4, 3, 3), False),  # panels are filled one by one
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_threads_share_the_rows_of_few_panels(
+    operation: str, a: tuple[int, ...], b: tuple[int, ...], shares: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((packing, "WORTH_SHARING"), (packing, "LEAST_TILES"), (panels, "WORTH_SHARING")):
+        monkeypatch.setattr(module, name, 1)
+    random = np.random.default_rng(0)
+    w = random.integers(-100, 100, b).astype(np.int32)
+    for low, high in ((0, 100), (-300, 300), (-(2**31), 2**31 - 1)):  # bytes, words, numbers
+        x = random.integers(low, high, a, endpoint=True).astype(np.int32)
+        program = text(operation, a, b).replace("i32>,", f"i32> {{range = [{low}, {high}]}},", 1)
+        if known:
+            program = program.replace(f", %b: tensor<{'x'.join(map(str, b))}xi32>", "")
+            program = program.replace(
+                "{\n", f"{{\n  %b = const dense<{w.tolist()}> : tensor<{'x'.join(map(str, b))}xi32>\n", 1
+            )
+        assert ("let %share" in cvm.compile(program).lower("schedule")) == shares
+        legal(program)
+        before = cvm.get_num_threads()
+        for threads in (1, 2):
+            cvm.set_num_threads(threads)
+            both(program, *((x,) if known else (x, w)))
+        cvm.set_num_threads(before)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("factors", ["8 bits", "32 bits"])
 def test_constant_rows_are_packed_once(name: str, factors: str) -> None:

@@ -82,11 +82,12 @@ class _Bytes(Packed):
         self.most = (POSITIVE // max(limit, 1), min(POSITIVE, NEGATIVE // max(limit, 1)))  # i16 too, as the sums are
 
     def made(self) -> Contracted | None:
+        height = self.height(HEIGHT)
+        self.share_rows(height, self.words.steps)
         columns = self.columns()
         if columns is None:
             return None
         fill, column = columns
-        height = self.height(HEIGHT)
         known = self.known_words()
         words = self.neighbours(known)
         if words == 1 and known is not None and not self.swapped and (body := self.in_order(known, height, column)):

@@ -247,6 +247,7 @@ class _Contract(Packed):
         if held is False:
             return None
         height = self.height(ROWS)
+        self.share_rows(height, self.terms)
         row = self.rows(height)
         columns = self.columns()
         if columns is None:

@@ -12,10 +12,11 @@ import numpy as np
 
 from ...dialect.index import Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
+from ...dialect.sizes import Dim, product
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import I32
 from ..accesses import depends, stride
-from .panels import BLOCKS, LANES, NEAR, Panels, Row
+from .panels import BLOCKS, LANES, NEAR, WORTH_SHARING, Panels, Row
 from .structure import Contracted, Contraction, made
 from .words import (
     Terms,
@@ -32,6 +33,7 @@ from .words import (
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
+PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
 NEARER = 3 << 17  # bytes of panels that stay in a near cache
 
@@ -55,6 +57,17 @@ class Packed(Panels):
         self.kernels: list[Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
+
+    def share_rows(self, height: int, steps: Dim) -> None:
+        """Shares of the rows, where panels are packed before and so few that threads would not be done at the same time. All
+        panels go over a share before the next one, so that what they are multiplied with stays near."""
+        read, rows = only_read(self.c.b), self.c.row.extent
+        count = product((*(i.extent for i in self.c.outer), self.panels))
+        if read is None or not is_plain(read) or self.c.guard or self.own or self.parts(steps) > 1:
+            return
+        if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
+            most = count * self.width * rows * steps // WORTH_SHARING  # of these pieces
+            self.by_groups(1, max(1, min(-(-PIECES // count), rows // (height * LEAST_TILES), most // count)))
 
     def contracted(self, body: Block) -> Contracted:
         tiles = self.each_panel(body)

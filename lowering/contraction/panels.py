@@ -88,11 +88,17 @@ class Panels:
 
     # panels
 
-    def by_groups(self, several: int) -> None:
-        """Panels go by so many, the groups in `turn`; `panel` is the one at hand."""
-        self.several = several
-        self.flat = Index("panel", product((*(i.extent for i in self.c.outer), divided(self.panels, several))))
-        self.turn: Expr = Var("panel", I64) if self.c.outer else self.flat
+    def by_groups(self, several: int, shares: int = 1) -> None:
+        """Panels go by so many, the groups in `turn`; `panel` is the one at hand. Each goes over so many shares of the rows,
+        one after the other."""
+        self.several, self.shares, self.share = several, shares, Var("share", I64)
+        self.shape = (
+            *((shares,) if shares > 1 else ()),
+            *(i.extent for i in self.c.outer),
+            divided(self.panels, several),
+        )
+        self.flat = Index("panel", product(self.shape))
+        self.turn: Expr = Var("panel", I64) if len(self.shape) > 1 else self.flat
         self.panel: Expr = self.turn if several == 1 else Var("at", I64)
 
     def each_of_group(self, body: Block) -> Block:
@@ -107,12 +113,12 @@ class Panels:
     def each_panel(self, body: Block) -> Kernel:
         """The loop over panels, of all that the outer loops go over."""
         c = self.c
-        if c.outer:
-            shape = (*(i.extent for i in c.outer), divided(self.panels, self.several))
-            names = [*self.outer, self.turn]
-            named = [Let(v, e) for v, e in zip(names, unflatten(self.flat, shape), strict=True) if isinstance(v, Var)]
+        if len(self.shape) > 1:
+            names = [*((self.share,) if self.shares > 1 else ()), *self.outer, self.turn]
+            places = zip(names, unflatten(self.flat, self.shape), strict=True)
+            named = [Let(v, e) for v, e in places if isinstance(v, Var)]
             body = (*named, *substitute_block(body, dict(zip(c.outer, self.outer, strict=True))))
-        work = self.flat.extent * self.several * self.width * c.row.extent * self.terms
+        work = divided(self.flat.extent, self.shares) * self.several * self.width * c.row.extent * self.terms
         count, loop = self.flat.extent, For(self.flat, body)
         if any(isinstance(s, Alloc) and s.tensor.space == "heap" for s in statements(body)):
             per = divided(count, GROUPS)
@@ -210,8 +216,8 @@ class Panels:
         add = self.each(r, (Store(sums, place, sum(sums[place], tile, start.var + r, r)),))
         zero = self.each(r, (Store(sums, place, constant(0, self.element)),))
         if len(folds) > 1:
-            return (
-                For(tile, (start, Alloc(sums), zero, *loops_of(folds, (add,)), self.finish(sums, r, start.var, r))),
+            return self.each_tile(
+                tile, (start, Alloc(sums), zero, *loops_of(folds, (add,)), self.finish(sums, r, start.var, r))
             )
         (fold,) = folds
         steps = fold.extent
@@ -225,7 +231,8 @@ class Panels:
         loop = For(block, inner, part * each, None if parts == 1 and count is None else ends)
         if parts == 1:
             (loop,) = substitute_block((loop,), {part: as_index(0)})
-            return (For(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r))),)
+            return self.each_tile(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r)))
+        assert self.shares == 1, "sums of all rows wait"
         held = Tensor("held", (tile.extent * height, self.width), self.element, "stack")
         line = tile * height + r
         load, save = Store(sums, place, held[line, place[1]]), Store(held, (line, place[1]), sums[place])
@@ -238,6 +245,13 @@ class Panels:
             For(part, (For(tile, add_part),)),
             For(tile, (start, self.finish(held, line, start.var, r))),
         )
+
+    def each_tile(self, tile: Index, body: Block) -> Block:
+        """The loop over tiles, those of a share of the rows."""
+        if self.shares == 1:
+            return (For(tile, body),)
+        per = divided(tile.extent, self.shares)
+        return (For(tile, body, self.share * per, minimum(self.share * per + per, tile.extent)),)
 
     def parts(self, steps: Dim) -> int:
         """How many parts of so many steps of a panel stay in the nearest cache, where sums of all rows can wait."""

@@ -287,9 +287,10 @@ def image_of(
     if all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:]):  # mostly all terms are there
         first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
         body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
+    around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
-        body = (*loops_of(place[1:], (Store(image, place, constant(0, I32)),)), *body)
-    return Image(image, tuple(a.place for a in axes), (For(axes[0].index, body),))
+        body = (*loops_of(place[around:], (Store(image, place, constant(0, I32)),)), *body)
+    return Image(image, tuple(a.place for a in axes), loops_of(place[:around], body))
 
 
 def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
@@ -323,10 +324,18 @@ def is_edge(condition: Expr, read: Read) -> bool:
     return bool(same) and all(same)
 
 
+def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
+    """The axes whose loops are around all parts: what is written several times is near then."""
+    return axes[: max(1, len(axes) - 1)]
+
+
 def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()) -> Block:
-    """Loops over the parts of an image's axes for which something is wanted; of the outermost one, which is there, a branch."""
-    for a, (start, stop) in reversed(list(zip(axes[1:], ranges[1:], strict=True))):
-        body = (For(a.index, body, as_index(start), None if a.is_all(stop) else as_index(stop)),)
-    first, (start, stop) = axes[0].index, ranges[0]
-    held = both(first >= start if start else True, True if axes[0].is_all(stop) else first < as_index(stop))
+    """The parts of an image's axes for which something is wanted: branches in the loops that are around, or a loop."""
+    tests: list[Expr | bool] = []
+    for n, (a, (start, stop)) in enumerate(zip(axes, ranges, strict=True)):
+        if n >= len(_around(axes)):
+            body = (For(a.index, body, as_index(start), None if a.is_all(stop) else as_index(stop)),)
+        else:
+            tests += [a.index >= start if start else True, True if a.is_all(stop) else a.index < as_index(stop)]
+    held = both(*tests)
     return (If(held, body, otherwise),) if isinstance(held, Expr) else body
