@@ -138,6 +138,9 @@ def test_a_header_takes_no_name_as_it_stands(folder: Path) -> None:
         ("-o m.o --entry none", 1, "the program has no function @none"),
         ("-o m.exe --entry blur", 2, "-o is an object file, .o, or a shared library"),
         ("-o m.o --size N", 2, "--size N: expected NAME=NUMBER, such as N=16"),
+        (f"-o m.o --size N={'9' * 5000}", 2, "expected NAME=NUMBER, such as N=16"),
+        ("-o m.o --size N=4 --size ?N=5", 2, "--size ?N=5: ?N is given twice"),
+        ("-o m.o --size N=4 --size M=5", 2, "--size M=5: no argument of @main has a size ?M"),
     ],
 )
 def test_what_cannot_be_built(

@@ -143,6 +143,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ("run add.cvm --input x=add.cvm", "add.cvm cannot be read: not an .npy or .npz file"),
         ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
         ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
+        ("run add.cvm --input x=x.npy --input %x=x.npy", "--input %x=x.npy: x is given twice"),
         ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),
         (
             "run add.cvm --random-inputs 0 --output no/folder.npz",

@@ -11,6 +11,8 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage
 from cvm.commands.files import load, write
+from cvm.dialect.program import Module
+from cvm.dialect.sizes import Size
 from cvm.dialect.types import MAX_SIZE
 
 SHARED = (".so", ".dylib")
@@ -23,8 +25,9 @@ def build(options: Namespace) -> int:
     path = Path(options.output)
     if path.suffix not in (".o", *SHARED):
         raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
-    sizes = dict(map(_size, options.size))
-    made = ahead.build(load(options.program), options.entry or ["main"], path.stem.removeprefix("lib"), sizes)
+    entries = options.entry or ["main"]
+    module = load(options.program)
+    made = ahead.build(module, entries, path.stem.removeprefix("lib"), _sizes(options.size, module, entries))
     if path.suffix == ".o":
         write(options.output, made.image)
     else:
@@ -34,11 +37,22 @@ def build(options: Namespace) -> int:
     return 0
 
 
-def _size(item: str) -> tuple[str, int]:
-    name, separator, value = item.removeprefix("?").partition("=")
-    if not (separator and name and value.isascii() and value.isdigit()) or int(value) > MAX_SIZE:
-        raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
-    return name, int(value)
+def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, int]:
+    """The values of named sizes, each of which some argument has."""
+    arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]
+    names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
+    found: dict[str, int] = {}
+    for item in items:
+        name, separator, value = item.removeprefix("?").partition("=")
+        number = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else MAX_SIZE + 1
+        if not (separator and name) or number > MAX_SIZE:
+            raise Usage(f"--size {item}: expected NAME=NUMBER, such as N=16")
+        if name in found:
+            raise Usage(f"--size {item}: ?{name} is given twice")
+        if arguments and name not in names:
+            raise Usage(f"--size {item}: no argument of @{', @'.join(entries)} has a size ?{name}")
+        found[name] = number
+    return found
 
 
 def _link(image: bytes, path: Path) -> None:

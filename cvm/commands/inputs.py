@@ -45,11 +45,15 @@ def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
 
 def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:
     """Of each `--input NAME=FILE.npy`: the name, the whole of it, and the file."""
+    names: set[str] = set()
     for item in options.input:
-        name, separator, path = item.partition("=")
+        name, separator, path = item.removeprefix("%").partition("=")
         if not separator or not path:
             raise Usage(f"--input {item}: expected NAME=FILE.npy")
-        yield name.removeprefix("%"), item, path
+        if name in names:
+            raise Usage(f"--input {item}: {name} is given twice")
+        names.add(name)
+        yield name, item, path
 
 
 def _arguments(function: Function) -> str:
