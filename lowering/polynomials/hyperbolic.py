@@ -89,12 +89,13 @@ class Halves(NamedTuple):
 def _halves(x: Expr) -> Halves:
     """No part overflows for |x| < USUAL."""
     t = x.type
-    _, shifted, high, low = reduced(x)
-    r = high + low
+    n, shifted, high, low = reduced(x)
+    r = fma(n, -LN2[t][1], high) if t is F32 else high + low
     z = r * r
+    tail = fma(r * z, polynomial(z, SINH[t]), r if t is F32 else low)
     power = bits(shifted) << MANTISSA[t]
     up, down = as_float(power - bits_of_power(1 - BIAS[t], t)), as_float(bits_of_power(BIAS[t] - 1, t) - power)
-    return Halves(up, down, high + fma(r * z, polynomial(z, SINH[t]), low), z * polynomial(z, COSH[t]))
+    return Halves(up, down, tail if t is F32 else high + tail, z * polynomial(z, COSH[t]))
 
 
 def _half_exp(x: Expr) -> Expr:
@@ -124,8 +125,8 @@ def tanh(x: Expr) -> Expr:
     """x + x^3 P / Q or, where this is more than a half, 1 - 2 / (e^2x + 1): one quotient."""
     t = x.type
     size = minimum(FLAT[t], absolute(x))
-    _, shifted, high, low = reduced(size + size)
-    r = high + low
+    n, shifted, high, _ = reduced(size + size)
+    r = fma(n, -LN2[t][1], high)
     more = fma(scale(shifted), fma(r * r, polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0)
     z = size * size
     over, under = TANH[t]
