@@ -181,10 +181,11 @@ def widen(s: For, width: int) -> Block:
             rest, least = replace(s, start=middle, stop=end), _one_vector(s)
             return vectors, *(widen(rest, least) if least < width else (rest,))
         return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
-    if not overlaps(s) or period(reads(s.body), s.index) > 1:
-        whole = maximum(end - start, 0) // width * width
-        vectors = replace(s, stop=start + whole, kind="vector", width=width)
-        return vectors, replace(s, start=start + whole, stop=end)
+    ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
+    whole = not any(n % parts for e in ends for n in (e.constant, *(factor for _, factor in e.terms.values())))
+    if not (whole and overlaps(s)):
+        middle = start + maximum(end - start, 0) // width * width
+        return replace(s, stop=middle, kind="vector", width=width), replace(s, start=middle, stop=end)
     return _of_any_length(s, difference.expression(), width)
 
 
