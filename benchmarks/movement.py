@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from contenders import Found, numba_loop, on_jax, on_torch, program
+from onnx_models import largest_of_windows, on_onnxruntime
 from side_by_side import Case, installed
 
 import cvm
@@ -59,6 +60,7 @@ def moved(
     loop: Callable[..., None] | None,
     jax_way: Callable[[Any, Any], Any] | None = None,
     more: tuple[np.ndarray, ...] = (),
+    peer: Callable[[Found, np.ndarray], None] | None = None,
 ) -> Case:
     """One integer operator: `plain` is NumPy's way, with the operand and the output."""
     x = numbers(shape, np.int32)
@@ -71,6 +73,8 @@ def moved(
         on_torch(found, torch_way, x, out)
     if jax_way is not None:
         on_jax(found, jax_way, x)
+    if peer is not None:
+        peer(found, x)
     read = out.nbytes if "take" in body else x.nbytes  # a slice has an element in every line of memory
     return Case(found, read + sum(a.nbytes for a in more) + out.nbytes, out)
 
@@ -225,7 +229,11 @@ def pooled(shape: tuple[int, ...], size: int, stride: int, padding: int) -> Case
         return torch.nn.functional.max_pool2d(floats[0], size, stride, padding)
 
     at = f"{{pool_size = [{size}, {size}], strides = [{stride}, {stride}], padding = [{padding}, {padding}]}}"
-    return moved(shape, f"%y = cvm.max_pool2d %x0 {at}", plain, by_torch, loop)
+
+    def by_onnxruntime(found: Found, x: np.ndarray) -> None:
+        on_onnxruntime(found, largest_of_windows(shape, size, stride, padding), x.astype(np.float32))
+
+    return moved(shape, f"%y = cvm.max_pool2d %x0 {at}", plain, by_torch, loop, peer=by_onnxruntime)
 
 
 def global_sum() -> Case:

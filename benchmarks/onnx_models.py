@@ -156,6 +156,18 @@ def integer_product(b: np.ndarray, rows: int) -> bytes:
     ).SerializeToString()
 
 
+def largest_of_windows(shape: tuple[int, ...], size: int, stride: int, padding: int) -> bytes:
+    """A pool of f32, as a model."""
+    onnx = installed("onnx")
+    value, real = onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    at = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [padding] * 4}
+    nodes = [onnx.helper.make_node("MaxPool", ["image"], ["y"], **at)]
+    graph = onnx.helper.make_graph(nodes, "model", [value("image", real, shape)], [value("y", real, None)])
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8
+    ).SerializeToString()
+
+
 Form = Callable[[np.ndarray], np.ndarray]
 
 
