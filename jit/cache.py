@@ -1,6 +1,6 @@
 """Compiled code kept on disk: entries named by a digest of everything they depend on, read back only if they are ours and whole.
 
-An entry is its payload's SHA-256 followed by the payload; nothing is unpickled. The folder is `CVM_CACHE_DIR`, else
+An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is `CVM_CACHE_DIR`, else
 `cvm` in the user's cache folder; setting `CVM_CACHE_DIR` to the empty string turns the cache off. Entries are written to a
 temporary file and renamed, so concurrent processes see whole entries or none. A cache that cannot be used is no error.
 """
@@ -54,7 +54,7 @@ def load(name: str) -> bytes | None:
     except OSError:
         return None
     digest, payload = data[:_DIGEST], data[_DIGEST:]
-    return payload if payload and hashlib.sha256(payload).digest() == digest else None
+    return payload if payload and _digest(name, payload) == digest else None
 
 
 def store(name: str, payload: bytes) -> None:
@@ -69,13 +69,17 @@ def store(name: str, payload: bytes) -> None:
         handle, temporary = tempfile.mkstemp(dir=where, prefix=".new-")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
+                file.write(_digest(name, payload) + payload)
             os.replace(temporary, where / name)
         except OSError:
             os.unlink(temporary)
         _shrink(where)
     except OSError:
         return
+
+
+def _digest(name: str, payload: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + payload).digest()
 
 
 def _ours(where: Path) -> bool:

@@ -71,6 +71,12 @@ def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions are POSIX")
+def test_an_entry_under_the_name_of_another_is_ignored(folder):
+    cache.store(cache.key("a"), b"payload")
+    (folder / cache.key("a")).rename(folder / cache.key("b"))
+    assert cache.load(cache.key("b")) is None
+
+
 def test_what_others_can_write_is_ignored(folder):
     name = cache.key("a")
     cache.store(name, b"payload")
