@@ -243,7 +243,8 @@ def buffer_of(value: Any) -> np.ndarray | None:
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays have elements in one place, as far as that can be told in short."""
     try:
-        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=10_000)
+        most: Any = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
+        return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=most)
     except np.exceptions.TooHardError:
         return False
 
