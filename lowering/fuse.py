@@ -15,6 +15,7 @@ from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Redu
 from ..dialect.sizes import same_size
 from ..dialect.traverse import children, rewrite, substitute, walk
 from .formulas import Formula, Formulas, Nest, Step, View, cost, reads
+from .meet import unrepeated
 
 LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
 DEEPEST = 80  # operations inside operations: passes and emission walk expressions recursively
@@ -202,16 +203,8 @@ def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
     """Whether the indices that are missing from the read enclose no fold: a broadcast, whose value is hoisted. One that
     only may turn out to be a broadcast is not missing."""
-    plain = {p for p in map(_moving, read.indices) if p is not None}
+    plain = {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
     return bool(scope) and scope[-1] in plain
-
-
-def _moving(index: Expr) -> Index | None:
-    """The same, where it is only known when called whether the index moves the read."""
-    match index:
-        case Apply("select", (Apply("lt", (a, Extent()), _), b, Const(0)), _) if a is b:
-            return _moving(a)
-    return _plain(index)
 
 
 def _plain(index: Expr) -> Index | None:

@@ -104,12 +104,12 @@ class _Asked:
 
     def sizes(self, e: Expr) -> list[Size]:
         """The sizes that say whether a read is repeated along the index."""
-        places = [p for n in walk(e) if (p := _repeated(n)) is not None and _root(p[0]) is self.index]
+        places = [p for n in walk(e) if (p := _repeated(n)) is not None and unrepeated(p[0]) is self.index]
         return [*{size.key: size for _, size in places}.values()]
 
     def chosen(self, e: Expr, place: Expr) -> Expr:
         """The read at a place along the index."""
-        return rewrite(e, lambda n: place if _repeated(n) is not None and _root(n) is self.index else None)
+        return rewrite(e, lambda n: place if _repeated(n) is not None and unrepeated(n) is self.index else None)
 
 
 def _sizes(block: Block, index: Index) -> dict[object, Size]:
@@ -118,7 +118,7 @@ def _sizes(block: Block, index: Index) -> dict[object, Size]:
     for s in statements(block):
         for top in expressions(s):
             for e in walk(top):
-                if (place := _repeated(e)) is not None and _root(place[0]) is index:
+                if (place := _repeated(e)) is not None and unrepeated(place[0]) is index:
                     found[place[1].key] = place[1]
     return found
 
@@ -131,8 +131,8 @@ def _repeated(e: Expr) -> tuple[Expr, Size] | None:
     return None
 
 
-def _root(e: Expr) -> Expr:
-    """The index of what may be repeated more than once."""
+def unrepeated(e: Expr) -> Expr:
+    """The index of what may turn out to be repeated, which then stays at 0; any other as it is."""
     while (place := _repeated(e)) is not None:
         e = place[0]
     return e
@@ -166,7 +166,7 @@ class _Equal:
 
     def read(self, e: Expr) -> Expr | None:
         if _repeated(e) is not None:
-            return _root(e)
+            return unrepeated(e)
         match e:
             case Read(tensor, at):
                 return Read(self.tensor(tensor), tuple(rewrite(i, self.read) for i in at))

@@ -20,11 +20,8 @@ WORTH = 30_000  # operations that cost more than to wake a thread
 FOLDED = 256  # iterations with folds that one thread takes at once, side by side
 BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
 MANY, LARGER = 128, 4  # blocks, where there are many, may be larger: memory is read in longer pieces
-WHOLE = (
-    32,
-    16,
-    8,
-)  # iterations that blocks are multiples of: whole vectors, so that nothing is left over where all blocks are alike
+# iterations that blocks are multiples of: whole vectors, so that nothing is left over where all blocks are alike
+WHOLE = (32, 16, 8)
 MOVED = 2  # operations that reading and writing an element is worth
 UNKNOWN = 64  # what a size that is not known is taken for
 

@@ -81,19 +81,15 @@ def _loop(loop: For, room: int) -> Block:
 
 def _rounds(loop: For) -> For | None:
     """An innermost loop over several times as many elements as there are remainders, by rounds of these."""
-    if not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
-        return None
     extent = loop.index.extent
-    for s in statements(loop.body):
-        for top in expressions(s):
-            for e in walk(top):
-                match e:
-                    case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index and not isinstance(
-                        extent, int
-                    ):
-                        count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
-                        if count is not None:
-                            return _by_rounds(loop, n, count)
+    if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
+        return None
+    for e in (e for s in statements(loop.body) for top in expressions(s) for e in walk(top)):
+        match e:
+            case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index:
+                count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
+                if count is not None:
+                    return _by_rounds(loop, n, count)
     return None
 
 

@@ -69,7 +69,7 @@ def _pieces(s: For) -> Iterator[tuple[int, int]]:
                 for r, step in _apart(lanes.body, rows.index):
                     short = not length.terms and length.constant * r.tensor.element.bytes <= SHORT
                     goes_on = stride(r.tensor, r.indices, s.index) == step * count
-                    if AHEAD and short and goes_on and stride(r.tensor, r.indices, lanes.index) == 1:
+                    if short and goes_on and stride(r.tensor, r.indices, lanes.index) == 1:
                         yield id(r), step * count * max(AHEAD // count, 1)
 
 

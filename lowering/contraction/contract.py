@@ -29,7 +29,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...dialect.index import Expr, Read, Tensor, apply, as_index, both
+from ...dialect.index import Expr, Read, Tensor, apply, both
 from ...dialect.loops import Alloc, Block, If, Kernel
 from ...dialect.sizes import Dim, product
 from ...dialect.traverse import substitute, walk
@@ -45,7 +45,7 @@ from .strassen import by_blocks
 from .structure import Contracted, Contraction, recognise
 from .widths import Sizes, sizes_of
 from .winograd import by_turning
-from .words import Terms, extent_of, in_words, size_of
+from .words import Terms, at_least, extent_of, in_words, size_of
 
 Constants = Mapping[Tensor, np.ndarray]
 
@@ -188,7 +188,7 @@ def _worth_packing(c: Contraction) -> Expr | bool:
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     fewest = LEAST_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
     wanted = ((rows, fewest), (columns, LANES), (terms, LEAST_TERMS), (work, LEAST))
-    return both(*(n >= least if isinstance(n, int) else as_index(n) >= least for n, least in wanted))
+    return both(*(at_least(n, least) for n, least in wanted))
 
 
 def blocks_of(c: Contraction) -> int:

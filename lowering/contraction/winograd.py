@@ -51,7 +51,19 @@ from ..affine import affine
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
 from .structure import Contracted, Contraction, made
 from .widths import Sizes
-from .words import Words, extent_of, in_words, is_edge, known_terms, loops_of, only_read, read_at, size_of, word
+from .words import (
+    Words,
+    at_least,
+    extent_of,
+    in_words,
+    is_edge,
+    known_terms,
+    loops_of,
+    only_read,
+    read_at,
+    size_of,
+    word,
+)
 
 POINTS = 16  # products of a tile
 MOST_INPUT = 8191  # magnitudes that fit 16 bits when they are turned
@@ -140,7 +152,7 @@ def by_turning(
         return None
     turned = Turned(kernel, c, windows)
     array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
-    if array is None and (pays := both(pays, _at_least(size_of(c.window) * c.column.extent, LEAST_RESULTS))) is False:
+    if array is None and (pays := both(pays, at_least(size_of(c.window) * c.column.extent, LEAST_RESULTS))) is False:
         return None
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
@@ -184,11 +196,7 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     least = [(((high + 1) // 2) * ((wide + 1) // 2), LEAST_TILES), (work, LEAST)]
     if c.unknown:
         least.append((wide, 2 * LANES))
-    return both(*(_at_least(n, most) for n, most in least))
-
-
-def _at_least(n: Dim, least: int) -> Expr | bool:
-    return n >= least if isinstance(n, int) else as_index(n) >= least
+    return both(*(at_least(n, most) for n, most in least))
 
 
 class Turned:

@@ -111,6 +111,11 @@ def size_of(index: Index | None) -> Dim:
     return 1 if index is None else index.extent
 
 
+def at_least(size: Dim, least: int) -> Expr | bool:
+    """Whether a size is no less than that; what has to be seen when called, if it is not known."""
+    return size >= least if isinstance(size, int) else as_index(size) >= least
+
+
 def divided(size: Dim, by: int) -> Dim:
     """How many pieces of so many there are, the last one perhaps smaller."""
     return (size + (by - 1)) // by
