@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from ..dialect.program import Function, Module
 from . import cache
-from .native import environment
 
 ROOMS = ("grammar", "dialect", "parser", "lowering", "jit")
 SOURCES = (".py", ".lark", ".json")
@@ -39,12 +39,23 @@ def _files(folder: str, name: str) -> Iterator[str]:
                 yield f"{name}/{entry.name} {about.st_size} {about.st_mtime_ns}"
 
 
+@lru_cache(maxsize=1)
+def _machine() -> tuple[str, ...]:
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def environment() -> tuple[str, ...]:
+    """What machine code depends on besides what it is made of: the compiler, NumPy, LLVM and the processor."""
+    return compiler(), np.__version__, *_machine()
+
+
 def name_of_text(text: bytes, folder: Path | None, entry: str) -> str | None:
     """The name of the entry of a function of a program's text, which lies in a folder; None where nothing is kept."""
     if cache.folder() is None:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return cache.key("text", entry, where, compiler(), np.__version__, *environment(), hashlib.sha256(text).hexdigest())
+    return cache.key("text", entry, where, *environment(), hashlib.sha256(text).hexdigest())
 
 
 def name_of(module: Module, function: Function) -> str | None:
@@ -55,7 +66,7 @@ def name_of(module: Module, function: Function) -> str | None:
         return None
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     texts = {f.span.source.text: None for f in functions}
-    parts = [function.name, compiler(), np.__version__, *environment(), *texts]
+    parts = [function.name, *environment(), *texts]
     for f in functions:
         names = Names(f.arguments)
         heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]

@@ -7,14 +7,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from ..dialect import rows as numbers
 from . import cache
-from .llvm import instructions, powers, rows, spelling, tables
+from .identity import environment
+from .llvm import instructions, powers, rows, tables
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -107,24 +106,6 @@ def object_code(text: str, slp: bool = False) -> bytes:
 def fresh_object_code(text: str, slp: bool = False) -> bytes:
     """The machine code as an object file."""
     return emitted(optimise(text, slp))
-
-
-@lru_cache(maxsize=1)
-def environment() -> tuple[str, ...]:
-    """What machine code depends on besides its IR: LLVM, the processor, and the files that choose
-    the passes and instructions."""
-    version = ".".join(map(str, llvm.llvm_version_info))
-    sources = (
-        __file__,
-        instructions.__file__,
-        powers.__file__,
-        rows.__file__,
-        spelling.__file__,
-        tables.__file__,
-        numbers.__file__,
-    )
-    passes = "".join(Path(f).read_text() for f in sources)
-    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), passes
 
 
 class Library:
