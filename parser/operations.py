@@ -20,7 +20,6 @@ from .suggest import did_you_mean
 from .tree import read_string
 from .types import HABITS
 
-ALIASES = {"func.call": "call", "view": "builtin.view"}  # names of the generic form
 
 
 class Form(NamedTuple):
@@ -62,7 +61,9 @@ Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Ty
 
 def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     report = scope.report
-    name = ALIASES.get(node.operator, node.operator)
+    name = node.operator
+    if node.name.type == "STRING":
+        name = from_generic(name)
     if name == "const":
         return build_generic_constant(scope, node)
     operator = OPERATORS.get(name)
@@ -91,6 +92,11 @@ def build_applied(scope: Scope, node: OperationNode) -> Made | None:
     if operands is None or attributes is None or not good:
         return None
     return operator(**operands, **attributes), spans, declared, operand_types
+
+
+def from_generic(name: str) -> str:
+    """The operator that the generic form means by a name: it leaves `builtin.` out, and MLIR writes `func.call`."""
+    return "call" if name == "func.call" else f"builtin.{name}" if f"builtin.{name}" in OPERATORS else name
 
 
 def unknown_operator(report: Report, name: str) -> str:

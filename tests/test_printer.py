@@ -20,6 +20,8 @@ from cvm.parser import parse, read
 from cvm.parser.format import format_text
 from hypothesis import given, settings
 from programs import modules
+from samples import SAMPLES
+from test_operators import program
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").rglob("*.cvm"))
@@ -174,6 +176,15 @@ def test_the_generic_form_parses_back(module: Module) -> None:
     """Literals have become constants, and sizes have lost their names; all else is the same."""
     text = print_module(module, generic=True)
     assert print_module(parse(text), generic=True) == text
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_each_operator_parses_back(name: str) -> None:
+    for seed in range(3):
+        module, _ = program(SAMPLES[name](np.random.default_rng(seed)), unknown_sizes=False)
+        assert same_program(module, parse(print_module(module)))
+        text = print_module(module, generic=True)
+        assert print_module(parse(text), generic=True) == text
 
 
 # The formatter
