@@ -21,7 +21,6 @@ from .tree import read_string
 from .types import HABITS
 
 
-
 class Form(NamedTuple):
     """How an operator is written: its operand fields, how many operands they take, and its attributes."""
 
