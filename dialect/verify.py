@@ -12,6 +12,7 @@ from typing import Any
 
 from .builtin import Calling
 from .destroy import check_destroyed
+from .expansion import check_expansion
 from .op import C, Operator, actual_values, violated
 from .program import Function, Graph, Literal, Module, Operation, Value
 from .sizes import Dim
@@ -55,6 +56,7 @@ def verify(module: Module) -> Module:
 def check(module: Module) -> tuple[Module, list[Diagnostic]]:
     """The module with the types that could be inferred, and every mistake found, in the order of the text."""
     order, cycles, diagnostics = callees_first(module)
+    diagnostics += check_expansion(module, order)
     known: Known = {}
     typed: dict[str, Function] = {}
     for key in order:

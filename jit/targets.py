@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dialect.expansion import check_expansion
 from ..dialect.program import Function, Module
-from ..dialect.source import Diagnostic, TargetError, VerifyError
+from ..dialect.source import Diagnostic, TargetError
 from ..dialect.uncollected import uncollected
-from ..dialect.verify import callees_first
 from ..lowering.graph.inline import has_derivatives
 from .function import CompiledFunction
 
@@ -26,8 +24,6 @@ def compile_function(module: Module, entry: str = "main", target: str = "cpu") -
 def prepared(module: Module, entry: str, target: str) -> tuple[Module, Function]:
     """The function as targets take it, without derivatives that are left to take, and the module that it stands in."""
     function = find(module, entry, target)
-    if too_much := check_expansion(module, callees_first(module)[0]):
-        raise VerifyError(too_much)
     if has_derivatives(module, function):
         from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
 
