@@ -9,6 +9,7 @@ from targets import EVERY
 from cvm.commands.ops import by_dialect
 
 
+@pytest.mark.filterwarnings("error", r"ignore:.*\[cog\.feedback\.trimmed\]")  # some cases have drivers that are trimmed
 @pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("op", cases())
 def test(op: str, target: str) -> None:
