@@ -219,6 +219,28 @@ def test_graphs_call_functions_and_share_a_file(target):
     assert f(np.ones(2, np.float32)).tolist() == [2, 2]
 
 
+def test_functions_may_be_named_like_what_a_graph_does(target):
+    text = """
+    func @main.advance(%x: !cog.field<[2], f32>) {
+      %y = cog.mul %x, 2
+      return %y
+    }
+    func @main.observe(%x: !cog.field<[2], f32>) {
+      %y = call @main.advance(%x)
+      return %y
+    }
+    graph @main {
+      %n = cog.field "n" init dense<[1.0, 3.0]> : !cog.field<[2], f32>
+      %m = call @main.observe(%n)
+      cog.feedback %n, %m
+      cog.probe "m" %m
+    }
+    """
+    g = graph(text, target)
+    g.step(3)
+    assert (g.read("n").tolist(), g.read("m").tolist()) == ([8, 24], [16, 48])
+
+
 def test_graphs_print_and_pickle(target):
     module = cvm.parse(SENSOR)
     text = cvm.compile(module, target=target).lower("graph")

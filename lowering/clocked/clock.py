@@ -76,17 +76,26 @@ def clockwork(module: Module, graph: Graph) -> Clockwork:
             value, trim = _trimmed(state, state.driver)
             next_values.append(value)
             trims += trim
-    advance = Function(f"{graph.name}.advance", arguments, (*computed, *trims), tuple(next_values), span=graph.span)
-    observe = Function(
-        f"{graph.name}.observe", arguments, tuple(computed), tuple(v for _, v in probes), span=graph.span
-    )
-    made = {f.name: _typed(module, f) for f in (advance, observe)}
-    return Clockwork(tuple(states), made[advance.name], made[observe.name], tuple(n for n, _ in probes))
+    advance = _function(module, graph, "advance", arguments, (*computed, *trims), tuple(next_values))
+    observe = _function(module, graph, "observe", arguments, tuple(computed), tuple(v for _, v in probes))
+    return Clockwork(tuple(states), advance, observe, tuple(n for n, _ in probes))
 
 
-def _typed(module: Module, function: Function) -> Function:
+def _function(
+    module: Module,
+    graph: Graph,
+    does: str,
+    arguments: tuple[Value, ...],
+    operations: tuple[Operation, ...],
+    results: tuple[Value, ...],
+) -> Function:
+    """A function of the graph's, verified, with a name that no function of the module has."""
+    name = f"{graph.name}.{does}"
+    while name in module.functions:
+        name += "_"
+    function = Function(name, arguments, operations, results, span=graph.span)
     functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
-    return verify(module.with_functions({**functions, function.name: function})).functions[function.name]
+    return verify(module.with_functions({**functions, name: function})).functions[name]
 
 
 def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
