@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ..dialect.loops import Kernel
 from ..dialect.printer import print_module
 from ..dialect.program import Function, Graph, Module
+from .clocked.clock import clockwork
 from .compact import compact
 from .formulas import Formulas, formulas
 from .fuse import fuse
@@ -76,15 +77,25 @@ def _canonical(_: Module, function: Function) -> Function:
 
 
 def _to_formulas(state: State) -> State:
-    plain = [f for f in state.module.functions.values() if not isinstance(f, Graph)]
-    whole = [inline_calls(state.module, expand_derivatives(state.module, f)) for f in plain]
-    return replace(state, formulas=tuple(map(formulas, whole)))
+    module = _unclocked(state.module)
+    whole = [inline_calls(module, expand_derivatives(module, f)) for f in module.functions.values()]
+    return State(module, tuple(map(formulas, whole)))
+
+
+def _unclocked(module: Module) -> Module:
+    """The module with functions in the place of its graphs: what moves a graph by a tick, and what computes its probes."""
+    functions: dict[str, Function] = {}
+    for function in module.functions.values():
+        if isinstance(function, Graph):
+            clocked = clockwork(module, function)
+            functions |= {f.name: f for f in (clocked.advance, clocked.observe) if f.results}
+        else:
+            functions[function.name] = function
+    return module.with_functions(functions)
 
 
 def _to_loops(state: State) -> State:
-    made = zip(
-        state.formulas or (), (f for f in state.module.functions.values() if not isinstance(f, Graph)), strict=True
-    )
+    made = zip(state.formulas or (), state.module.functions.values(), strict=True)
     return replace(state, plans=tuple(to_plan(program, function) for program, function in made))
 
 

@@ -145,3 +145,12 @@ def test_pictures(program, capsys, tmp_path):
     assert "no reading is like an image" in capsys.readouterr().err
     assert run(program, "wave", "--plot", tmp_path / "picture.unknown") == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_opt_shows_what_a_graph_computes(program, capsys):
+    assert main(["opt", program, "--pipeline", "cse,fuse"]) == 0
+    formulas = capsys.readouterr().out
+    assert "// @counter.advance(%n: tensor<f32>)\n%next[]: f32 = %n[] + 1.0\nreturn %next\n" in formulas
+    assert "// @counter.observe(" in formulas
+    assert main(["opt", program, "--pipeline", "schedule"]) == 0
+    assert "kernel @counter.advance.0(" in capsys.readouterr().out
