@@ -107,7 +107,7 @@ class Panels:
             return body
         m, first = Index("m", self.several), self.turn * self.several
         assert isinstance(self.panel, Var)
-        stop = None if is_multiple(self.panels, self.several) else minimum(self.panels - first, self.several)
+        stop = None if is_multiple(self.panels, self.several) else minimum(as_index(self.panels) - first, self.several)
         return (For(m, (Let(self.panel, first + m), *body), stop=stop),)
 
     def each_panel(self, body: Block) -> Kernel:
