@@ -15,17 +15,19 @@ import importlib.metadata
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from groups import RESULTS, is_ours
 from limits import PEAKS, Limits
-from side_by_side import Case, agreement, installed, timed
+from report import best_peer
+from side_by_side import Case, agreement, installed, ratio, timed
 
 import cvm
 
-RESULTS = Path(__file__).parent / "results"
 PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "onnxruntime", "openvino", "halide")
 
 
@@ -51,17 +53,24 @@ def measured(title: str, case: Case, limits: Limits, peaks: dict[str, float], se
     """A row: milliseconds of each contender, how results agree, and the least that the machine would take."""
     agrees = agreement(case)
     moving = limits.moving(case.moved, case.reads, case.writes) if case.moved else {}
-    names = list(case.contenders)
-    case.contenders.update(moving)
-    found = timed(case, seconds)
-    row: dict[str, Any] = {"title": title, "ms": {n: found[n] for n in names}, "agrees": agrees}
+    times = timed(case, moving, seconds)
+    ms = {name: statistics.median(found.values()) for name, found in times.items()}
+    ratios = {name: ratio(found, times["cvm"]) for name, found in times.items() if not is_ours(name)}
+    row: dict[str, Any] = {
+        "title": title,
+        "ms": {name: ms[name] for name in case.contenders},
+        "ratios": {name: [round(q, 4) for q in ratios[name]] for name in case.contenders if name in ratios},
+        "agrees": agrees,
+    }
     if moving:
+        best = min(moving, key=lambda name: ratios[name][1])
         row["bound"] = "read" if case.reads else "write" if case.writes else "copy"
-        row["limit"] = min(found[n] for n in moving)
+        row["limit"], row["limit ratio"] = ms[best], round(ratios[best][1], 4)
     if case.operations:
         peak = next(peaks[t] for t, kind in PEAKS.items() if kind == case.kind)
         row["bound"], row["limit"] = case.kind, case.operations / peak / 1e6
-        row["rate"] = case.operations / found[names[0]] / 1e6
+        row["limit ratio"] = row["limit"] / ms["cvm"]
+        row["rate"] = case.operations / ms["cvm"] / 1e6
     return row
 
 
@@ -69,7 +78,8 @@ def shown(row: dict[str, Any]) -> str:
     """A line while running."""
     times = sorted(row["ms"].items(), key=lambda item: item[1])
     listed = "  ".join(f"{name} {ms:.4g}" for name, ms in times)
-    return f"  {row['title']:44} {listed}" + (f"  limit {row['limit']:.4g}" if "limit" in row else "")
+    listed += f"  limit {row['limit']:.4g}" if "limit" in row else ""
+    return f"  {row['title']:44} {listed}  {best_peer(row)}"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from groups import GROUPS, is_ours
+from groups import GROUPS, middle, ratios
 from matplotlib.figure import Figure
 
 COLOURS = {
@@ -29,13 +29,13 @@ def draw(results: dict[str, dict[str, Any]], path: Path) -> None:
                 0.0, y - 0.9, GROUPS[g].title, transform=axes.get_yaxis_transform(), va="center", size=8, weight="bold"
             )
             y += 1
-        ours = r["ms"]["cvm"]
-        for name, ms in r["ms"].items():
-            if not is_ours(name):
-                peer = name.partition(" ")[0].partition(",")[0]
-                drawn[peer] = axes.plot(ms / ours, y, "o", ms=5, color=COLOURS.get(peer, "gray"), alpha=0.8)[0]
+        for name, quartiles in ratios(r).items():
+            peer = name.partition(" ")[0].partition(",")[0]
+            drawn[peer] = axes.plot(middle(quartiles), y, "o", ms=5, color=COLOURS.get(peer, "gray"), alpha=0.8)[0]
         if "limit" in r:
-            drawn["limit"] = axes.plot(r["limit"] / ours, y, "|", ms=9, mew=2, color="black")[0]
+            drawn["limit"] = axes.plot(
+                r.get("limit ratio", r["limit"] / r["ms"]["cvm"]), y, "|", ms=9, mew=2, color="black"
+            )[0]
         labels[y] = r["title"]
         y += 1
     axes.axvline(1, color="black", lw=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from groups import GROUPS, is_ours, load
+from groups import GROUPS, is_ours, load, middle, ratios
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tables -->\n"
@@ -35,11 +35,11 @@ def section(group: str, result: dict[str, Any]) -> str:
     for r in rows:
         ms, scale = r["ms"], PER_MS[about.unit]
         cells = [r["title"], *(number(ms[n] * scale) if n in ms else "" for n in ("cvm", *more, *peers))]
-        theirs = [v for n, v in ms.items() if not is_ours(n)]
         if peers:
-            cells.append(f"**{min(theirs) / ms['cvm']:.2f}**" if theirs else "")
+            cells.append(best_peer(r))
         if bounded:
-            cells += [number(r["limit"] * scale), f"{r['limit'] / ms['cvm']:.2f}"] if "limit" in r else ["", ""]
+            to_limit = f"{r.get('limit ratio', r['limit'] / ms['cvm']):.2f}" if "limit" in r else ""
+            cells += [number(r["limit"] * scale) if "limit" in r else "", to_limit]
         if rated:
             cells.append(f"{r['rate']:.0f}" if "rate" in r else "")
         lines.append(f"| {' | '.join(cells)} |")
@@ -48,6 +48,14 @@ def section(group: str, result: dict[str, Any]) -> str:
     notes += [f"Results: {'; '.join(told)}."] if (told := agreements(rows)) else []
     notes.append(f"{measured_on(result)}.")
     return "\n".join([f"### {about.title}", "", *lines, "", " ".join(notes), ""])
+
+
+def best_peer(row: dict[str, Any]) -> str:
+    """How many times as long the best peer takes: the median and, beside it, the quartiles."""
+    if not (found := ratios(row)):
+        return ""
+    best = min(found.values(), key=middle)
+    return f"**{middle(best):.2f}**" + (f" {best[0]:.2f}-{best[-1]:.2f}" if len(best) > 1 else "")
 
 
 def agreements(rows: list[dict[str, Any]]) -> list[str]:

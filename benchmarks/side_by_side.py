@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from groups import is_ours
 
 Contender = Callable[[], Any]
+Times = dict[int, float]  # by round
 
 SHORT = 1e-3  # seconds of a call that is made a few times before it is timed
 WARM = 4  # times: what others have left in the caches is gone then
 REST = 0.025  # seconds after JAX's turn: its threads go on for 18 ms, and keep others from the processor
+LEAST, MOST = 5, 10_000  # rounds
+FAR, SELDOM = 1.5, 8  # times as long, and one round of so many
 
 
 @dataclass
@@ -102,18 +106,15 @@ def _compared(case: Case, name: str, got: list[np.ndarray], wanted: list[np.ndar
     return "exact" if exact else f"within {worst:.1g}"
 
 
-def medians(contenders: dict[str, Contender], seconds: float = 2.0, least: int = 5) -> dict[str, float]:
-    """The median milliseconds of each, after a call that is not counted. Progress is shown on a terminal."""
-    return timed(Case(contenders), seconds, least)
-
-
-def timed(case: Case, seconds: float = 2.0, least: int = 5, most: int = 10_000) -> dict[str, float]:
-    """The median milliseconds of each contender. Calls too short for the clock are made several at once; what fits the caches
-    is brought there first, whoever had the turn before.
+def timed(case: Case, beside: Mapping[str, Contender], seconds: float) -> dict[str, Times]:
+    """The milliseconds of each contender, and of what is measured beside, in the rounds it took part in. Calls too short for
+    the clock are made several at once; what fits the caches is brought there first, whoever had the turn before. Peers that
+    are far from the best of them, and from us, sit out most rounds, so that there are more rounds for those that are near.
     """
     calls: dict[str, int] = {}
     short: set[str] = set()
-    for name, run in case.contenders.items():
+    everyone = {**case.contenders, **beside}
+    for name, run in everyone.items():
         case.before.get(name, lambda: None)()
         run()
         began = time.perf_counter()
@@ -122,12 +123,15 @@ def timed(case: Case, seconds: float = 2.0, least: int = 5, most: int = 10_000) 
         if spent < SHORT and name not in case.before:
             short.add(name)
         calls[name] = 1 if spent > 1e-4 else min(2000, int(2e-4 / max(spent, 1e-7)) + 1)
-    times: dict[str, list[float]] = {name: [] for name in case.contenders}
+    times: dict[str, Times] = {name: {} for name in everyone}
     began, rounds = time.perf_counter(), 0
-    turns, order = list(case.contenders.items()), random.Random(0)
-    while ((spent := time.perf_counter() - began) < seconds or rounds < least) and rounds < most:
+    turns, order = list(everyone.items()), random.Random(0)
+    distant: set[str] = set()
+    while ((spent := time.perf_counter() - began) < seconds or rounds < LEAST) and rounds < MOST:
         order.shuffle(turns)  # what one leaves in the caches is not always found by the same other
         for name, run in turns:
+            if name in distant and rounds % SELDOM:
+                continue
             case.before.get(name, lambda: None)()
             n = calls[name]
             for _ in range(WARM if name in short else 0):
@@ -135,23 +139,24 @@ def timed(case: Case, seconds: float = 2.0, least: int = 5, most: int = 10_000) 
             start = time.perf_counter()
             for _ in range(n):
                 run()
-            times[name].append((time.perf_counter() - start) * 1e3 / n / case.units.get(name, 1))
+            times[name][rounds] = (time.perf_counter() - start) * 1e3 / n / case.units.get(name, 1)
             if name.startswith("jax"):
                 time.sleep(REST)
         rounds += 1
+        if rounds >= LEAST:
+            distant = far({name: min(times[name].values()) for name in case.contenders})
         if sys.stderr.isatty():
             print(f"\r{min(1.0, spent / seconds):4.0%}", end="\r", file=sys.stderr)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return times
 
 
-def row(title: str, found: dict[str, float], limit: float | None = None) -> str:
-    """A line of the table: ours, every peer, the best peer's time over ours, and the limit's."""
-    mine = found["cvm"]
-    peers = {name: ms for name, ms in found.items() if name not in ("cvm", "copy")}
-    listed = ", ".join(f"{name} {ms:.3g}" for name, ms in sorted(peers.items(), key=lambda p: p[1]))
-    ratio = f"{min(peers.values()) / mine:.2f}" if peers else ""
-    to_limit = f"{limit / mine:.2f}" if limit is not None else ""
-    return f"| {title} | {mine:.3g} | {listed} | {ratio} | {to_limit} |"
+def far(least: dict[str, float]) -> set[str]:
+    """The peers that took more than FAR times as long as the best of them, and of us."""
+    peers = {name: ms for name, ms in least.items() if not is_ours(name)}
+    enough = FAR * max(least["cvm"], min(peers.values(), default=0.0))
+    return {name for name, ms in peers.items() if ms > enough}
 
 
-HEAD = "| work | cvm, ms | peers, ms | best peer / cvm | copy / cvm |\n|---|---|---|---|---|"
+def ratio(theirs: Times, ours: Times) -> list[float]:
+    """The quartiles of their time over ours, both of the same round, so that what was slow for a while was so for both."""
+    return statistics.quantiles((ms / ours[n] for n, ms in theirs.items()), method="inclusive")
