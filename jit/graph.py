@@ -185,7 +185,7 @@ class CompiledGraph:
                 with open(path, "wb") as file:
                     np.savez(file, time=np.int64(self._time), **arrays)
             except OSError as e:
-                raise CallError(f"the state cannot be written to {path}: {e}") from None
+                raise CallError(f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}") from None
 
     def load(self, path: str | PathLike[str]) -> None:
         """Takes the time and all state from a file that `save` wrote for this graph."""
@@ -195,7 +195,9 @@ class CompiledGraph:
                     raise ValueError("it is no .npz file")
             with np.load(path, allow_pickle=False) as file:
                 held = {n: file[n] for n in file.files}
-        except Exception as e:
+        except OSError as e:
+            raise CallError(f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}") from None
+        except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
             why = str(e).splitlines()[0] if str(e) else type(e).__name__
             raise CallError(f"the state cannot be read from {path}: {why}") from None
         wanted = {f"state.{n}" for n in self._states} | {"time"}

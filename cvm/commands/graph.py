@@ -27,6 +27,8 @@ FRAMES = 50  # pictures of a .gif, unless --every says how many
 
 
 def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
+    if options.random_inputs is not None:
+        raise Usage(f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given")
     for warning in graph_warnings(graph):
         print(warning, file=sys.stderr)
     with waiting("compiling"), warnings.catch_warnings():
@@ -78,7 +80,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
             print(f'  sha256 of "{name}" {digest(found[-1])}', file=out)
     if options.time:
         each = f", {duration(spent / steps)} a tick" if steps else ""
-        print(f"compiled in {duration(compiled)}, {steps} ticks in {duration(spent)}{each}", file=out)
+        print(f"compiled in {duration(compiled)}, {steps} tick{'s' * (steps != 1)} in {duration(spent)}{each}", file=out)
     finish(g, options, readings, times)
     return 0
 
@@ -95,10 +97,7 @@ def finish(g: CompiledGraph, options: Namespace, readings: dict[str, list[np.nda
 
         plot(options.plot, readings, times)
     if options.save_state is not None:
-        try:
-            g.save(options.save_state)
-        except OSError as e:
-            raise Usage(f"{options.save_state} cannot be written: {(e.strerror or str(e)).lower()}") from None
+        g.save(options.save_state)
 
 
 def period(options: Namespace) -> int:
