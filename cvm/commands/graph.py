@@ -80,7 +80,9 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
             print(f'  sha256 of "{name}" {digest(found[-1])}', file=out)
     if options.time:
         each = f", {duration(spent / steps)} a tick" if steps else ""
-        print(f"compiled in {duration(compiled)}, {steps} tick{'s' * (steps != 1)} in {duration(spent)}{each}", file=out)
+        print(
+            f"compiled in {duration(compiled)}, {steps} tick{'s' * (steps != 1)} in {duration(spent)}{each}", file=out
+        )
     finish(g, options, readings, times)
     return 0
 
