@@ -25,14 +25,14 @@ from typing import Literal, TypeAlias
 from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant
 from .scalars import SCALARS
 from .source import NOWHERE, Span
-from .traverse import substitute
+from .traverse import substitute, walk
 from .types import ElementType
 
 
 @dataclass(frozen=True, eq=False)
 class For:
     """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
-    and stop - start is a multiple of it; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
+    and stop - start is a multiple of it, or what is left over runs one by one; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
     warp do together, see `lowering.gpu.matrix`. What the first and last `overlap` iterations of a vector loop write, other
     loops write as well, but for those at the ends of the index's extent: code generation may leave out what lies before the
     first whole line of memory, and after as many lines."""
@@ -164,6 +164,11 @@ def statements(block: Block) -> tuple[Statement, ...]:
         for inner in blocks(s):
             found += statements(inner)
     return tuple(found)
+
+
+def nodes(block: Block) -> Iterator[Expr]:
+    """Every node of the expressions of a block, of nested statements too; what statements share comes with each of them."""
+    return (e for s in statements(block) for top in expressions(s) for e in walk(top))
 
 
 def is_rare(s: Statement) -> bool:

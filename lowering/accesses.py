@@ -6,24 +6,39 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var
-from ..dialect.loops import Alloc, Block, Let, Store, expressions, statements
+from ..dialect.loops import Alloc, Block, Let, Store, nodes, statements
 from ..dialect.sizes import Dim
 from ..dialect.traverse import children, walk
 from .affine import affine
+
+Accesses = dict[Tensor, list[tuple[Expr, ...]]]
 
 
 @lru_cache(maxsize=256)
 def reads(block: Block) -> tuple[Read, ...]:
     """Every read of a block, of its loop bounds and conditions too; an expression that is shared counts once."""
-    found: dict[Read, None] = {}
-    for s in statements(block):
-        for e in expressions(s):
-            found.update((n, None) for n in walk(e) if isinstance(n, Read))
-    return tuple(found)
+    return tuple(dict.fromkeys(e for e in nodes(block) if isinstance(e, Read)))
 
 
 def stores(block: Block) -> Iterator[Store]:
     return (s for s in statements(block) if isinstance(s, Store))
+
+
+def accesses(block: Block) -> tuple[Accesses, Accesses]:
+    """At which indices each tensor is read, and at which it is stored to."""
+    read: Accesses = {}
+    stored: Accesses = {}
+    for r in reads(block):
+        read.setdefault(r.tensor, []).append(r.indices)
+    for s in stores(block):
+        stored.setdefault(s.tensor, []).append(s.indices)
+    return read, stored
+
+
+def every_access(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    """Every access of a block, stores first: which tensor, at which indices."""
+    yield from ((s.tensor, s.indices) for s in stores(block))
+    yield from ((r.tensor, r.indices) for r in reads(block))
 
 
 def allocated(block: Block) -> set[Tensor]:

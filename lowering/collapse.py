@@ -27,7 +27,7 @@ from ..dialect.loops import (
 )
 from ..dialect.sizes import same_size
 from ..dialect.traverse import children, rewrite
-from .accesses import allocated, depends, reads, stores
+from .accesses import allocated, depends, every_access, stores
 
 
 def collapse(kernel: Kernel) -> Kernel:
@@ -82,7 +82,7 @@ def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
     """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if not."""
     i, j = outer.index, inner.index
     found: dict[Tensor, int | None] = {}
-    for tensor, at in _accesses(kernel.body):
+    for tensor, at in every_access(kernel.body):
         where = [n for n, e in enumerate(at) if depends(e, {i, j})]
         axis = (
             where[0]
@@ -127,7 +127,7 @@ def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
     """The axis of each tensor where [..., i, j, ...] stands; None if an access or a value uses the indices otherwise."""
     i, j = outer.index, inner.index
     axes: dict[Tensor, int] = {}
-    for tensor, at in _accesses(inner.body):
+    for tensor, at in every_access(inner.body):
         where = [n for n, e in enumerate(at) if depends(e, {i, j})]
         if not where:
             continue
@@ -137,16 +137,11 @@ def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
             return None
         if not (same_size(tensor.shape[first], i.extent) and same_size(tensor.shape[first + 1], j.extent)):
             return None
-    mine = {id(e) for tensor, at in _accesses(inner.body) if tensor in axes for e in at}
+    mine = {id(e) for tensor, at in every_access(inner.body) if tensor in axes for e in at}
     if not axes or any(_used_otherwise(s, i, j, mine) for s in statements(inner.body)):
         return None
-    elsewhere = sum(t in axes for t, _ in _accesses(kernel.body))
-    return axes if elsewhere == sum(t in axes for t, _ in _accesses((outer,))) else None
-
-
-def _accesses(block: Block) -> list[tuple[Tensor, tuple[Expr, ...]]]:
-    written = [(s.tensor, s.indices) for s in stores(block)]
-    return [*written, *((r.tensor, r.indices) for r in reads(block))]
+    elsewhere = sum(t in axes for t, _ in every_access(kernel.body))
+    return axes if elsewhere == sum(t in axes for t, _ in every_access((outer,))) else None
 
 
 def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:

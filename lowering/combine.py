@@ -9,13 +9,14 @@ or one reads what another writes, at the same point. All stores come last, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..dialect.index import ZERO, Expr, Index, Read, Tensor, Var
-from ..dialect.loops import Block, For, Kernel, Let, Statement, Store, expressions, map_expressions, statements
+from ..dialect.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
 from ..dialect.sizes import same_size
-from ..dialect.traverse import rewrite, walk
+from ..dialect.traverse import rewrite
+from .accesses import reads
 from .rename import renamed
 
 LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
@@ -74,21 +75,17 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
         block = loop.body
     results = kernel.outputs
     simple = len(results) == 1 and _straight(block, results[0], tuple(indices))
-    reads = {_root(e.tensor, views) for e in _reads(block)}
-    size = sum(1 for s in statements(block) for x in expressions(s) for _ in walk(x))
+    read = {_root(r.tensor, views) for r in reads(block)}
+    size = sum(1 for _ in nodes(block))
     return _Group(
         [kernel],
         tuple(indices),
         [block],
-        simple and results[0] not in reads,
-        reads,
+        simple and results[0] not in read,
+        read,
         {_root(t, views) for t in results},
         size,
     )
-
-
-def _reads(block: Block) -> Iterator[Read]:
-    return (e for s in statements(block) for x in expressions(s) for e in walk(x) if isinstance(e, Read))
 
 
 def _plain(loop: For) -> bool:
@@ -169,7 +166,7 @@ def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bo
     """Whether all that the kernel reads of what the group writes is at the very point, and it overwrites nothing."""
     if new.writes & (group.reads | group.writes):
         return False
-    met = [e for e in _reads(new.bodies[0]) if _root(e.tensor, views) in group.writes]
+    met = [e for e in reads(new.bodies[0]) if _root(e.tensor, views) in group.writes]
     return all(e.tensor not in views and _at(e.indices, new.indices) for e in met)
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..dialect.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, constant, select
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
-from ..dialect.traverse import children, walk, with_children
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
+from ..dialect.traverse import children, with_children
 from ..dialect.types import C64, F32, F64, ElementType
 from .plan import Plan
 
@@ -50,7 +50,7 @@ def split_complex(plan: Plan) -> Plan:
 
 
 def _mentions_complex(kernel: Kernel) -> bool:
-    return any(x.type.kind == "complex" for s in statements(kernel.body) for e in expressions(s) for x in walk(e))
+    return any(e.type.kind == "complex" for e in nodes(kernel.body))
 
 
 def part_type(element: ElementType) -> ElementType:

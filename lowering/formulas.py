@@ -14,7 +14,7 @@ import numpy as np
 from ..dialect.builtin import Const
 from ..dialect.index import Const as Number
 from ..dialect.index import Expr, Index, Read, Tensor
-from ..dialect.loops import Block, expressions, map_expressions, statements
+from ..dialect.loops import Block, map_expressions, nodes
 from ..dialect.program import Function, Literal, Value
 from ..dialect.source import NOWHERE, Span
 from ..dialect.traverse import children, walk
@@ -93,9 +93,7 @@ def formulas(function: Function) -> Formulas:
         results = tuple(tensor(r, "heap") for r in operation.results)
         if typed.has_nest():
             body = map_expressions(typed.nest(*results), in_primitives)
-            seen = {
-                e.tensor for s in statements(body) for top in expressions(s) for e in walk(top) if isinstance(e, Read)
-            }
+            seen = {e.tensor for e in nodes(body) if isinstance(e, Read)}
             operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape matters
             steps.append(Nest(results, operands, body, operation.span))
             continue

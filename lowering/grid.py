@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from ..dialect.index import ZERO, Expr, Index, Read, Tensor
-from ..dialect.loops import Alloc, Block, For, Kernel, Store, expressions, statements
+from ..dialect.index import ZERO, Index
+from ..dialect.loops import Alloc, Block, For, Kernel, statements
 from ..dialect.sizes import Dim
-from ..dialect.traverse import walk
+from .accesses import accesses
 
 THREADS, LEAST = 256, 32  # of a block, and where there are few in all
 PROCESSORS = 132  # that should all have some
-
-Accesses = dict[Tensor, list[tuple[Expr, ...]]]
 
 
 def threads_of_block(work: Dim) -> int:
@@ -19,20 +17,6 @@ def threads_of_block(work: Dim) -> int:
     while threads > LEAST and isinstance(work, int) and work < threads * PROCESSORS:
         threads //= 2
     return threads
-
-
-def accesses(block: Block) -> tuple[Accesses, Accesses]:
-    """At which indices each array is read, and at which it is written."""
-    read: Accesses = {}
-    stored: Accesses = {}
-    for s in statements(block):
-        if isinstance(s, Store):
-            stored.setdefault(s.tensor, []).append(s.indices)
-        for top in expressions(s):
-            for e in walk(top):
-                if isinstance(e, Read):
-                    read.setdefault(e.tensor, []).append(e.indices)
-    return read, stored
 
 
 def independent(loop: For) -> bool:

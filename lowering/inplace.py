@@ -17,14 +17,11 @@ from ..dialect.loops import (
     Kernel,
     Statement,
     Store,
-    expressions,
     map_expressions,
     rewrite_block,
-    statements,
 )
-from ..dialect.traverse import rewrite, walk
-
-Places = dict[Tensor, list[tuple[Expr, ...]]]
+from ..dialect.traverse import rewrite
+from .accesses import Accesses, accesses
 
 
 def in_place(
@@ -52,18 +49,12 @@ class _Uses:
     """Where a kernel reads and stores each array, and which results it stores when nothing is read any more."""
 
     kernel: Kernel
-    reads: Places = field(default_factory=dict)
-    stores: Places = field(default_factory=dict)
+    reads: Accesses = field(init=False)
+    stores: Accesses = field(init=False)
 
     def __post_init__(self) -> None:
         self.results = self.kernel.outputs
-        for s in statements(self.kernel.body):
-            if isinstance(s, Store):
-                self.stores.setdefault(s.tensor, []).append(s.indices)
-            for top in expressions(s):
-                for e in walk(top):
-                    if isinstance(e, Read):
-                        self.reads.setdefault(e.tensor, []).append(e.indices)
+        self.reads, self.stores = accesses(self.kernel.body)
         self.last = set(self.results) if self.kernel.results == 1 else _stored_last(self.kernel.body)
 
     def allow(self, result: Tensor, argument: Tensor) -> bool:

@@ -25,8 +25,8 @@ from ..dialect.loops import (
     Statement,
     Store,
     accumulator,
-    expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     rewrite_within,
     statements,
@@ -115,11 +115,9 @@ class _Asked:
 def _sizes(block: Block, index: Index) -> dict[object, Size]:
     """The sizes along this index of operands that may be repeated."""
     found: dict[object, Size] = {}
-    for s in statements(block):
-        for top in expressions(s):
-            for e in walk(top):
-                if (place := _repeated(e)) is not None and unrepeated(place[0]) is index:
-                    found[place[1].key] = place[1]
+    for e in nodes(block):
+        if (place := _repeated(e)) is not None and unrepeated(place[0]) is index:
+            found[place[1].key] = place[1]
     return found
 
 

@@ -21,14 +21,14 @@ from ..dialect.loops import (
     Kernel,
     Statement,
     Store,
-    expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     statements,
     substitute_block,
 )
 from ..dialect.sizes import Size, same_size
-from ..dialect.traverse import rewrite, walk
+from ..dialect.traverse import rewrite
 from ..dialect.types import I64
 from .affine import Affine, affine
 from .collapse import is_whole
@@ -70,7 +70,7 @@ def _loop(loop: For, room: int) -> Block:
     if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
         return (replace(loop, body=_block(loop.body, room)),)
     cuts = sorted(_cuts(loop, first.value, last.value))
-    size = sum(1 for s in statements(loop.body) for e in expressions(s) for _ in walk(e))
+    size = sum(1 for _ in nodes(loop.body))
     if not cuts or len(cuts) >= MOST or size * (len(cuts) + 1) > room:
         return (replace(loop, body=_block(loop.body, room)),)
     parts: list[Statement] = []
@@ -84,7 +84,7 @@ def _rounds(loop: For) -> For | None:
     extent = loop.index.extent
     if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
         return None
-    for e in (e for s in statements(loop.body) for top in expressions(s) for e in walk(top)):
+    for e in nodes(loop.body):
         match e:
             case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index:
                 count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
@@ -123,14 +123,12 @@ def _cuts(loop: For, first: int, last: int) -> set[int]:
     innermost = not any(isinstance(s, For) for s in statements(loop.body))
     found: set[int] = set()
     seen: set[int] = set()
-    for s in statements(loop.body):
-        for top in expressions(s):
-            for e in walk(top):
-                if id(e) not in seen:
-                    seen.add(id(e))
-                    places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
-                    if len(places) <= OFTEN:
-                        found |= places
+    for e in nodes(loop.body):
+        if id(e) not in seen:
+            seen.add(id(e))
+            places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
+            if len(places) <= OFTEN:
+                found |= places
     return found
 
 

@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass
 
 from ...dialect.index import ZERO, Expr, Extent, Read, Tensor
-from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
 from ...dialect.sizes import Dim, Size, product
 from ...dialect.source import Span
-from ...dialect.traverse import substitute, walk
+from ...dialect.traverse import substitute
+from ...lowering.accesses import accesses, reads
 from ...lowering.flat import flat
-from ...lowering.grid import THREADS, accesses, threads_of_block
+from ...lowering.grid import THREADS, threads_of_block
 from ...lowering.plan import Plan, scratch_buffers, written
 from . import rows
 from .addresses import Val, fits
@@ -218,11 +219,8 @@ class _Function(Expressions):
 def _atoms(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
     """The sizes a kernel wants to know, of its arrays and of its loops."""
     found = [d for t in tensors for d in t.shape]
-    for s in statements(kernel.body):
-        if isinstance(s, For):
-            found.append(s.index.extent)
-        for top in expressions(s):
-            found += [e.size for e in walk(top) if isinstance(e, Extent)]
+    found += [s.index.extent for s in statements(kernel.body) if isinstance(s, For)]
+    found += [e.size for e in nodes(kernel.body) if isinstance(e, Extent)]
     return tuple(sorted({a for d in found if isinstance(d, Size) for a in d.atoms()}, key=repr))
 
 
@@ -242,12 +240,10 @@ def _loads_ahead(s: For) -> bool:
     """Whether a long loop is little more than accesses to memory, of which many should be under way."""
     if s.kind != "serial" or s.start is not ZERO or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD):
         return False
-    tops = [top for inner in statements(s.body) for top in expressions(inner)]
-    nodes = [e for top in tops for e in walk(top)]
     return (
         not any(isinstance(inner, For) and inner.kind != "thread" for inner in statements(s.body))
-        and any(isinstance(e, Read) and e.tensor.space in ("argument", "constant", "heap") for e in nodes)
-        and len(nodes) <= LIGHT
+        and any(r.tensor.space in ("argument", "constant", "heap") for r in reads(s.body))
+        and sum(1 for _ in nodes(s.body)) <= LIGHT
     )
 
 

@@ -8,7 +8,6 @@ when called how many rows there are, it is seen then whether the groups are whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
@@ -18,13 +17,14 @@ from ...dialect.loops import (
     Kernel,
     Statement,
     Store,
-    expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     statements,
 )
 from ...dialect.sizes import Dim, Size
-from ...dialect.traverse import children, rewrite, walk
+from ...dialect.traverse import children, rewrite
+from ..accesses import every_access
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ def grouped(kernel: Kernel) -> Grouped | None:
     """The kernel with the first loop cut that goes over groups; None where there is none."""
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "serial" and s.stop is None:
-            divisors = {n for e in _expressions(kernel.body) if (n := _group(e, s.index)) is not None}
+            divisors = {n for e in nodes(kernel.body) if (n := _group(e, s.index)) is not None}
             count = _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None
             if count is not None:
                 return _Cut(s, *count).made(kernel)
@@ -56,12 +56,6 @@ def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
             same = isinstance(extent, Size) and extent.key == all.key
             return (count, size) if same and count > 1 else None
     return None
-
-
-def _expressions(block: Block) -> Iterator[Expr]:
-    for s in statements(block):
-        for e in expressions(s):
-            yield from walk(e)
 
 
 def _group(e: Expr, index: Index) -> Expr | None:
@@ -84,7 +78,7 @@ class _Cut:
     def made(self, kernel: Kernel) -> Grouped | None:
         """The kernel with the loop cut; None where its index is also used otherwise."""
         found: dict[Tensor, set[tuple[int, ...]]] = {}
-        for tensor, at in _accesses(kernel.body):
+        for tensor, at in every_access(kernel.body):
             found.setdefault(tensor, set()).add(tuple(n for n, i in enumerate(at) if self.part(i) is not None))
             if any(i is not self.old and self.part(i) is None and self.otherwise(i) for i in at):
                 return None
@@ -101,7 +95,7 @@ class _Cut:
                 return None
             self.tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
         body = map_expressions(rewrite_block(kernel.body, self.cut), lambda e: rewrite(e, self.change))
-        if any(e is self.old for e in _expressions(body)):
+        if any(e is self.old for e in nodes(body)):
             return None
         parameters = tuple(self.tensors.get(p, p) for p in kernel.parameters)
         return Grouped(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
@@ -144,12 +138,3 @@ class _Cut:
 def _written(size: Dim) -> object:
     """A size, to be compared as it is written."""
     return size.key if isinstance(size, Size) else size
-
-
-def _accesses(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    for s in statements(block):
-        if isinstance(s, Store):
-            yield s.tensor, s.indices
-    for e in _expressions(block):
-        if isinstance(e, Read):
-            yield e.tensor, e.indices

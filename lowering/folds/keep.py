@@ -25,14 +25,13 @@ from ...dialect.loops import (
     Let,
     Statement,
     Store,
-    expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     rewrite_within,
-    statements,
 )
 from ...dialect.sizes import same_size
-from ...dialect.traverse import children, rewrite, walk
+from ...dialect.traverse import children, rewrite
 from ..accesses import allocated, reads, stores
 from ..collapse import is_whole
 from ..cost import UNKNOWN, block_operations
@@ -133,8 +132,7 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
 def _used(head: Block, rest: Block) -> set[Var | Tensor]:
     """What the rest of a loop's body takes from its head."""
     given = {s.var if isinstance(s, Let) else s.tensor for s in head if isinstance(s, (Let, Alloc))}
-    nodes = [x for s in statements(rest) for e in expressions(s) for x in walk(e)]
-    taken = {x.tensor if isinstance(x, Read) else x for x in nodes if isinstance(x, (Read, Var))}
+    taken = {x.tensor if isinstance(x, Read) else x for x in nodes(rest) if isinstance(x, (Read, Var))}
     return given & (taken | {s.tensor for s in stores(rest)})
 
 

@@ -31,9 +31,9 @@ from ...dialect.index import Apply, Cast, Expr, Index, Read, Tensor, apply, as_i
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Statement, Store
 from ...dialect.sizes import product, same_size
 from ...dialect.types import I8, I32, UI8, ElementType
-from ..accesses import depends
+from ..accesses import accesses, depends
 from ..contraction.structure import Contraction, recognise
-from ..grid import THREADS, accesses
+from ..grid import THREADS
 from ..ranges.infer import Ranges, interval
 from ..ranges.intervals import Interval
 from .tiles import Tiles, allocated, at_least, digits, within

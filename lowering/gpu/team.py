@@ -27,8 +27,8 @@ from ...dialect.loops import (
     Let,
     Statement,
     Store,
-    expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     statements,
 )
@@ -99,7 +99,7 @@ class _Team:
     def threads(self, group: Sequence[Statement], later: Block) -> Block:
         """Statements that every thread of a team does."""
         named = {s.var for s in group if isinstance(s, Let)}
-        if any(n in named for s in statements(later) for e in expressions(s) for n in walk(e) if isinstance(n, Var)):
+        if any(n in named for n in nodes(later) if isinstance(n, Var)):
             raise _Unfit
         return (self.guarded(self.stores(tuple(group))),) if group else ()
 
@@ -143,6 +143,8 @@ class _Team:
                 if any(depends(e, outer) or not _plain(e) for e in (start, s.end)):
                     raise _Unfit
                 return self.within(replace(s, body=self.statements(body)))
+            case If(condition, then, otherwise) if _plain(condition) and not depends(condition, {*self.indices}):
+                return (If(condition, self.statements(then), self.statements(otherwise)),)
         raise _Unfit
 
     def within(self, s: For) -> Block:
