@@ -20,6 +20,7 @@ if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this f
     __path__.append(str(_here.parent))
 
 from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, TargetError, TraceError, VerifyError  # noqa: E402
+from cvm.dialect.source import read_bytes as _read_bytes  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
@@ -129,7 +130,7 @@ def _compile_text(
         text, filename, folder = program, "<text>", None
     else:
         path = _Path(program)
-        text, filename, folder = _bytes_of(path), str(path), path.parent
+        text, filename, folder = _read_bytes(path), str(path), path.parent
 
     def read() -> Module:
         from cvm.parser import parse as parse_text
@@ -143,15 +144,6 @@ def _compile_text(
     from cvm.jit.compile import compile_program
 
     return compile_program(read(), entry, target)
-
-
-def _bytes_of(path: _Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError):
-        from cvm.parser import read_bytes
-
-        return read_bytes(path)  # which says why that cannot be done
 
 
 def _is_path(text: str) -> bool:

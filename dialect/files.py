@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,18 @@ class Files:
 
     def constant(self, path: str, name: str | None, wanted: TensorType) -> np.ndarray:
         """The array a `file(...)` constant names, converted to its stated type."""
-        try:
+        with _told(path):
             if path not in self._opened:
                 self._opened[path] = self._open(path)
             array = _pick(*self._opened[path], name)
-        except FileConstantError:
-            raise
-        except Exception as e:
-            raise _unreadable(path, e) from None
         if array.shape != wanted.shape:
             raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {array.shape}")
         return widened(array, wanted)
 
     def digest(self, path: str) -> str | None:
         """The digest of what a file holds now; None of one that is too large."""
-        try:
-            where = self._place(path)
-            return None if where.stat().st_size > LARGEST_WHOLE else _digest(where.read_bytes())
-        except FileConstantError:
-            raise
-        except Exception as e:
-            raise _unreadable(path, e) from None
+        with _told(path):
+            return _digest(_whole(self._place(path)))
 
     def _place(self, path: str) -> Path:
         where = (self.folder / path).resolve()
@@ -74,21 +66,30 @@ class Files:
         where = self._place(path)
         if where.suffix not in FORMATS:
             raise FileConstantError(f'"{where.name}": expected .npz, .npy or .safetensors')
-        if where.stat().st_size > LARGEST_WHOLE:
-            self.digests[path] = None
-            return FORMATS[where.suffix](where, where.name)
-        data = where.read_bytes()
+        data = _whole(where)
         self.digests[path] = _digest(data)
-        return FORMATS[where.suffix](io.BytesIO(data), where.name)
+        return FORMATS[where.suffix](where if data is None else io.BytesIO(data), where.name)
 
 
-def _unreadable(path: str, e: Exception) -> FileConstantError:
-    reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-    return FileConstantError(f"{quoted(path)} cannot be read: {reason}")
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Whatever goes wrong with a file is an error that says so."""
+    try:
+        yield
+    except FileConstantError:
+        raise
+    except Exception as e:
+        reason = str(e).splitlines()[0] if str(e) else type(e).__name__
+        raise FileConstantError(f"{quoted(path)} cannot be read: {reason}") from None
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _whole(file: Path) -> bytes | None:
+    """What a file holds; None of one that is too large."""
+    return None if file.stat().st_size > LARGEST_WHOLE else file.read_bytes()
+
+
+def _digest(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:

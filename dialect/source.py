@@ -1,4 +1,5 @@
-"""Where things stand in a program's text, and what is said about them: spans, diagnostics and the errors that carry them."""
+"""Where things stand in a program's text, and what is said about them: spans, diagnostics and the errors that carry them;
+and a file's text itself, or why there is none."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,3 +163,13 @@ class TraceError(Error):
 
 class TargetError(Error):
     """The target is unknown, cannot do this, or what it needs is missing."""
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What a program's file holds; raises ParseError where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as e:
+        reason = getattr(e, "strerror", None) or str(e)
+        where = Span(Source(str(path), ""), 0, 0)
+        raise ParseError(Diagnostic(f"the program cannot be read: {reason.lower()}", where, "parse.file")) from None

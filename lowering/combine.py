@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..dialect.index import ZERO, Expr, Index, Read, Tensor, Var
+from ..dialect.index import Expr, Index, Read, Tensor, Var
 from ..dialect.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
 from ..dialect.sizes import same_size
 from ..dialect.traverse import rewrite
 from .accesses import reads
+from .collapse import is_whole
 from .rename import renamed
 
 LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
@@ -70,7 +71,7 @@ def combine(
 def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     indices: list[Index] = []
     block = kernel.body
-    while len(block) == 1 and isinstance(loop := block[0], For) and _plain(loop):
+    while len(block) == 1 and isinstance(loop := block[0], For) and is_whole(loop):
         indices.append(loop.index)
         block = loop.body
     results = kernel.outputs
@@ -86,10 +87,6 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
         {_root(t, views) for t in results},
         size,
     )
-
-
-def _plain(loop: For) -> bool:
-    return loop.kind == "serial" and loop.start is ZERO and loop.stop is None
 
 
 def _straight(block: Block, result: Tensor, indices: tuple[Index, ...]) -> bool:

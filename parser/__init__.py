@@ -7,7 +7,7 @@ from pathlib import Path
 from ..dialect import verify
 from ..dialect.files import Files
 from ..dialect.program import Module
-from ..dialect.source import Diagnostic, ParseError, Source, Span, VerifyError
+from ..dialect.source import Diagnostic, ParseError, VerifyError, read_bytes
 from ..dialect.uncollected import uncollected
 from .build import build
 from .syntax import Reader
@@ -49,17 +49,6 @@ def parse_unverified(
 def read(path: str | Path, allow_outside: bool = False) -> Module:
     """The verified module of a file."""
     return parse(read_bytes(path), str(path), Path(path).parent, allow_outside)
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """What a file holds; raises ParseError where it cannot be read."""
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as e:
-        reason = getattr(e, "strerror", None) or str(e)
-        raise ParseError(
-            Diagnostic(f"the program cannot be read: {reason.lower()}", Span(Source(str(path), ""), 0, 0), "parse.file")
-        ) from None
 
 
 def _build(

@@ -8,14 +8,13 @@ from pathlib import Path
 import cvm
 from cvm.cli import Usage
 from cvm.dialect.program import Module
+from cvm.dialect.source import read_bytes
 
 STDIN = "<stdin>"
 
 
 def read(name: str) -> bytes:
     """What a file, or standard input, holds."""
-    from cvm.parser import read_bytes
-
     if name != "-":
         return read_bytes(name)
     if sys.stdin is None:

@@ -21,6 +21,7 @@ from ...dialect.index import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
 from ...dialect.traverse import walk
 from ..accesses import depends, reads, stores, stride
+from ..collapse import is_whole
 from ..narrow import conjunction
 from ..nests import sorted_tensors
 from .words import is_edge
@@ -171,14 +172,10 @@ def _sum_of_products(
 def _chain(block: Block) -> tuple[list[Index], Block]:
     """The indices of loops that hold nothing but each other, and the innermost body."""
     found: list[Index] = []
-    while len(block) == 1 and isinstance(s := block[0], For) and _is_whole(s):
+    while len(block) == 1 and isinstance(s := block[0], For) and is_whole(s):
         found.append(s.index)
         block = s.body
     return found, block
-
-
-def _is_whole(s: For) -> bool:
-    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 
 def _guard(block: Block) -> tuple[list[Expr], Block]:
