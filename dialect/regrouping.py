@@ -1,19 +1,20 @@
-"""Elements under another shape: the indices that reach the same row-major position."""
+"""Elements under another shape: an index formula that reaches the same row-major positions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from .broadcasting import is_one
-from .index import ZERO, Expr, flat_index, unflatten
-from .sizes import Dim, Shape, product, same_size
+from .index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from .sizes import Dim, product, same_size
 
 
-def regrouped(at: tuple[Expr, ...], shape: Shape, other: Shape) -> tuple[Expr, ...]:
-    """The indices into another shape of as many elements that reach the same row-major position.
+def regrouped(x: Tensor, y: Tensor) -> Element:
+    """y, which has the elements of x in row-major order.
 
     Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
     """
+    at, shape, other = axes(y.shape), y.shape, x.shape
     mine = [j for j, n in enumerate(shape) if not is_one(n)]
     theirs = [j for j, n in enumerate(other) if not is_one(n)]
     found: list[Expr] = [ZERO] * len(other)
@@ -22,7 +23,7 @@ def regrouped(at: tuple[Expr, ...], shape: Shape, other: Shape) -> tuple[Expr, .
         position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
         for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
             found[j] = index
-    return tuple(found)
+    return Element(at, x[tuple(found)])
 
 
 def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:

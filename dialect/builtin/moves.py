@@ -131,8 +131,7 @@ class Regroup(Operator[T]):
         return self.x.reshape(self.sizes(self.x.shape))
 
     def element(self: Regroup[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.x[regrouped(at, y.shape, self.x.shape)])
+        return regrouped(self.x, y)
 
     def simplified(self: Any, definition: Any) -> Any:
         return self.x

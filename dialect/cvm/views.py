@@ -52,8 +52,7 @@ class Flatten(SameElements[T]):
         return self.x.flatten()
 
     def element(self: Flatten[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.x[regrouped(at, y.shape, self.x.shape)])
+        return regrouped(self.x, y)
 
 
 @operator
@@ -129,8 +128,7 @@ class Reshape(SameElements[T]):
         return self.x.reshape(self.m(self.x.size)).copy()
 
     def element(self: Reshape[Tensor], y: Tensor) -> Element:
-        at = axes(y.shape)
-        return Element(at, self.x[regrouped(at, y.shape, self.x.shape)])
+        return regrouped(self.x, y)
 
     def m(self, size: Dim) -> Shape:
         """The target shape of so many elements: -1 is what the other entries leave (0 where they are 0 themselves)."""
