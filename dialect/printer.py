@@ -134,7 +134,8 @@ def _labelled(operator: Operator[Any], operands: str) -> str:
     initial, type = written.get("initial"), written.get("type")
     text = f"{operator.name} {quoted(written['label'])}" + (f" {operands}" if operands else "")
     if initial is not None:
-        return f"{text} init {initial.data.text} : {initial.type}"
+        shown = type if type is not None else next(v.type for _, v in operator.operands())  # of an actuator
+        return f"{text} init {initial.data.text} : {initial.type if shown is None else shown}"
     return f"{text} : {type}" if type is not None else text
 
 

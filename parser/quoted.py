@@ -1,31 +1,41 @@
-"""A function in MLIR's generic form, `"func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()`, as any other."""
+"""A function in MLIR's generic form, `"func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()`, or a graph, which is
+a "cog.graph" without arguments, as any other.
+"""
 
 from __future__ import annotations
 
-from .nodes import ArgumentNode, AttributeNode, FunctionNode, Item, Mistake, QuotedNode, Token
+from .nodes import ArgumentNode, AttributeNode, FunctionNode, GraphNode, Item, Mistake, QuotedNode, Token
 from .scope import Report
 
-ATTRIBUTES = ("sym_name", "function_type", "arg_attrs")  # the type says what the arguments and the return say already
+WORDS = {'"func.func"': "function", '"cog.graph"': "graph"}
+ATTRIBUTES = {  # the type says what the arguments and the return say already
+    "function": ("sym_name", "function_type", "arg_attrs"),
+    "graph": ("sym_name",),
+}
 
 
-def unquoted(report: Report, node: QuotedNode) -> FunctionNode:
-    """The function that is meant; without a name where what is written is none."""
+def unquoted(report: Report, node: QuotedNode) -> FunctionNode | GraphNode:
+    """The function or graph that is meant; without a name where what is written is none."""
     name = None
+    kind = WORDS.get(node.word.text, "function")
     known = {a.name.text: a.value for a in node.attributes}
-    if node.word.text != '"func.func"':
-        report.at(
-            node.word, "parse.generic", f'a function in the generic form is "func.func", got {node.word.text[:80]}'
-        )
+    if node.word.text not in WORDS:
+        message = f'a function in the generic form is "func.func", and a graph "cog.graph", got {node.word.text[:80]}'
+        report.at(node.word, "parse.generic", message)
     elif not isinstance(label := known.get("sym_name", Item(None, 0, 0)).value, str) or not label:
-        report.at(node.word, "parse.generic", 'a function in the generic form has its name as sym_name = "name"')
+        report.at(node.word, "parse.generic", f'a {kind} in the generic form has its name as sym_name = "name"')
     else:
         name = Token("SYMBOL", f"@{label}", known["sym_name"].start, known["sym_name"].end)
+    allowed = ATTRIBUTES[kind]
     for attribute in node.attributes:
-        if attribute.name.text not in ATTRIBUTES:
-            message = (
-                f"a function in the generic form has the attributes {', '.join(ATTRIBUTES)}, got {attribute.name.text}"
-            )
+        if attribute.name.text not in allowed:
+            what = f"attribute{'s' * (len(allowed) > 1)} {', '.join(allowed)}"
+            message = f"a {kind} in the generic form has the {what}, got {attribute.name.text}"
             report.at(attribute.name, "parse.generic", message)
+    if kind == "graph":
+        if node.arguments:
+            report.at(node.word, "parse.generic", f"a graph has no arguments, got {len(node.arguments)}")
+        return GraphNode(node.word, name, node.body)
     if "arg_attrs" in known:
         add_attributes(report, node, known["arg_attrs"])
     return FunctionNode(node.word, name, node.arguments, None, node.body)

@@ -23,6 +23,8 @@ from programs import modules
 from samples import SAMPLES
 from test_operators import program
 
+import cvm
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").rglob("*.cvm"))
 
@@ -41,6 +43,8 @@ def test_examples_parse_back(path: Path) -> None:
     module = read(path)
     text = print_module(module)
     assert same_program(module, parse(text, folder=path.parent))
+    generic = print_module(module, generic=True)
+    assert print_module(parse(generic), generic=True) == generic
     assert same_program(module, parse(format_text(path.read_bytes()), folder=path.parent))
 
 
@@ -52,7 +56,61 @@ def test_conformance_programs_parse_back(dialect: str) -> None:
         module = parse(case["program"])
         text = print_module(module)
         assert same_program(module, parse(text)), text
+        generic = print_module(module, generic=True)
+        assert print_module(parse(generic), generic=True) == generic, generic
         assert format_text(format_text(text)) == format_text(text)
+
+
+def test_graphs_of_the_generic_form_are_graphs() -> None:
+    module = parse(GRAPHS)
+    again = parse(print_module(module, generic=True))
+    assert print_module(parse(print_module(again))) == print_module(again)
+    for name in module.functions:
+        one, other = cvm.compile(module, name), cvm.compile(again, name)
+        for n in (0, 1, 2):
+            one.step(n)
+            other.step(n)
+            assert [one.read(r).tolist() for r in one.names] == [other.read(r).tolist() for r in other.names]
+
+
+GRAPHS = """
+graph @counter {
+  %n = cog.field "n" init dense<2.75> : !cog.field<[], f32>
+  %next = cog.add %n, 1
+  cog.feedback %n, %next
+  cog.probe "the next" %next
+}
+graph @vectors {
+  %x = cog.sensor "x" : !cog.field<[2], tensor<3xf32>>
+  %v = cog.field "v" init dense<[[1.0, 2.0, inf], [4.0, 5.0, 6.0]]> : !cog.field<[2], tensor<3xf32>>
+  %w = cog.field "w" init dense<0.5> : !cog.field<[2], tensor<3xf32>>
+  %z = cog.field "z" init dense<(1.0, -2.0)> : !cog.field<[2], complex<f32>>
+  %y = cog.add %v, %x
+  %u = cog.mul %y, %w
+  cog.feedback %v, %u
+  cog.actuator "out" %u init dense<7.0> : !cog.field<[2], tensor<3xf32>>
+  cog.actuator "later" %z
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ('"cog.graph"', '"cog.grid"'),
+            'a function in the generic form is "func.func", and a graph "cog.graph", got "cog.grid"',
+        ),
+        (("^bb0:", "^bb0(%x: tensor<2xf32>):"), "a graph has no arguments, got 1"),
+        (('sym_name = "counter"', 'sym_name = "counter", arg_attrs = []'), "has the attribute sym_name, got arg_attrs"),
+        (('sym_name = "counter"', "sym_name = 3"), 'a graph in the generic form has its name as sym_name = "name"'),
+    ],
+)
+def test_graphs_of_the_generic_form_that_are_none(change: tuple[str, str], said: str) -> None:
+    text = print_module(parse(GRAPHS), generic=True)
+    with pytest.raises(ParseError) as caught:
+        parse(text.replace(*change, 1))
+    assert said in caught.value.diagnostics[0].message
 
 
 def test_same_program_sees_differences() -> None:

@@ -58,6 +58,12 @@ IS_FIELD = C(
 )
 
 
+def _fits(initial: Type, field: Type) -> bool:
+    """Whether an initial value has the field's type, or is the tensor that MLIR's generic form writes for one."""
+    plain = not isinstance(initial, FieldType) and initial.element is field.element
+    return initial.key == field.key or (plain and initial.array_shape == field.array_shape)
+
+
 class Clocked(CogOperator[T]):
     """An operation of a graph. `label` is the name by which the compiled graph knows it, written in quotes."""
 
@@ -80,7 +86,7 @@ class Field(Clocked[T]):
         C(
             2,
             "type: that of the initial value",
-            lambda o: o.initial is None or o.initial.type.key == o.type.key,
+            lambda o: o.initial is None or _fits(o.initial.type, o.type),
             at="initial",
         ),
     )
@@ -194,7 +200,7 @@ class Actuator(Clocked[T]):
         C(
             1,
             "type(x): that of the initial value",
-            lambda o: o.initial is None or o.initial.type.key == o.x.key,
+            lambda o: o.initial is None or _fits(o.initial.type, o.x),
             at="initial",
         ),
     )
