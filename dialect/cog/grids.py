@@ -302,6 +302,17 @@ def bounded(amount: int, n: Dim) -> int:
     return max(-most, min(amount, most))
 
 
+def _alike(a: FieldType, b: FieldType) -> bool:
+    return a.shape == b.shape and a.tensor.shape == b.tensor.shape and a.element is b.element
+
+
+ALIKE = (  # of xs: some fields of one type
+    fields("xs[0]"),
+    C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
+    C(2, "type(xs[i]) = type(xs[0])", lambda o: all(_alike(x, o.xs[0]) for x in o.xs)),
+)
+
+
 @operator
 class Stack(CogOperator[T]):
     """Y[k, i...] = X_k[i...]: fields of one type as one field with a dimension more"""
@@ -309,9 +320,7 @@ class Stack(CogOperator[T]):
     xs: tuple[T, ...]
 
     constraints = (
-        fields("xs[0]"),
-        C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
-        C(2, "type(xs[i]) = type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
+        *ALIKE,
         C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3),
     )
     example = """
@@ -339,7 +348,3 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
         (g,), own = cotangents, self.types["xs[0]"]
         whole = self.field(g, (len(self.xs), *own.shape), "xs[0]")
         return [g.builder.apply("cog.slice", whole, index=k) for k in range(len(self.xs))]
-
-
-def compatible_stack(a: FieldType, b: FieldType) -> bool:
-    return a.shape == b.shape and a.tensor.shape == b.tensor.shape and a.element is b.element

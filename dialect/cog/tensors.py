@@ -10,7 +10,7 @@ from ..index import Element, Expr, Tensor, as_index, when
 from ..op import C, T, operator
 from ..types import FieldType, TensorType
 from .form import CogOperator, fields, result_axes
-from .grids import compatible_stack
+from .grids import ALIKE
 
 
 @operator
@@ -55,9 +55,7 @@ class Vector(CogOperator[T]):
     xs: tuple[T, ...]
 
     constraints = (
-        fields("xs[0]"),
-        C(1, "there is at least one field", lambda o: len(o.xs) >= 1),
-        C(2, "type(xs[i]) = type(xs[0])", lambda o: all(compatible_stack(x, o.xs[0]) for x in o.xs)),
+        *ALIKE,
         C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0),
     )
     example = """

@@ -79,14 +79,25 @@ def gamma(x: Expr) -> Expr:
     return select(x.eq(INF), x, select(negative, reflected, found))
 
 
-def complex_gamma(z: Z) -> Z:
+def _in_right_half(z: Z) -> tuple[Expr, Z]:
+    """Whether a number is left of 1/2, and it or what it is reflected to."""
     left = z.re < 0.5
-    w = Z(select(left, 1.0 - z.re, z.re), select(left, -z.im, z.im))
+    return left, Z(select(left, 1.0 - z.re, z.re), select(left, -z.im, z.im))
+
+
+def _in_squares(x: Z, coefficients: tuple[float, ...]) -> tuple[Z, Z]:
+    """A number's square, and the polynomial in it."""
+    square, found = x * x, Z(constant(coefficients[-1], F64), constant(0, F64))
+    for coefficient in coefficients[-2::-1]:
+        found = (found * square).plus(coefficient)
+    return square, found
+
+
+def complex_gamma(z: Z) -> Z:
+    left, w = _in_right_half(z)
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
-    square, series = inverse * inverse, Z(constant(STIRLING[-1], F64), constant(0, F64))
-    for coefficient in STIRLING[-2::-1]:
-        series = (series * square).plus(coefficient)
+    _, series = _in_squares(inverse, STIRLING)
     logarithm = (high.plus(-0.5) * functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
     found = functions.exp(logarithm)
     factors = w
@@ -118,13 +129,10 @@ def psi(x: Expr) -> Expr:
 
 
 def complex_psi(z: Z) -> Z:
-    left = z.re < 0.5
-    w = Z(select(left, 1.0 - z.re, z.re), select(left, -z.im, z.im))
+    left, w = _in_right_half(z)
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
-    square, series = inverse * inverse, Z(constant(PSI[-1], F64), constant(0, F64))
-    for coefficient in PSI[-2::-1]:
-        series = (series * square).plus(coefficient)
+    square, series = _in_squares(inverse, PSI)
     found = functions.log(high) - inverse.times(0.5) - series * square
     for n in range(SHIFT):
         found = found - c.inv(w.plus(float(n)))
