@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +167,17 @@ class TargetError(Error):
     """The target is unknown, cannot do this, or what it needs is missing."""
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """What a program's file holds; raises ParseError where it cannot be read."""
+LARGEST = 1 << 30  # bytes of a program's text; some files, such as /dev/zero, have no end
+
+
+def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
+    """What a program's file holds, or a stream of that name; raises ParseError where it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        with nullcontext(stream) if stream is not None else open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"a text has at most {LARGEST} bytes")
+        return data
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         where = Span(Source(str(path), ""), 0, 0)

@@ -273,6 +273,8 @@ def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
             ("--pipeline", "cse", "--print-after", "fold,"),
             "there is no pass fold,; did you mean fold; opt --list names them all",
         ),
+        (("--pipeline", "cse,dead", "--print-after", "fuse"), "--print-after fuse: the pipeline is cse,dead"),
+        (("--print-after", "cse"), "--print-after cse: the pipeline is empty"),
         (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
         (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
     ],

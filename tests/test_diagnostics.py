@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cvm.dialect import source
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Module
 from cvm.dialect.source import Error, ParseError, VerifyError
@@ -203,6 +204,17 @@ def test_a_program_that_cannot_be_read(tmp_path: Path) -> None:
         (diagnostic,) = caught.value.diagnostics
         assert diagnostic.code == "parse.file" and diagnostic.file == str(path)
         assert str(diagnostic).count("\n") == 0
+
+
+def test_a_program_that_has_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LARGEST", 100)
+    for size, wanted in ((100, {"parse.character"}), (101, {"parse.file"})):
+        (tmp_path / "long.cvm").write_bytes(bytes(size))
+        with pytest.raises(ParseError) as caught:
+            read(tmp_path / "long.cvm")
+        assert {d.code for d in caught.value.diagnostics} == wanted
+    with open("/dev/zero", "rb") as endless, pytest.raises(ParseError, match="a text has at most 100 bytes"):
+        source.read_bytes("<stdin>", endless)
 
 
 # Absurd texts: an answer, soon

@@ -122,5 +122,8 @@ def test_what_is_no_graph_is_refused(symbol: str, tmp_path: Path, capsys: pytest
 
 
 def test_a_missing_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["import", str(tmp_path / "none")]) == 1
-    assert "the model cannot be read: no such file or directory" in capsys.readouterr().err
+    for name in ("none", "none.onnx"):
+        assert cli.main(["import", str(tmp_path / name)]) == 1
+        assert (
+            f"{name}:1:1: error[import]: the model cannot be read: no such file or directory" in capsys.readouterr().err
+        )

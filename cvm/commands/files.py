@@ -19,7 +19,7 @@ def read(name: str) -> bytes:
         return read_bytes(name)
     if sys.stdin is None:
         raise Usage("-: standard input is closed")
-    return sys.stdin.buffer.read()
+    return read_bytes(STDIN, sys.stdin.buffer)
 
 
 def load(name: str, data: bytes | None = None) -> Module:

@@ -26,6 +26,9 @@ def opt(options: Namespace) -> int:
     for name in (*names, *options.print_after):
         if name not in STEPS:
             raise Usage(f"there is no pass {name}{did_you_mean(name, STEPS)}; opt --list names them all")
+    for name in options.print_after:
+        if name not in names:
+            raise Usage(f"--print-after {name}: the pipeline is {','.join(names) or 'empty'}")
     levels = [LEVELS.index(STEPS[name].level) for name in names]
     for n, level in enumerate(levels):
         if level < max(levels[:n], default=0):

@@ -34,6 +34,8 @@ def import_onnx(path: Path, archive: str | None) -> tuple[Module, dict[str, np.n
     try:
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
+    except OSError as e:
+        refuse(str(path), f"the model cannot be read: {(e.strerror or str(e)).lower()}")
     except Exception as e:  # whatever the package finds wrong with a file
         said = str(e).strip().splitlines() or [type(e).__name__]
         refuse(str(path), f"the model cannot be read: {said[0]}")

@@ -67,8 +67,9 @@ def read_model(path: Path) -> Model:
     """The model of a folder with `symbol` and `params`, or of a graph with its params beside it."""
     symbol = path / "symbol" if path.is_dir() else path
     params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
+    text = _bytes(symbol)
     constants = read_params(_bytes(params), str(params))
-    return _Graph(str(symbol), _bytes(symbol)).model(constants)
+    return _Graph(str(symbol), text).model(constants)
 
 
 def _bytes(path: Path) -> bytes:
