@@ -83,6 +83,25 @@ def test_python_in_pages_runs() -> None:
     np.testing.assert_allclose(found["cotangent"], np.cos(x))
 
 
+def test_a_graph_from_python_and_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What docs/clocked.md does with its counter."""
+    page = (ROOT / "docs" / "clocked.md").read_text("utf-8")
+    (program,), (block,), (commands,) = (blocks(page, language) for language in ("cvm", "python", "sh"))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {"text": program}
+    exec(compile(block, "docs/clocked.md", "exec"), found)
+    assert found["g"].time() == 1 and found["g"].read("next") == 11
+    Path("counter.cvm").write_text(program, "utf-8")
+    Path("life.cvm").write_bytes((ROOT / "examples" / "life" / "life.cvm").read_bytes())
+    np.save("start.npy", np.ones((512, 512), np.float32))
+    for command in commands.splitlines():
+        command, _, _ = command.partition(" --plot")  # which needs matplotlib
+        assert cli.main(command.removeprefix("cvm ").split()) == 0
+    assert "1002.75" in capsys.readouterr().out and np.load("state.npz")["state.n"] == 1002.75
+
+
 def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator of docs/operators.md can be added as it stands, and passes its filetests."""
     page = (ROOT / "docs" / "operators.md").read_text("utf-8")
