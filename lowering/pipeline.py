@@ -9,7 +9,6 @@ from ..dialect.program import Function, Module
 from .combine import combine
 from .compact import compact
 from .complexes import split_complex
-from .folds.blocks import block_folds
 from .folds.rowwise import by_rows
 from .formulas import Formula, Formulas, Nest, View, formulas
 from .fuse import fuse
@@ -24,8 +23,8 @@ from .schedule import schedule
 
 
 def to_formulas(module: Module, function: Function) -> Formulas:
-    """The function's formulas, fused; long folds by blocks."""
-    return block_folds(fuse(formulas(improve(inline_calls(module, function)))))
+    """The function's formulas, fused."""
+    return fuse(formulas(improve(inline_calls(module, function))))
 
 
 def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:

@@ -13,10 +13,12 @@ from .borders import borders
 from .collapse import collapse
 from .contraction.contract import contract, reshaped
 from .contraction.structure import only_where
+from .folds.blocks import blocks, goes_in_order
 from .folds.bools import bools
 from .folds.keep import keep
 from .folds.lanes import lanes
 from .folds.partial import partial
+from .folds.parts import in_parts
 from .folds.shares import in_shares
 from .folds.sweep import sweep
 from .folds.unroll import unroll
@@ -47,6 +49,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "repeats": repeats,
     "vectorise": vectorise,
     "partial": partial,
+    "blocks": blocks,
     "lanes": lanes,
     "unroll": unroll,
     "stream": stream,
@@ -92,15 +95,26 @@ def _parts(
     shapes = reshaped(kernel, plain)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+    last = tuple(n for n in names if n in LAST)
+    if in_order := goes_in_order(plain):
+        names = tuple(n for n in names if n != "blocks")
     found = contract(plain, known, ranges)
     if found is None:
-        shares = in_shares(plain) if "sweep" in names else None
-        if shares is None:
+        if "sweep" not in names:
+            return [(kernel, names, None)]
+        shares, parts = in_shares(plain), None if in_order else in_parts(plain)
+        if shares is None and parts is None:
             return [(kernel, names, None)]
         views.update(shapes)
-        return [(k, names, None) for k in shares]
+        if shares is not None:
+            return [(k, names, None) for k in shares]
+        assert parts is not None
+        two = [(parts.parts, names, None), (parts.joined, last, parts.long)]
+        if parts.long is None:
+            return two
+        short = replace(kernel, name=f"{kernel.name}.short")
+        return [*two, (short, tuple(n for n in names if n != "blocks"), ~parts.long)]
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)
-    last = tuple(n for n in names if n in LAST)
     return [(k, last if k in found.ready else names, found.where.get(k)) for k in found.kernels]

@@ -41,7 +41,7 @@ def test_blocks(name: str) -> None:
     text = f"func @main(%x: tensor<{type}>) {{\n  %y = {operation}\n  return %y\n}}"
     x = operand(type)
     f = cvm.compile(text)
-    assert "parts" in f.lower("formulas")
+    assert ".parts(" in f.lower("schedule")
     threads, results = cvm.get_num_threads(), []
     try:
         for n in (1, 2, 3):
@@ -76,4 +76,4 @@ def test_what_follows_a_long_fold() -> None:
 def test_short_folds_and_folds_into_many_elements_stay() -> None:
     for type, operation in (("100x100xi32", "theano.sum %x"), ("512x1024xf32", "theano.sum %x {axis = [1]}")):
         f = cvm.compile(f"func @main(%x: tensor<{type}>) {{\n  %y = {operation}\n  return %y\n}}")
-        assert "parts" not in f.lower("formulas")
+        assert ".parts(" not in f.lower("schedule")

@@ -1,111 +1,167 @@
-"""Long folds into few elements, by blocks that may run at the same time:
+"""Long folds by blocks, in one fixed order:
 
-    y[] = sum over k in 0..16777216 of x[k]
-    =>  parts[b] = sum over k in 0..4096 of x[b * 4096 + k];  y[] = sum over b in 0..4096 of parts[b]
+    for k in 0..n { acc = acc + x[k] }
+    =>  for b in 0..ceil(n / 4096) {
+          part = 0
+          for k of n in b * 4096..min(b * 4096 + 4096, n) { part = part + x[k] }
+          acc = acc + part
+        }
 
-How long a block is depends on the extents alone, so the order of a fold of floats is the same for every target and number of
-threads: that of `lanes` within a block, then the blocks from the first to the last.
+where n, the number of all terms, is 2^18 or more: of what is only known when called, a branch asks. Of loops inside each other
+the outermost is cut, such that a block has about 4096 terms. That is the documented order of long folds of floats: it depends
+on the number of terms alone, so it is the same for every target, for every number of threads, and whether sizes are known
+beforehand or not. Within a block it is that of `lanes`. Contractions go in the order of their terms, however many these are.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
-from ...dialect.index import Check, Const, Expr, Index, Read, Reduce, Tensor, When, axes, both
-from ...dialect.loops import identity
-from ...dialect.traverse import rewrite, substitute, walk
-from ..formulas import Formula, Formulas, Step, View
+from ...dialect.index import Apply, Expr, Index, Read, Tensor, as_index, maximum, minimum
+from ...dialect.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    accumulator,
+    assign,
+    expressions,
+    identity,
+    is_rare,
+    map_expressions,
+    rewrite_block,
+    statements,
+    update,
+)
+from ...dialect.sizes import Dim, product
+from ...dialect.traverse import rewrite, walk
+from ..accesses import allocated, stores
+from ..collapse import is_whole
+from ..contraction.groups import grouped
+from ..contraction.structure import recognise
+from .lanes import folded_value
 
-LONG = 1 << 18  # terms of a fold that is worth blocks
+LONG = 1 << 18  # terms of a fold that goes by blocks
 BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
-FEW = 16  # elements: of more, several threads compute different ones
-ENOUGH = 16  # values of an index that is split
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
+ORDERED = ("add", "mul")  # of floats
 
 
-def block_folds(program: Formulas) -> Formulas:
-    """The formulas, long folds computed in two steps."""
-    return replace(program, steps=tuple(made for step in program.steps for made in _steps(step)))
+def blocks(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _in_order))
 
 
-def _steps(step: Step) -> tuple[Step, ...]:
-    if not isinstance(step, Formula):
-        return (step,)
-    nodes = list(walk(step.value))
-    folds = [e for e in nodes if isinstance(e, Reduce)]
-    if len(folds) != 1 or any(isinstance(e, Check) for e in nodes):
-        return (step,)
-    (fold,) = folds
-    extents = [i.extent for i in (*fold.indices, *step.indices) if isinstance(i.extent, int)]
-    if len(extents) != len(fold.indices) + len(step.indices) or fold.function not in ASSOCIATIVE:
-        return (step,)
-    terms, points = prod(extents[: len(fold.indices)]), prod(extents[len(fold.indices) :])
-    if terms < LONG or points > FEW:
-        return (step,)
-    return _in_two(step, fold, terms)
+def _in_order(s: Statement) -> Block | None:
+    found = folded(s)
+    if found is None or not isinstance(s, For):
+        return None
+    if not has_order(found):
+        return (s,)
+    return in_branches(s, (blocked(s, found),), (s,))
 
 
-def _in_two(step: Formula, fold: Reduce, terms: int) -> tuple[Step, ...]:
-    sizes = {i: i.extent for i in fold.indices if isinstance(i.extent, int)}
-    first = fold.indices[0]
-    split = first if sizes[first] >= ENOUGH else max(fold.indices, key=lambda i: sizes[i])
-    length = _length(sizes[split], max(1, BLOCK * sizes[split] // terms))
-    count = -(-sizes[split] // length)
-    if count < 2:
-        return (step,)
-    block, inner = Index("b", count), Index(split.name, length)
-    around = tuple(Index(i.name, i.extent) for i in step.indices)
-    names: dict[Expr, Expr] = dict(zip(step.indices, around, strict=True))
-    views, body = _viewed(fold.body, split, block, inner) if sizes[split] % length == 0 else ([], fold.body)
-    body = substitute(body, {**names, split: block * length + inner})
-    if sizes[split] % length:
-        body = _where(block * length + inner < sizes[split], body, fold.function)
-    within = Reduce(fold.function, tuple(inner if i is split else i for i in fold.indices), body)
-    parts = Tensor(f"{step.tensor.name}.parts", (count, *(i.extent for i in step.indices)), fold.type, "heap")
-    every = Index("b", count)
-    joined = Reduce(fold.function, (every,), parts[(every, *step.indices)])
-    value = rewrite(step.value, lambda e: joined if e is fold else None)
-    return *views, Formula(parts, (block, *around), within, step.span), replace(step, value=value)
+def in_branches(fold: For, long: Block, short: Block) -> Block:
+    """What a fold is where it has many terms, or where it has few, whichever is known; else both, in a branch."""
+    count = terms(fold)
+    if isinstance(count, int):
+        return long if count >= LONG else short
+    return (If(as_index(count) >= LONG, long, short),)
 
 
-def _viewed(body: Expr, split: Index, block: Index, inner: Index) -> tuple[list[View], Expr]:
-    """Arrays that are read at the split index itself, seen with an axis for each of its two parts: so loops can be joined."""
-    views: dict[Tensor, View] = {}
-
-    def put(e: Expr) -> Expr | None:
-        if (
-            not isinstance(e, Read)
-            or e.indices.count(split) != 1
-            or e.tensor.shape[at := e.indices.index(split)] != split.extent
-        ):
+def folded(s: Statement) -> dict[Tensor, str] | None:
+    """The accumulators that a loop, and those inside of it, fold into, each by a function; None if they do anything else."""
+    if not isinstance(s, For) or not is_whole(s):
+        return None
+    inner, own = statements(s.body), allocated(s.body)
+    if any((isinstance(i, For) and not is_whole(i)) or (isinstance(i, If) and not is_rare(i)) for i in inner):
+        return None
+    found: dict[Tensor, str] = {}
+    values: list[Expr] = [e for i in inner if not isinstance(i, Store) for e in expressions(i)]
+    for store in stores(s.body):
+        if store.tensor in own:
+            values.append(store.value)
+            continue
+        fold = _folded_by(store)
+        if fold is None or store.tensor in found:
             return None
-        shape = (*e.tensor.shape[:at], block.extent, inner.extent, *e.tensor.shape[at + 1 :])
-        if e.tensor not in views:
-            seen = Tensor(f"{e.tensor.name}.blocks", shape, e.tensor.element, "heap")
-            where = axes(shape)
-            position = where[at] * inner.extent + where[at + 1]
-            element = e.tensor[(*where[:at], position, *where[at + 2 :])]
-            views[e.tensor] = View(seen, e.tensor, Formula(seen, where, element))
-        found = views[e.tensor].tensor
-        return found[(*e.indices[:at], block, inner, *e.indices[at + 1 :])] if found.shape == shape else None
-
-    made = rewrite(body, put)
-    return list(views.values()), made
+        found[store.tensor] = fold[0]
+        values += fold[1]
+    if not found or any(isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)):
+        return None
+    return found
 
 
-def _length(extent: int, most: int) -> int:
-    """How many values of an index a block takes: a divisor of their number where one is near."""
-    return next((n for n in range(most, most // 2, -1) if extent % n == 0), most)
+def _folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
+    """The function that an accumulator is updated by, and what with."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
+            again is acc
+        ):
+            return "add", (a, b)
+    found = folded_value(store)
+    return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
 
 
-def _where(condition: Expr, body: Expr, function: str) -> Expr:
-    """The body, or nothing to fold."""
-    nothing = identity(function, body.type)
-    assert isinstance(nothing, Const)
-    match body:
-        case When(given, then, Const(value) as otherwise) if value == nothing.value:
-            joined = both(condition, given)
-            assert isinstance(joined, Expr)
-            return When(joined, then, otherwise)
-    return When(condition, body, nothing)
+def has_order(found: dict[Tensor, str]) -> bool:
+    """Whether the order of a fold decides about its bits."""
+    return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
+
+
+def goes_in_order(kernel: Kernel) -> bool:
+    """Whether a kernel is a contraction of floats, the terms of whose sums go one after the other."""
+    found = recognise(kernel)
+    if found is None and (cut := grouped(kernel)) is not None:
+        found = recognise(cut.kernel)
+    return found is not None and found.accumulator.element.kind == "float"
+
+
+def terms(fold: For) -> Dim:
+    """How many terms a fold has."""
+    return product(tuple(s.index.extent for s in (fold, *statements(fold.body)) if isinstance(s, For)))
+
+
+def length(fold: For) -> Dim | Expr:
+    """How many iterations of a long fold's outermost loop a block has."""
+    extent, count = fold.index.extent, terms(fold)
+    if not any(isinstance(s, For) for s in statements(fold.body)):
+        return BLOCK
+    if isinstance(extent, int) and isinstance(count, int):
+        return max(1, BLOCK * extent // max(1, count))
+    return maximum(as_index(extent) * BLOCK // maximum(as_index(count), 1), 1)
+
+
+def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:
+    """Where a block begins and ends."""
+    each, extent = length(fold), fold.index.extent
+    first = block * each
+    even = isinstance(each, int) and isinstance(extent, int) and extent % each == 0
+    return first, first + each if even else minimum(first + each, as_index(extent))
+
+
+def blocked(fold: For, found: dict[Tensor, str]) -> For:
+    """The loop over a fold's blocks."""
+    each, extent = length(fold), fold.index.extent
+    if isinstance(each, Expr):
+        block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
+    else:
+        block, stop = Index("b", (extent + (each - 1)) // each), None
+    parts = {t: accumulator("part", t.element) for t in found}
+    start, end = bounds(fold, block)
+    clear = [s for t, part in parts.items() for s in (Alloc(part), assign(part, identity(found[t], t.element)))]
+    within = replace(fold, body=into(fold.body, parts), start=start, stop=end)
+    return For(block, (*clear, within, *(update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
+
+
+def into(block: Block, parts: dict[Tensor, Tensor]) -> Block:
+    """A fold's statements with other accumulators."""
+
+    def change(e: Expr) -> Expr | None:
+        return parts[e.tensor][()] if isinstance(e, Read) and e.tensor in parts else None
+
+    def target(s: Statement) -> Block | None:
+        return (replace(s, tensor=parts[s.tensor]),) if isinstance(s, Store) and s.tensor in parts else None
+
+    return rewrite_block(map_expressions(block, lambda e: rewrite(e, change)), target)

@@ -11,7 +11,7 @@
 That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
 l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
 follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
-the order of their indices. Folds of integers have no order to keep.
+the order of their indices; long ones of either kind by `blocks`. Folds of integers have no order to keep.
 """
 
 from __future__ import annotations

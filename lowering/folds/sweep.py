@@ -29,19 +29,19 @@ from ...dialect.loops import (
     Store,
     accumulator,
     assign,
-    expressions,
+    nodes,
     rewrite_block,
     rewrite_within,
     statements,
     substitute_block,
     update,
 )
-from ...dialect.traverse import walk
 from ...dialect.types import ElementType
 from ..accesses import depends, reads, stride
 from ..affine import affine
 from ..collapse import is_whole
 from ..vectorise import can_be_vector
+from .blocks import blocked, folded, has_order, in_branches
 from .partial import narrow_sum
 
 ROWS = 8  # read at once
@@ -149,7 +149,7 @@ class _Columns:
         """Statements for every column of the block: what is shared comes from its buffer, and goes back changed."""
         named = {s.var for s in block if isinstance(s, Let)}
         changed = {s.tensor for s in statements(block) if isinstance(s, Store)}
-        used = {x for s in statements(block) for e in expressions(s) for x in _shared(e)} | changed
+        used = {*_shared(block)} | changed
         before: list[Statement] = []
         after: list[Statement] = []
         for shared, buffer in self.buffers.items():
@@ -165,9 +165,23 @@ class _Columns:
 
     def rows(self, fold: For) -> Block:
         """A fold, some rows at a time, and those that are left over."""
+        found = folded(fold)
+        if found is None or not has_order(found):
+            return self.some_rows(fold)
+        made = blocked(fold, found)
+        *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
+        clear, fold_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
+        parts = {s.tensor for s in clear if isinstance(s, Alloc)}
+        self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
+        assert isinstance(fold_of_block, For)
+        zeros = tuple(s for s in clear if not isinstance(s, Alloc))
+        body = (self.columns(zeros), *self.some_rows(fold_of_block), self.columns(add))
+        return in_branches(fold, (replace(made, body=body),), self.some_rows(fold))
+
+    def some_rows(self, fold: For) -> Block:
         inner = fold.body[0]
         if isinstance(inner, For):
-            return (replace(fold, body=self.rows(inner)),)
+            return (replace(fold, body=self.some_rows(inner)),)
         length = affine(fold.end) - affine(fold.start)
         n = maximum(fold.end - fold.start, 0) if length.terms else as_index(length.constant)
         block, row = Index("r", fold.index.extent // ROWS), Index("u", ROWS)
@@ -212,7 +226,7 @@ def _parts(block: Block) -> Iterator[Block]:
 
 def _shared_names(parts: list[Block]) -> list[Var]:
     """The names that one part gives and another uses."""
-    uses = [{v for s in statements(p) for e in expressions(s) for v in _shared(e)} for p in parts]
+    uses = [set(_shared(p)) for p in parts]
     return [
         s.var
         for n, part in enumerate(parts)
@@ -221,9 +235,9 @@ def _shared_names(parts: list[Block]) -> list[Var]:
     ]
 
 
-def _shared(e: Expr) -> Iterator[Tensor | Var]:
-    """What an expression may share with others: names and accumulators."""
-    for x in walk(e):
+def _shared(block: Block) -> Iterator[Tensor | Var]:
+    """What a block may share with others: names and accumulators."""
+    for x in nodes(block):
         if isinstance(x, Var):
             yield x
         elif isinstance(x, Read):

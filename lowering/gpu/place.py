@@ -13,14 +13,17 @@ from dataclasses import replace
 from ...dialect.index import Expr, Index, unflatten
 from ...dialect.loops import Alloc, Block, For, Kernel, statements, substitute_block
 from ...dialect.sizes import product
+from ..accesses import accesses
 from ..borders import borders
 from ..collapse import collapse
 from ..contraction.apart import apart
 from ..contraction.contract import reshaped
 from ..contraction.groups import grouped
 from ..contraction.structure import recognise
+from ..folds.blocks import blocks, goes_in_order
 from ..folds.lanes import lanes
-from ..grid import accesses, independent_loops
+from ..folds.parts import in_parts
+from ..grid import independent_loops
 from ..narrow import narrow
 from ..plan import Plan, make_plan
 from ..split import split as cut
@@ -32,7 +35,7 @@ from .transpose import transpose
 from .wide import wide
 
 # what comes before: where floats are folded, all that decides the order of folds, as on a CPU
-ORDERED = (unname, cut, collapse, borders, narrow, lanes)
+ORDERED = (unname, cut, collapse, borders, narrow)
 
 
 def place_on_gpu(plan: Plan) -> Plan:
@@ -40,12 +43,24 @@ def place_on_gpu(plan: Plan) -> Plan:
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
-    for kernel in plan.kernels:
-        made = prepared(kernel)
-        shapes = reshaped(kernel, made)
+    known = dict(constants)  # also as kernels see them
+
+    def same(old: Kernel, new: Kernel) -> Kernel:
+        """The new kernel, whose parameters are the old one's, seen differently."""
+        shapes = reshaped(old, new)
         views.update(shapes)
         ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
-        known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
+        known.update({new: known[old] for new, old in shapes.items() if old in known})
+        return new
+
+    for kernel in plan.kernels:
+        plain = collapse(unname(kernel))
+        parts = None if goes_in_order(plain) else in_parts(plain)
+        if parts is not None and parts.long is None:
+            same(kernel, plain)
+            kernels += [same(parts.parts, prepared(parts.parts)), parts.joined]
+            continue
+        made = same(kernel, prepared(kernel))
         found = matrix(made, known, ranges)
         if found is not None:
             views.update(found.views)
@@ -62,8 +77,10 @@ def prepared(kernel: Kernel) -> Kernel:
         made = kernel
         for change in ORDERED:
             made = change(made)
-        if any(isinstance(s, For) and s.kind == "vector" for s in statements(made.body)):
-            return made
+        by_blocks = made if goes_in_order(made) else blocks(made)
+        by_lanes = lanes(by_blocks)
+        if by_blocks is not made or any(isinstance(s, For) and s.kind == "vector" for s in statements(by_lanes.body)):
+            return by_lanes
     made = collapse(unname(kernel))
     found = grouped(made)
     cut = apart(made if found is None or found.whole is not True else found.kernel)
