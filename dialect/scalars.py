@@ -30,7 +30,6 @@ class ScalarFunction:
     element: Callable[[ElementType], ElementType] | None = None  # the result's type, where it is not the last operand's
     symbol: str = ""
     doc: str = ""
-    commutative: bool = False
     identity: Callable[[ElementType], Any] | None = None
     ulps: int = 0  # how far a back end may be from `numpy`, in units of the last place: 0 is rounded exactly
 
@@ -96,9 +95,9 @@ def _larger(a: Any, b: Any) -> Any:
 
 
 # arithmetic; `div` of integers truncates toward zero and wants a divisor that is not zero (formulas guard it)
-_row("add", 2, NUMBERS, np.add, "+", commutative=True, identity=lambda e: 0)
+_row("add", 2, NUMBERS, np.add, "+", identity=lambda e: 0)
 _row("sub", 2, NUMBERS, np.subtract, "-")
-_row("mul", 2, NUMBERS, np.multiply, "*", commutative=True, identity=lambda e: 1)
+_row("mul", 2, NUMBERS, np.multiply, "*", identity=lambda e: 1)
 _row("div", 2, NUMBERS, lambda a, b: np.divide(a, b) if np.asarray(a).dtype.kind in "fc" else _truncated_div(a, b), "/")
 _row("rem", 2, REALS, lambda a, b: np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else _truncated_rem(a, b), "%",
      doc="C's remainder: the sign of the dividend")  # fmt: skip
@@ -109,14 +108,13 @@ _row("abs", 1, REALS, np.abs, doc="INT_MIN stays; clears the sign of a float")
 _row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
 
 # order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
-_row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), commutative=True, identity=_least)
-_row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), commutative=True, identity=_greatest)
+_row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), identity=_least)
+_row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), identity=_greatest)
 _row(
     "maximum",
     2,
     FLOATS,
     lambda a, b: _larger(a, b),
-    commutative=True,
     identity=_least,
     doc="the larger one; NaN if one is; -0.0 is below 0.0",
 )
@@ -125,12 +123,11 @@ _row(
     2,
     FLOATS,
     lambda a, b: -_larger(-a, -b),
-    commutative=True,
     identity=_greatest,
     doc="the smaller one; likewise",
 )
-_row("eq", 2, ANY, np.equal, "==", predicate=True, commutative=True)
-_row("ne", 2, ANY, np.not_equal, "!=", predicate=True, commutative=True)
+_row("eq", 2, ANY, np.equal, "==", predicate=True)
+_row("ne", 2, ANY, np.not_equal, "!=", predicate=True)
 _row("lt", 2, ANY, np.less, "<", predicate=True)
 _row("le", 2, ANY, np.less_equal, "<=", predicate=True)
 _row("gt", 2, ANY, np.greater, ">", predicate=True)
@@ -143,11 +140,10 @@ _row(
     DISCRETE,
     np.bitwise_and,
     "&",
-    commutative=True,
     identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1,
 )
-_row("or", 2, DISCRETE, np.bitwise_or, "|", commutative=True, identity=lambda e: 0)
-_row("xor", 2, DISCRETE, np.bitwise_xor, "^", commutative=True, identity=lambda e: 0)
+_row("or", 2, DISCRETE, np.bitwise_or, "|", identity=lambda e: 0)
+_row("xor", 2, DISCRETE, np.bitwise_xor, "^", identity=lambda e: 0)
 _row("not", 1, DISCRETE, np.invert, "~")
 _row("shl", 2, INTEGERS, np.left_shift, "<<")
 _row("shr", 2, INTEGERS, np.right_shift, ">>", doc="arithmetic for signed types, logical for unsigned")

@@ -16,7 +16,6 @@ from cvm.dialect.builtin import Call, Const, Elements
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.printer import print_module
 from cvm.dialect.program import Function, Literal, Operation
-from cvm.dialect.same import same_program
 from cvm.dialect.source import VerifyError
 from cvm.dialect.types import C64, F32, FieldType, TensorType
 from cvm.parser import parse, parse_unverified, read
@@ -24,6 +23,7 @@ from cvm.parser.lex import Scanner
 from cvm.parser.nodes import AttributeNode, FunctionNode, OperationNode, Token
 from cvm.parser.syntax import Reader, scanner
 from cvm.parser.text import decode
+from same import same_program
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,13 +13,13 @@ from cvm.dialect.builtin import Const
 from cvm.dialect.op import OPERATORS
 from cvm.dialect.printer import print_function, print_module
 from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.same import same_program
 from cvm.dialect.source import ParseError
 from cvm.dialect.types import I32, TensorType
 from cvm.parser import parse, read
 from cvm.parser.format import format_text
 from hypothesis import given, settings
 from programs import modules
+from same import same_program
 from samples import SAMPLES
 from test_operators import program
 

@@ -86,10 +86,6 @@ def angle(z: Z) -> Expr:
     return f("atan2", z.im, z.re)
 
 
-def sqr(z: Z) -> Z:
-    return z * z
-
-
 def inv(z: Z) -> Z:
     return Z(constant(1, F64), constant(0, F64)) / z
 

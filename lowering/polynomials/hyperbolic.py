@@ -67,8 +67,6 @@ TANH = {
     ),
 }  # fmt: skip
 TANH_LIMIT = 0.55
-# beyond this, x^2 + 1 is x^2, and far enough below it x^2 does not overflow
-HUGE = 2.0**MANY
 # tanh of more is 1
 FLAT = {F32: 10.0, F64: 20.0}
 
