@@ -108,7 +108,7 @@ class Graph(Function):
 @dataclass(frozen=True, eq=False)
 class Module:
     """A program as it was read: its functions by name, in order. `files` has the digests of those beside it that it was read with,
-    None where there is none.
+    None where there is none. `str(module)` is its text.
     """
 
     functions: dict[str, Function]
@@ -117,3 +117,11 @@ class Module:
 
     def with_functions(self, functions: dict[str, Function]) -> Module:
         return replace(self, functions=functions)
+
+    def __str__(self) -> str:
+        from .printer import print_module  # which reads programs
+
+        return print_module(self)
+
+    def __repr__(self) -> str:
+        return f"<Module {self.filename}: {', '.join(f'@{name}' for name in self.functions)}>"

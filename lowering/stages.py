@@ -16,7 +16,7 @@ STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
 def show(module: Module, function: Function, stage: str) -> str:
     """The text of one stage of STAGES."""
     shows: dict[str, Callable[[], str]] = {
-        "graph": lambda: print_module(module),
+        "graph": lambda: str(module),
         "mlir": lambda: print_module(module, generic=True),
         "formulas": lambda: formulas_text(to_formulas(module, function)),
         "loops": lambda: kernels_text(unscheduled(module, function).kernels),

@@ -29,6 +29,7 @@ def test_every_stage_is_shown():
     assert "dali.mul %image, %gain" in text and "dali.clamp %0, 128, 255" in text
     module = normalise.program()
     assert np.array_equal(cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
+    assert str(module) == text and repr(module) == f"<Module {__file__}: @normalise>"
     assert np.array_equal(cvm.compile(text, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
     assert normalise.lower("formulas").count("\n") == 3
 
