@@ -32,10 +32,10 @@ from .types import ElementType
 @dataclass(frozen=True, eq=False)
 class For:
     """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
-    and stop - start is a multiple of it, or what is left over runs one by one; `unrolled` loops have constant bounds; a `matrix` loop is one that the threads of a
-    warp do together, see `lowering.gpu.matrix`. What the first and last `overlap` iterations of a vector loop write, other
-    loops write as well, but for those at the ends of the index's extent: code generation may leave out what lies before the
-    first whole line of memory, and after as many lines."""
+    and stop - start is a multiple of it, or what is left over runs one by one; `unrolled` loops have constant bounds; a
+    `matrix` loop is one that the threads of a warp do together, see `lowering.gpu.matrix`. What the first and last `overlap`
+    iterations of a vector loop write, other loops write as well, but for those at the ends of the index's extent: code
+    generation may leave out what lies before the first whole line of memory, and after as many lines."""
 
     index: Index
     body: Block

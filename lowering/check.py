@@ -1,10 +1,10 @@
 """What a legal kernel is. `check` raises LoweringError, naming the statement, where one is not.
 
 Every index and variable is bound where it is used, once; every buffer is allocated first; types agree; an access is
-inside its tensor under the loop bounds and guards around it; a vector loop's extent is a multiple of its width, and nothing
-in it depends on the order of its lanes; unrolled loops are constant. Accesses are proved by linear reasoning. One that
-depends on data, or on sizes whose agreement is checked when the program is called, may stay unproved: `check` gives these
-back, and raises for any other. Tests run it between passes.
+inside its tensor under the loop bounds and guards around it; a vector loop's extent is a multiple of its width, unless its
+vectors may begin anywhere, and nothing in it depends on the order of its lanes; unrolled loops are constant. Accesses are
+proved by linear reasoning. One that depends on data, or on sizes whose agreement is checked when the program is called, may
+stay unproved: `check` gives these back, and raises for any other. Tests run it between passes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Stateme
 from ..dialect.traverse import walk
 from ..dialect.types import I1, I64
 from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
+from .movement.stream import can_shift, left_over
 from .text import statement_text
 
 
@@ -123,7 +124,7 @@ class _Checker:
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
             self.hold(
-                _multiple(affine(s.end) - affine(s.start), s.width),
+                _multiple(affine(s.end) - affine(s.start), s.width) or (left_over(s) > 0 and can_shift(s)),
                 f"the extent is not known to be a multiple of {s.width}",
             )
             scope = copy(scope, lane=s.index)

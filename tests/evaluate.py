@@ -150,7 +150,9 @@ class Machine:
             match statement:
                 case For(index, body, start, _, kind, width):
                     first, stop = int(self.value(start)), int(self.value(statement.end))
-                    assert kind != "vector" or (stop - first) % width == 0, f"{stop - first} is no multiple of {width}"
+                    streams = any(isinstance(s, Store) and s.streaming for s in body)
+                    whole = kind != "vector" or (stop - first) % width == 0 or streams
+                    assert whole, f"{stop - first} is no multiple of {width}"
                     for i in range(first, stop):
                         self.scalars[index] = np.int64(i)
                         self.run(body)

@@ -9,6 +9,7 @@ import pytest
 from cvm.lowering import parallelise
 from cvm.lowering.check import check
 from cvm.lowering.clocked import skew
+from cvm.lowering.movement import stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,6 +93,13 @@ def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int,
         for kernel in several.kernels if several else ():
             check(kernel)
         agree(native, reference, [ticks, 1, 2 * ticks + 1])
+
+
+def test_rows_that_stream_and_vectors_leave_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    native, reference = graphs(stencil((33, 301), NEAR))
+    assert native._tick.ticks == 4
+    agree(native, reference, [5, 4])
 
 
 def test_fields_of_tensors_and_of_three_dimensions() -> None:

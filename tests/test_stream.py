@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cvm.dialect.index import Index
+from cvm.dialect.loops import For, Store
+from cvm.dialect.types import I32
+from cvm.lowering.check import check
 from cvm.lowering.movement import stream
+from kernels import compiled, kernel, tensor
 
 import cvm
 
@@ -20,6 +25,41 @@ def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) 
     out = np.zeros(3 * size + 16, np.int32)[offset : offset + 3 * size].reshape(3, size)
     np.testing.assert_array_equal(f(x, out=out), np.maximum(x, 0))
     np.testing.assert_array_equal(f(x), np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("element", ["i8", "i16", "i32"])
+@pytest.mark.parametrize("columns", [1027, 1103])
+def test_rows_that_begin_anywhere(element: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is one loop, whatever vectors leave over, also where it begins beside other elements; nothing else is written."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    rows = columns - 1
+    f = cvm.compile(f"""func @main(%z: tensor<3x1x{element}>, %x: tensor<3x{rows}x{element}>) {{
+      %y = cvm.concatenate %z, %x {{axis = 1}}
+      return %y
+    }}""")
+    loops = [line for line in f.lower("schedule").splitlines() if "vector" in line]
+    assert len(loops) == 1 and f" in 1..{columns} vector" in loops[0] and "streaming" in f.lower("schedule")
+    dtype = {"i8": np.int8, "i16": np.int16, "i32": np.int32}[element]
+    random = np.random.default_rng(0)
+    x, z = (random.integers(-100, 100, (3, n)).astype(dtype) for n in (rows, 1))
+    for offset in range(0, 65, dtype().itemsize):
+        held = np.full(3 * columns * x.itemsize + 192, 77, np.uint8)
+        start = -held.ctypes.data % 64 + offset
+        end = start + 3 * columns * x.itemsize
+        out = held[start:end].view(dtype).reshape(3, columns)
+        np.testing.assert_array_equal(f(z, x, out=out), np.concatenate([z, x], 1))
+        assert (held[:start] == 77).all() and (held[end:] == 77).all()
+
+
+def test_what_is_left_over_where_nothing_streams() -> None:
+    """Another pass may take away that stores stream: vectors, then elements."""
+    i = Index("i", 263)
+    x, y = tensor("x", I32, 263), tensor("y", I32, 263)
+    k = kernel((For(i, (Store(y, (i,), x[i] + 1),), kind="vector", width=16),), x, y)
+    assert check(k) == []
+    given = np.arange(263, dtype=np.int32)
+    (found,) = compiled(k, given)
+    np.testing.assert_array_equal(found, given + 1)
 
 
 @pytest.mark.parametrize("columns", [1003, 512, 130])

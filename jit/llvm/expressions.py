@@ -262,11 +262,11 @@ class Expressions(Addresses):
         for pointer in self.lane_pointers(tensor, at):
             self.ask_for(tensor, pointer, further)
 
-    def ask_for(self, tensor: Tensor, pointer: str, further: int) -> None:
-        """Brings the cache line so many elements further on nearer."""
+    def ask_for(self, tensor: Tensor, pointer: str, further: int | str, written: bool = False) -> None:
+        """Brings the cache line so many elements further on nearer, to be read or written."""
         self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         later = self.add(f"getelementptr {memory_text(tensor.element)}, ptr {pointer}, i64 {further}")
-        self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 0, i32 2, i32 1)")
+        self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 {int(written)}, i32 {3 if written else 2}, i32 1)")
 
     def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> Val | None:
         """Elements near each other: the vectors that hold them, shuffled."""

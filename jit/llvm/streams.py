@@ -1,11 +1,13 @@
-"""Stores past the caches as LLVM IR: whole vectors where a loop can begin at an aligned one, halves of them elsewhere.
+"""Stores past the caches as LLVM IR: whole lines of memory where a loop can begin at one, halves of vectors elsewhere.
 
     for i in a..b vector 8 { y[i] = f(i) streaming }
-    =>  for (start, stop) in (a, a + 1), (a + n, b - 8), (b - 8, b) { for i in start..stop step 8 { y[i] = f(i) } }
+    =>  for i in a + n..b - m step 8 { y[i] = f(i) streaming }
+        for (start, stop) in (a, a + n), (b - m, b) { for i in start..stop { y[i] = f(i) } }
 
-where y[a + n] lies at a multiple of 32 bytes. An array begins wherever its owner has put it, which only a call tells:
-NumPy's large ones begin 16 bytes past such a multiple. Vectors overlap, and some elements are computed twice, to the same
-value. Where nothing would be won the first loop does it all, by usual stores.
+where y[a + n] and y[b - m] begin lines. Memory takes lines: part of one that streams costs more than the whole, and more
+still after another part of it was written as usual. An array begins wherever its owner has put it, which only a call
+tells: NumPy's large ones begin 16 bytes past a line. The last line, which the next row goes on with, is asked for early.
+Where nothing would be won all is written by usual stores.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from math import lcm
 
 from ...dialect.index import Const, Tensor
 from ...dialect.loops import For, Store
-from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store
+from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, left_over
 from .expressions import Expressions
 from .lines import memory_text
+
+ONCE = "1"  # what is said of a loop that is not worth unrolling
 
 
 class Streams(Expressions):
@@ -42,28 +47,44 @@ class Streams(Expressions):
         raise NotImplementedError
 
     def shift(self, s: For, start: str, stop: str) -> bool:
-        """Emits a vector loop that streams in three parts, where that is possible."""
+        """Emits a vector loop that streams: the lines that are wholly its own, then what it writes of others; or one that
+        does not, but leaves some elements over. Not others."""
         store = leading_store(s)
         if store is None:
-            return False
+            over = left_over(s)
+            if over:
+                middle = self.linear("sub", stop, str(over))
+                self.turns(s, start, middle, str(s.width))
+                self.turns(replace(s, kind="serial", width=1), middle, stop, "1")
+            return over > 0
         if s.overlap:
             self.whole_lines(s, store, start, stop)
             return True
         size, width, outer = store.tensor.element.bytes, str(s.width), (self.won, self.whole)
-        address = self.address_of(self.first_place(s, store, start))
-        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {WHOLE - 1}")
-        begin = self.add(f"add i64 {start}, {self.add(f'lshr i64 {rest}, {size.bit_length() - 1}')}")
-        last = self.linear("sub", stop, width)
-        self.won = won = self.worth_it(s, store, address, self.linear("sub", last, start))
-        edge = self.add(f"select i1 {won}, i64 {self.linear('add', start, '1')}, i64 {stop}")
-        with self.counting("0", self.add(f"select i1 {won}, i64 3, i64 1"), "1", "1") as part:
-            first = self.chosen(part, (start, begin, last))
-            at = self.address_of(self.first_place(s, store, first))
-            aligned = self.add(f"icmp eq i64 {self.add(f'and i64 {at}, {WHOLE - 1}')}, 0")
-            self.whole = store.tensor, self.add(f"and i1 {won}, {aligned}")
-            self.turns(s, first, self.chosen(part, (edge, last, stop)), width)
-        self.won, self.whole = outer
+        pointer = self.first_place(s, store, start)
+        address, length = self.address_of(pointer), self.linear("sub", stop, start)
+        self.won = won = self.worth_it(s, store, address, length)
+        edge = self.add(f"select i1 {won}, i64 {self.to_line(address, size)}, i64 0")
+        inner = self.linear("sub", length, edge)
+        by_lines, by_vectors = (self.add(f"srem i64 {inner}, {n}") for n in (lcm(s.width, LINE // size), s.width))
+        rest = self.add(f"select i1 {won}, i64 {by_lines}, i64 {by_vectors}")
+        begin, end = self.linear("add", start, edge), self.linear("sub", stop, rest)
+        self.ask_for(store.tensor, pointer, self.linear("sub", length, "1"), written=True)
+        self.whole = store.tensor, won
+        self.turns(s, begin, end, width)
+        self.whole = outer[1]
+        with self.counting("0", "2", "1", ONCE) as part:
+            is_first = self.add(f"icmp eq i64 {part}, 0")
+            first = self.add(f"select i1 {is_first}, i64 {start}, i64 {end}")
+            last = self.add(f"select i1 {is_first}, i64 {begin}, i64 {stop}")
+            self.turns(replace(s, kind="serial", width=1), first, last, "1")
+        self.won = outer[0]
         return True
+
+    def to_line(self, address: str, size: int) -> str:
+        """How many elements it is from an address to the next line."""
+        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {LINE - 1}")
+        return self.add(f"lshr i64 {rest}, {size.bit_length() - 1}")
 
     def whole_lines(self, s: For, store: Store, start: str, stop: str) -> None:
         """Emits a loop that overlaps others: the whole lines from the first one on, and the elements before and after them
@@ -72,8 +93,7 @@ class Streams(Expressions):
         size, outer = store.tensor.element.bytes, (self.won, self.whole)
         address = self.address_of(self.first_place(s, store, start))
         good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0")
-        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {LINE - 1}")
-        line = self.add(f"add i64 {start}, {self.add(f'lshr i64 {rest}, {size.bit_length() - 1}')}")
+        line = self.linear("add", start, self.to_line(address, size))
         length = self.linear("sub", self.linear("sub", stop, start), str(s.overlap))
         begin = self.add(f"select i1 {good}, i64 {line}, i64 {start}")
         end = self.add(f"select i1 {good}, i64 {self.linear('add', line, length)}, i64 {stop}")
@@ -84,12 +104,6 @@ class Streams(Expressions):
         self.turns(s, begin, end, str(s.width))
         self.won, self.whole = outer
         self.turns(single, end, self.add(f"select i1 {self.add(last)}, i64 {stop}, i64 {end}"), "1")
-
-    def chosen(self, number: str, values: Iterable[str]) -> str:
-        """One of three values, by its number."""
-        first, second, third = values
-        later = self.add(f"select i1 {self.add(f'icmp eq i64 {number}, 1')}, i64 {second}, i64 {third}")
-        return self.add(f"select i1 {self.add(f'icmp eq i64 {number}, 0')}, i64 {first}, i64 {later}")
 
     def worth_it(self, s: For, store: Store, address: str, length: str) -> str:
         """Whether an array's elements lie at multiples of their size, and the loop is long."""
@@ -116,7 +130,7 @@ class Streams(Expressions):
         ways: list[tuple[str, list[str]]] = []
         if self.whole is not None and tensor is self.whole[0]:
             ways.append((self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {WHOLE}, {past}"]))
-        if self.whole is None or self.won is not None:
+        if self.whole is None or tensor is not self.whole[0]:
             ways.append((self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts]))
         after = self.label()
         for test, stores in ways:

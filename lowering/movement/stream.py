@@ -1,4 +1,4 @@
-"""Large results past the caches:  y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming
+"""Large results past the caches:  y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming, over all of a row
 
 A store that streams does not read its cache line first, which saves a third of the traffic of a copy. It pays where a
 result is larger than the caches, or a good part of what a kernel moves through them, written once by vectors and not read by
@@ -32,7 +32,43 @@ def stream(kernel: Kernel) -> Kernel:
     least = SOME if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL else LARGE
     written = {t: sizes[t] for t in kernel.outputs if t not in read}
     large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
-    return kernel.with_body(rewrite_block(kernel.body, lambda s: _chosen(s, large))) if large else kernel
+    if not large:
+        return kernel
+    return kernel.with_body(rewrite_block(_joined(kernel.body, large), lambda s: _chosen(s, large)))
+
+
+def _joined(block: Block, large: set[Tensor]) -> Block:
+    """A block with one loop for vector loops that go along a row one after the other, where that streams: code generation
+    sees to its ends, and what a vector writes again would be partly past the caches, and partly not."""
+    made: list[Statement] = []
+    for s in block:
+        match s:
+            case For(body=body) if s.kind != "vector":
+                s = replace(s, body=_joined(body, large))
+            case If(condition, then, otherwise):
+                s = If(condition, _joined(then, large), _joined(otherwise, large))
+        if made and (both := _both(made[-1], s, large)) is not None:
+            made[-1] = both
+        else:
+            made.append(s)
+    return tuple(made)
+
+
+def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
+    if not (isinstance(a, For) and isinstance(b, For) and a.kind == b.kind == "vector"):
+        return None
+    if a.body is not b.body or a.index is not b.index or a.width != b.width:
+        return None
+    begins, first_ends, ends = (affine(e) - affine(a.start) for e in (b.start, a.end, b.end))
+    if begins.terms or first_ends.terms or ends.terms:
+        return None
+    made = replace(a, stop=b.end)
+    follows = 0 <= begins.constant <= first_ends.constant <= ends.constant
+    return made if follows and any(_streams(t, made) for t in stores(made.body) if t.tensor in large) else None
+
+
+def _streams(s: Store, lane: For) -> bool:
+    return stride(s.tensor, s.indices, lane.index) == 1 and leads(s, lane)
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
@@ -70,7 +106,7 @@ def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
     def change(s: Statement) -> Block | None:
         match s:
             case Store(tensor, at, _) if tensor in large:
-                streams = stride(tensor, at, lane.index) == 1 and (leads(s, lane) or _aligned(s, lane))
+                streams = _streams(s, lane) or (stride(tensor, at, lane.index) == 1 and _aligned(s, lane))
                 return (replace(s, streaming=streams),)
         return None
 
@@ -95,6 +131,12 @@ def can_shift(s: For) -> bool:
     if not length.terms and length.constant < MANY * s.width:
         return False
     return overlaps(s) and period(reads(s.body), s.index) == 1
+
+
+def left_over(s: For) -> int:
+    """The elements of a vector loop of known length that are fewer than a vector."""
+    length = affine(s.end) - affine(s.start)
+    return 0 if length.terms or s.kind != "vector" else length.constant % s.width
 
 
 def _aligned(s: Store, lane: For) -> bool:
