@@ -7,7 +7,10 @@
 - pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: those of some turns
   later are;
 
-- rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are.
+- rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are;
+
+- a few numbers each time:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
+  those some lines further on are, since what is foreseen ends with a page.
 
 Of large arrays; whose rows, but for the last, are no less than a page, and no more than the cache holds until it is their turn.
 """
@@ -27,6 +30,7 @@ from ...lowering.movement.stream import is_large
 PAGE, LINE = 1 << 12, 1 << 6  # bytes
 CACHE = 1 << 18  # bytes, which are kept until it is their turn
 SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
+FEWEST, FURTHER = 16, 1 << 11  # bytes that are read in a turn at least, and those between them and what is asked for
 LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
 
 
@@ -99,6 +103,32 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
         step = stride(r.tensor, r.indices, index) if is_large(r.tensor) else None
         if step is not None and step * r.tensor.element.bytes >= PAGE:
             yield r, step
+
+
+def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
+    """What each turn of a loop goes on from in large constants, by its id: the first of the numbers that it reads."""
+    found: dict[int, list[Read]] = {}
+    for s in statements(kernel.body):
+        if isinstance(s, For) and s.kind == "serial":
+            inner: list[For] = []
+            body = s.body
+            while len(body) == 1 and isinstance(loop := body[0], For):
+                inner, body = [*inner, loop], loop.body
+            kinds = [loop.kind for loop in inner]
+            if kinds[-2:] == ["unrolled", "vector"] and set(kinds[:-1]) == {"unrolled"}:
+                first: dict[Expr, Expr] = {loop.index: loop.start for loop in inner}
+                few = [r for r in reads(body) if _is_few(r, s.index, inner[-1].index)]
+                found[id(s)] = [Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few]
+    return found
+
+
+def _is_few(r: Read, along: Index, lane: Index) -> bool:
+    """Whether a few numbers of a large constant are read in each turn, by all lanes, and the next ones in the next turn."""
+    size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
+    if not isinstance(size, int) or step is None or r.tensor.space != "constant":
+        return False
+    few = FEWEST <= step * r.tensor.element.bytes <= 2 * LINE
+    return few and size * r.tensor.element.bytes >= CACHE and not any(depends(e, {lane}) for e in r.indices)
 
 
 def picked_later(kernel: Kernel) -> dict[int, list[Read]]:

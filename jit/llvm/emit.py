@@ -25,7 +25,7 @@ from ...lowering.parallelise import grain
 from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from ..threads import PARALLEL
 from .addresses import Val
-from .early import asked_for, picked_later
+from .early import FURTHER, asked_for, few_each_time, picked_later
 from .expressions import Square
 from .invariants import Invariants
 from .lines import Lines, is_number, memory_text
@@ -189,6 +189,7 @@ class _Function(Streams):
         self.invariants = Invariants()
         self.early = asked_for(kernel)
         self.picked = picked_later(kernel)
+        self.few = few_each_time(kernel)
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
@@ -254,6 +255,8 @@ class _Function(Streams):
         elif s.index in self.by_vectors and not known:
             hint = "1"  # what vectors leave over: few turns
         with self.counting(start, stop, step, hint) as variable, self.inside(s, variable):
+            for r in self.few.get(id(s), ()):
+                self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), FURTHER // r.tensor.element.bytes)
             self.emit_block(s.body)
 
     @contextmanager
