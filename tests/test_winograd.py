@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.lowering.contraction import contract, winograd
+from cvm.lowering.contraction.turning import BY_FOUR, BY_TWO
 from legal import legal
 
 import cvm
@@ -95,7 +96,7 @@ def test_what_follows_is_done_with_the_results() -> None:
 def test_sums_too_large_to_be_divided_are_computed_as_any_other() -> None:
     x, w = values("even", 1, 1)
     both(program("even"), x * 0 + 8191, w * 0 + 3639)  # 4 y is beyond an i32
-    assert winograd.fits(8191, 3639, 9) is True and winograd.fits(8191, 3639, 9 * 16) is False
+    assert BY_TWO.fits(8191, 3639, 9) is True and BY_TWO.fits(8191, 3639, 9 * 16) is False
 
 
 def test_sums_of_any_threads_are_the_same() -> None:
@@ -139,3 +140,85 @@ def test_images_of_any_size(attributes: str, how: str) -> None:
             x = random.integers(-most, most, (n, 16 * groups, h, width), endpoint=True).astype(np.int32)
             arrays = (x, w) if given else (x,)
             np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
+
+
+LARGER = {  # the same, for which larger tiles take fewer products
+    "28x28": ((1, 16, 28, 28), (20, 16, 3, 3), "padding = [1, 1]"),
+    "14x14": ((1, 18, 14, 14), (9, 18, 3, 3), "padding = [1, 1]"),
+    "odd": ((1, 16, 17, 35), (13, 16, 3, 3), "padding = [1, 1]"),
+    "no border": ((1, 16, 30, 43), (8, 16, 3, 3), ""),
+    "wide border": ((1, 16, 16, 29), (8, 16, 3, 3), "padding = [2, 3]"),
+    "groups": ((2, 32, 20, 19), (16, 16, 3, 3), "padding = [1, 1], groups = 2"),
+    "many panels": ((3, 16, 40, 41), (14, 16, 3, 3), "padding = [1, 1]"),
+}
+
+
+def by_four(text: str, *arrays: np.ndarray) -> None:
+    assert "x36x" in cvm.compile(text).lower("schedule")
+    both(text, *arrays)
+
+
+@pytest.fixture
+def larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, shapes in LARGER.items():
+        monkeypatch.setitem(SHAPES, name, shapes)
+
+
+@pytest.mark.parametrize("name", LARGER)
+@pytest.mark.parametrize("most", [127, 326, 327, 8191, 8192, 2**31 - 1])
+def test_larger_tiles_whatever_the_factors_are(larger: None, name: str, most: int) -> None:
+    x, w = values(name, most, 127)
+    by_four(program(name, weights=w), x)
+
+
+@pytest.mark.parametrize("x, w", [(-327, -128), (326, -128), (-128, -227), (127, 227), (326, 227), (-327, -227)])
+def test_larger_tiles_at_the_ends_of_what_is_taken(larger: None, x: int, w: int) -> None:
+    image, weights, _ = LARGER["odd"]
+    text = program("odd", weights=np.full(weights, w, np.int32))
+    signs = np.indices(image).sum(0) % 2 * 2 - 1
+    rows = np.indices(image)[2] % 3 * 2 - 1
+    for sign in (np.ones_like(signs), signs, np.clip(rows, -1, 1)):
+        by_four(text, (x * sign).astype(np.int32))
+
+
+def test_weights_too_large_for_larger_tiles_are_turned_by_the_others(larger: None) -> None:
+    _, weights, _ = LARGER["odd"]
+    text = program("odd", weights=np.full(weights, 228, np.int32))
+    assert "x36x" not in cvm.compile(text).lower("schedule")
+    both(text, *values("odd", 127, 127)[:1])
+
+
+def test_sums_too_large_to_be_divided_by_64() -> None:
+    assert BY_FOUR.fits(127, 127, 2047) is True and BY_FOUR.fits(127, 127, 2048) is False
+    assert BY_FOUR.fits(127, 127, 9, (1 << 18) - 1) is True and BY_FOUR.fits(127, 127, 9, 1 << 18) is False
+
+
+@pytest.mark.parametrize("name", LARGER)
+def test_what_follows_larger_tiles_is_done_once_for_each_element(larger: None, name: str) -> None:
+    """With another array of the same shape, and a value that is used twice."""
+    x, w = values(name, 127, 127)
+    more = "  %s = cvm.cvm_right_shift %y {precision = 8, shift_bit = 4}\n  %t = cvm.elemwise_add %s, %s\n"
+    more += "  %u = cvm.elemwise_add %t, %y\n  %z = cvm.cvm_clip %u {precision = 9}\n"
+    by_four(program(name, more, " {range = [-128, 127]}", weights=w), x)
+
+
+def test_larger_tiles_of_any_threads_are_the_same(larger: None) -> None:
+    for name in ("28x28", "many panels"):
+        x, w = values(name, 127, 127)
+        function = cvm.compile(program(name, weights=w))
+        one = function(x)
+        for threads in (2, 3, 5):
+            cvm.set_num_threads(threads)
+            try:
+                np.testing.assert_array_equal(function(x), one)
+            finally:
+                cvm.set_num_threads(1)
+
+
+def test_large_weights_are_asked_for_before_they_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
+    for channels, asked in ((64, True), (16, False)):
+        monkeypatch.setitem(SHAPES, "asked", ((1, channels, 16, 16), (channels, channels, 3, 3), "padding = [1, 1]"))
+        x, w = values("asked", 127, 127)
+        text = program("asked", declared=" {range = [-127, 127]}", weights=w)
+        assert ("call void @llvm.prefetch" in cvm.compile(text).lower("llvm")) == asked
+        by_four(text, x)

@@ -43,11 +43,13 @@ from .panels import BLOCKS, LANES, ROWS, SUMS
 from .slide import slide
 from .strassen import by_blocks
 from .structure import Contracted, Contraction, recognise
+from .turning import BY_FOUR, BY_TWO
 from .widths import Sizes, sizes_of
 from .winograd import by_turning
 from .words import Terms, at_least, extent_of, in_words, size_of
 
 Constants = Mapping[Tensor, np.ndarray]
+Kernels = Callable[[Kernel], Contracted | None]
 
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
@@ -74,8 +76,7 @@ def contract(
     if found.unknown:
         return _where_large(kernel, found, constants, ranges)
     sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
-    turned = None if sizes is None else by_turning(kernel, found, sizes, constants)
-    made = _with(turned, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))
+    made = _turned(found, sizes, constants, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))
     return None if made is None else _after(sizes, made)
 
 
@@ -89,8 +90,7 @@ def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: R
     def others(kernel: Kernel) -> Contracted | None:
         return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
 
-    turned = None if sizes is None else by_turning(kernel, c, sizes, constants)
-    made = _with(turned, kernel, others)
+    made = _turned(c, sizes, constants, kernel, others)
     if made is None:
         return None
     plain = replace(kernel, name=f"{kernel.name}.small")
@@ -123,9 +123,20 @@ def _seen_as(
     return None if made is None else replace(made, views={**made.views, **shapes})
 
 
-def _with(
-    quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: Callable[[Kernel], Contracted | None]
+def _turned(
+    c: Contraction, sizes: Sizes | None, constants: Constants, kernel: Kernel, others: Kernels
 ) -> Contracted | None:
+    """By windows that are turned where that is right, by large tiles where these are, and others where neither is."""
+    if sizes is None:
+        return others(kernel)
+
+    def by_two(kernel: Kernel) -> Contracted | None:
+        return _with(by_turning(BY_TWO, kernel, c, sizes, constants), kernel, others)
+
+    return _with(by_turning(BY_FOUR, kernel, c, sizes, constants), kernel, by_two)
+
+
+def _with(quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: Kernels) -> Contracted | None:
     """The quick kernels where a condition holds, and others where it does not."""
     if quick is None:
         return others(kernel)
