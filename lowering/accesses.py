@@ -51,6 +51,19 @@ def depends(e: Expr, indices: set[Expr]) -> bool:
     return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
 
 
+def steps(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> list[int] | None:
+    """Numbers of elements whose multiples add up to where an access is while the index is 0; None where one is not known."""
+    found: list[int] = []
+    step: Dim = 1
+    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+        if not isinstance(step, int):
+            return None
+        rest = affine(e).without(index)
+        found += [f * step for f in (rest.constant, *(f for _, f in rest.terms.values()))]
+        step = d * step
+    return found
+
+
 def stride(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     """How many elements an access moves when the index grows by 1; None where that is not one known number."""
     total = 0

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ...dialect.index import Expr, Tensor, as_index, both
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
-from ...dialect.sizes import Dim, Size, product
-from ..accesses import depends, reads, stores, stride
+from ...dialect.sizes import Size, product
+from ..accesses import reads, steps, stores, stride
 from ..affine import affine
 from ..near import period
 from ..vectorise import overlaps
@@ -146,11 +146,5 @@ def _aligned(s: Store, lane: For) -> bool:
     terms = [start.constant, *(f for _, f in start.terms.values()), lane.width]
     if any(t * element % PART for t in terms):
         return False
-    step: Dim = 1
-    for e, d in zip(reversed(s.indices), reversed(s.tensor.shape), strict=True):
-        others = affine(e).without(lane.index) if depends(e, {lane.index}) else affine(e)
-        factors = [others.constant, *(f for _, f in others.terms.values())]
-        if not isinstance(step, int) or any(f * step * element % PART for f in factors):
-            return False
-        step = d * step
-    return True
+    row = steps(s.tensor, s.indices, lane.index)
+    return row is not None and not any(n * element % PART for n in row)

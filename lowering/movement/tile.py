@@ -51,8 +51,8 @@ from ...dialect.loops import (
 )
 from ...dialect.sizes import Dim
 from ...dialect.traverse import rewrite, substitute
-from ..accesses import allocated, reads, stores, stride
-from ..affine import affine, key
+from ..accesses import allocated, reads, steps, stores, stride
+from ..affine import key
 from ..collapse import is_whole
 from ..vectorise import independent
 from .stream import LINE, is_large
@@ -181,16 +181,8 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
 
 def _skew(r: Read, along: Index) -> Skew | None:
     """Where in a line of memory all rows begin that a read goes along; None where they do not begin alike."""
-    line, step = LINE // r.tensor.element.bytes, 1
-    for e, d in zip(reversed(r.indices), reversed(r.tensor.shape), strict=True):
-        sum = affine(e)
-        rest = sum.without(along)
-        if any(f * step % line for f in (rest.constant, *(f for _, f in rest.terms.values()))):
-            return None
-        if not isinstance(d, int):
-            return None
-        step *= d
-    return Skew(r.tensor, line)
+    line, row = LINE // r.tensor.element.bytes, steps(r.tensor, r.indices, along)
+    return None if row is None or any(n % line for n in row) else Skew(r.tensor, line)
 
 
 def _copied(store: Store, held: Tensor, outer: For, inner: For, i: _Axis, j: _Axis) -> For:
