@@ -69,7 +69,7 @@ def formulas(function: Function) -> Formulas:
     """The formulas of a function without calls."""
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
-    used: set[str] = set()
+    used: dict[str, int] = {}
 
     def tensor(value: Value, space: str) -> Tensor:
         type = value.known_type
@@ -108,12 +108,14 @@ def formulas(function: Function) -> Formulas:
     return Formulas(function.name, arguments, tuple(operand(r) for r in function.results), constants, tuple(steps))
 
 
-def _unique(name: str, used: set[str]) -> str:
-    found, n = name, 0
+def _unique(name: str, used: dict[str, int]) -> str:
+    """The name, with a number after it where it was used; `used` says which number each name came to."""
+    found, n = name, used.get(name, 0)
     while found in used:
         n += 1
         found = f"{name}.{n}"
-    used.add(found)
+    used[name] = n
+    used[found] = used.get(found, 0)
     return found
 
 
