@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm
 
-from ..dialect.index import Apply, Expr, Index, Read, maximum
+from ..dialect.index import Apply, Const, Expr, Index, Read, maximum
 from ..dialect.loops import (
     Block,
     For,
@@ -229,3 +229,11 @@ def overlaps(s: For) -> bool:
     read = {r.tensor for r in reads(s.body)}
     own = allocated(s.body)
     return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)
+
+
+def is_one_turn(s: For) -> bool:
+    """Whether a loop runs just once, wherever it begins."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const):
+        return s.end.value - s.start.value == s.width
+    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
+    return length is not None and not length.terms and length.constant == s.width

@@ -19,10 +19,10 @@ from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statem
 from ...dialect.sizes import Dim, Size, product, same_size
 from ...dialect.source import Span
 from ...lowering.accesses import allocated, stores
-from ...lowering.affine import affine
 from ...lowering.near import begins
 from ...lowering.parallelise import grain
 from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
+from ...lowering.vectorise import is_one_turn
 from ..threads import PARALLEL
 from .addresses import Val
 from .early import FURTHER, asked_for, few_each_time, picked_later
@@ -122,14 +122,6 @@ def parallel_loop(kernel: Kernel) -> For | None:
     """The loop whose iterations a kernel hands out: all of its body."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
-
-
-def is_one_turn(s: For) -> bool:
-    """Whether a loop runs just once, wherever it begins."""
-    if isinstance(s.start, Const) and isinstance(s.end, Const):
-        return s.end.value - s.start.value == s.width
-    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
-    return length is not None and not length.terms and length.constant == s.width
 
 
 def is_square(s: For) -> bool:

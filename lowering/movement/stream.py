@@ -15,7 +15,7 @@ from ...dialect.sizes import Size, product
 from ..accesses import reads, steps, stores, stride
 from ..affine import affine
 from ..near import period
-from ..vectorise import overlaps
+from ..vectorise import is_one_turn, overlaps
 
 LARGE = 1 << 24  # bytes
 ALL = 2 * LARGE  # bytes of a kernel's arrays that are large together: of them a result
@@ -76,8 +76,7 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
     A single vector of a row is not worth asking."""
     match s:
         case For(kind="vector"):
-            length = affine(s.end) - affine(s.start)
-            alone = not length.terms and length.constant == s.width
+            alone = is_one_turn(s)
             made = replace(s, body=_streamed(s.body, large, s))
         case For(body=(For(kind="vector") as lane,), kind="unrolled"):
             alone = False
