@@ -487,3 +487,20 @@ def test_convolutions_of_unknown_sizes() -> None:
     given = f"%x: tensor<?Nx16x?Hx?Wxi32> {SMALL}, %w: tensor<16x16x3x3xi32> {SMALL}"
     f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(3, 16, 9, 8), small(16, 16, 3, 3))
     assert on_tensor_cores(f)
+
+
+@pytest.mark.parametrize("element", ["i8", "ui8", "i16", "i32", "ui32", "i64"])
+@pytest.mark.parametrize("operands", ["add %x, %y", "sub %x, %y", "mul %x, %y", "neg %x", "xor %x, %y"])
+def test_negated_operations(element: str, operands: str) -> None:
+    text = f"""func @main(%x: tensor<9x{element}>, %y: tensor<9x{element}>) {{
+      %a = dali.{operands}
+      %z = dali.neg %a
+      %w = dali.sub %y, %z
+      %v = dali.neg %z
+      return %z, %w, %v
+    }}"""
+    f, reference = cvm.compile(text, target="cuda-sim"), cvm.compile(text, target="reference")
+    dtype = f.function.arguments[0].known_type.element.dtype
+    x, y = RANDOM.integers(0, 2**63, (2, 9)).astype(dtype)
+    for found, wanted in zip(f(x, y), reference(x, y), strict=True):
+        np.testing.assert_array_equal(found, wanted, strict=True)

@@ -98,7 +98,7 @@ ROWS: dict[tuple[str, str], Row] = {
     **{("add", k): Row("{a} + {b}", SUM, "modular") for k in _INTEGERS},
     **{("sub", k): Row("{a} - {b}", SUM, "modular") for k in _INTEGERS},
     **{("mul", k): Row("{a} * {b}", PRODUCT, "modular") for k in _INTEGERS},
-    **{("neg", k): Row("0u - {a}", SUM, "modular") for k in _INTEGERS},
+    **{("neg", k): Row("-{a}", UNARY, "modular") for k in _INTEGERS},
     **{("not", k): Row("~{a}", UNARY, "modular") for k in _INTEGERS},
     **{("and", k): Row("{a} & {b}", AND, "modular") for k in _INTEGERS},
     **{("xor", k): Row("{a} ^ {b}", XOR, "modular") for k in _INTEGERS},
