@@ -31,7 +31,7 @@ from .accesses import allocated, depends, every_access, stores
 
 
 def collapse(kernel: Kernel) -> Kernel:
-    kernel = kernel.with_body(_without_single(kernel.body))
+    kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair)
     return kernel
@@ -106,6 +106,40 @@ def _without_single(block: Block) -> Block:
         return None
 
     return rewrite_block(block, change)
+
+
+def _without_unit_axes(kernel: Kernel) -> Kernel:
+    """A kernel that folds floats without axes of one element, which would keep apart the loops over those around them: these
+    are joined where it is only known when called that there is one, and the order of a fold is the same."""
+    if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):
+        return kernel
+    units: dict[Tensor, set[int]] = {
+        t: {n for n, d in enumerate(t.shape) if same_size(d, 1)} for t in kernel.parameters
+    }
+    for tensor, at in every_access(kernel.body):
+        if tensor in units:
+            units[tensor] = {n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0}
+    made = {t: replace(t, shape=_left(t.shape, found)) for t, found in units.items() if found}
+    if not made:
+        return kernel
+
+    def read(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor not in made:
+            return None
+        at = tuple(rewrite(i, read) for i in e.indices)
+        return Read(made[e.tensor], _left(at, units[e.tensor]))
+
+    def store(s: Statement) -> Block | None:
+        if not isinstance(s, Store) or s.tensor not in made:
+            return None
+        return (replace(s, tensor=made[s.tensor], indices=_left(s.indices, units[s.tensor])),)
+
+    body = map_expressions(rewrite_block(kernel.body, store), lambda e: rewrite(e, read))
+    return replace(kernel, body=body, parameters=tuple(made.get(p, p) for p in kernel.parameters))
+
+
+def _left(items: tuple, without: set[int]) -> tuple:
+    return tuple(item for n, item in enumerate(items) if n not in without)
 
 
 def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:

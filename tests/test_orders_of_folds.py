@@ -49,7 +49,7 @@ FOLDS: dict[str, str] = {
     "normalised": NORMALISED,
 }
 SHAPES: dict[str, list[Shape]] = {
-    "whole": [(LONG - 1,), (LONG + BLOCK // 2 + 5,), (513, 512), (65, 64, 63)],
+    "whole": [(LONG - 1,), (LONG + BLOCK // 2 + 5,), (513, 1, 512), (65, 64, 63), (1, 40, 1, 33)],
     "rows": [(3, LONG + 7), (17, LONG)],
     "columns": [(LONG - 3, 3), (LONG + 9, 2), (LONG + 20, 40)],
     "short": [(33, 100), (5, 31), (3, 4, 50), (100, 7)],
@@ -103,7 +103,7 @@ def test_known_or_not(name: str, kind: str) -> None:
         every = {"whole": [[*range(rank)]], "rows": [[rank - 1]], "columns": [[0]]}.get(
             kind, [[0], [rank - 1], [0, rank - 1]]
         )
-        names = "ABC"[:rank]
+        names = "ABCD"[:rank]
         for axes in every[: None if kind == "short" and n < 1 else 1]:
             shapes = [shape, shape] if "%w" in body else [shape]
             agree(body, shapes, [names] * len(shapes), axes, element)
