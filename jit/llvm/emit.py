@@ -270,11 +270,16 @@ class _Function(Streams):
         del self.frames[-2:]
         self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
         self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
-        if len(self.lines) - phi > LARGEST_UNROLLED:
+        known = is_number(start) and is_number(stop)
+        if len(self.lines) - phi > LARGEST_UNROLLED or (not known and self.holds_loop(phi + 1)):
             hint = "1"
         test = self.add(f"icmp slt i64 {following}, {stop}")
         self.raw(f"br i1 {test}, label %{body}, label %{after}{f', !llvm.loop !{hint}' if hint else ''}")
         self.start(after)
+
+    def holds_loop(self, since: int) -> bool:
+        """Whether a loop was emitted since then: copies of it, turn after turn, save nothing."""
+        return any(isinstance(line, str) and " = phi " in line for line in self.lines[since:])
 
     def first_place(self, s: For, store: Store, start: str) -> str:
         with self.inside(s, start):
