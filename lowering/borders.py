@@ -8,6 +8,8 @@
 Of a loop that goes as far as is known when called, it is asked whether it has an interior; the iterations of borders then
 stand one by one, and guards are left out where they follow from that.
 
+Guards that hold for all values of the indices, such as i + 1 >= 0, are left out before.
+
 A choice by the index alone leaves no border: on the other side of it stands its negation. Only the innermost of the loops
 that compute elements is taken apart for guards that inner loops take part in; `narrow` does the rest.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..dialect.index import Const, Expr, Extent, both, maximum, minimum
+from ..dialect.index import Const, Expr, Extent, Index, as_index, both, maximum, minimum
 from ..dialect.loops import (
     Block,
     For,
@@ -37,7 +39,28 @@ SINGLE = 2  # iterations of a border that stand one by one
 
 
 def borders(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _parts))
+    always = {id(c): True for c in _conditions(kernel.body) if _always(c)}
+    return kernel.with_body(rewrite_block(_decided(kernel.body, always), _parts))
+
+
+def _always(condition: Expr) -> bool:
+    """Whether a condition holds for all values of the indices."""
+    sums = affine_conditions(condition)
+    return sums is not None and all(_never_negative(_over_indices(sum)) for sum in sums)
+
+
+def _over_indices(sum: Affine) -> Affine:
+    """The least a sum can be over the values of the indices in it."""
+    least = sum
+    for atom, factor in sum.terms.values():
+        if isinstance(atom, Index):
+            last = affine(as_index(atom.extent)).plus(-1)
+            least = least.without(atom) + (last * factor if factor < 0 else Affine({}))
+    return least
+
+
+def _never_negative(sum: Affine) -> bool:
+    return sum.constant >= 0 and _grows(sum)
 
 
 def _parts(s: Statement) -> Block | None:
@@ -172,7 +195,7 @@ def _grows(sum: Affine) -> bool:
 def _later(a: Expr, b: Expr) -> Expr:
     """The larger of two numbers; which one that is may be known of sums that are not."""
     difference = affine(a) - affine(b)
-    return maximum(a, b) if difference.terms else a if difference.constant >= 0 else b
+    return a if _never_negative(difference) else b if _never_negative(difference * -1) else maximum(a, b)
 
 
 def _earlier(a: Expr, b: Expr) -> Expr:
@@ -180,11 +203,11 @@ def _earlier(a: Expr, b: Expr) -> Expr:
 
 
 def _empty(start: Expr, end: Expr) -> bool:
-    return isinstance(start, Const) and isinstance(end, Const) and start.value >= end.value
+    return _never_negative(affine(start) - affine(end))
 
 
 def _clamp(at: Expr, loop: For) -> Expr:
-    return minimum(maximum(at, loop.start), loop.end)
+    return _earlier(_later(at, loop.start), loop.end)
 
 
 def _range(s: For) -> tuple[int, int] | None:

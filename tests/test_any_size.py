@@ -129,6 +129,26 @@ def test_the_same_as_with_known_sizes(name: str) -> None:
         np.testing.assert_array_equal(unknown(*arrays), known, strict=True, err_msg=str(given))
 
 
+def test_guards_that_always_hold_are_left_out() -> None:
+    """What stands in two places of a padded array and is added up again needs no guard, whatever the sizes are."""
+    text = """
+        func @main(%a: tensor<?M x ?N x f32>) -> tensor<?M x ?N x f32> {
+          %whole = builtin.pad %a {before = [1, 1], after = [0, 0]}
+          %one = builtin.place_like %a, %whole {axes = [0, 1], begin = [0, 0], strides = [1, 1]}
+          %two = builtin.place_like %a, %whole {axes = [0, 1], begin = [1, 1], strides = [1, 1]}
+          %sum = dali.add %one, %two
+          %y = builtin.pad %sum {before = [-1, -1], after = [0, 0]}
+          return %y
+        }
+    """
+    f = cvm.compile(text)
+    assert f.lower("schedule").count("for ") < 30
+    for m, n in itertools.product((0, 1, 2, 5), (0, 1, 7, 40)):
+        a = np.arange(m * n, dtype=np.float32).reshape(m, n)
+        moved = np.pad(a, ((0, 1), (0, 1)))[1:, 1:]
+        np.testing.assert_array_equal(f(a), a + moved, strict=True)
+
+
 @pytest.mark.parametrize("name", MEETING)
 def test_sizes_that_meet_and_may_be_one(name: str) -> None:
     """Sizes without names: whichever operands turn out to be repeated, the result is that of known sizes."""
