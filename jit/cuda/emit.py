@@ -182,7 +182,10 @@ class _Function(Expressions):
                 zero: dict[Expr, Expr] = {s.index: ZERO}
                 to, source = (substitute(flat(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
                 self.statement(to, source)
-                self.line(f"{self.pack(tensor, to, s.width)} = {self.pack(of, source, s.width)};")
+                value = self.pack(of, source, s.width)
+                if tensor.space == "pack" and tensor.element.bits <= 8 and s.width >= 4:
+                    value = f"loaded({value})"
+                self.line(f"{self.pack(tensor, to, s.width)} = {value};")
                 return True
         return False
 

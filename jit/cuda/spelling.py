@@ -194,6 +194,15 @@ def _pieces(name: str, types: str) -> str:
 HELPERS: dict[str, str] = {
     "Pack": "// elements that are loaded and stored together\n"
     "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
+    "loaded": f"""// bytes that are loaded together, by words: NVRTC 13 forgets that a sum of bytes which it takes from a vector of
+// bytes is one when it compares it
+template <class T, int N> {_INLINE} Pack<T, N> loaded(const Pack<T, N>& there) {{
+  const Pack<unsigned, N / 4> words = (const Pack<unsigned, N / 4>&)there;
+  Pack<T, N> bytes;
+#pragma unroll
+  for (int n = 0; n < N; ++n) bytes.at[n] = (T)(unsigned char)(words.at[n / 4] >> n % 4 * 8);
+  return bytes;
+}}""",
     **{name: _pieces(name, types) for name, types in PIECES.values()},
     "mixed_products": f"""// the sum of the products of unsigned bytes with signed ones
 {_INLINE} int mixed_products(int positive, int any) {{
