@@ -44,13 +44,3 @@ def load() -> dict[str, dict[str, Any]]:
 
 def is_ours(name: str) -> bool:
     return name.partition(",")[0] == "cvm"
-
-
-def ratios(row: dict[str, Any]) -> dict[str, list[float]]:
-    """Each peer's time over ours: quartiles over the rounds; of results that have none, the medians' quotient alone."""
-    quotients = {name: [ms / row["ms"]["cvm"]] for name, ms in row["ms"].items() if not is_ours(name)}
-    return row.get("ratios", quotients)
-
-
-def middle(quartiles: list[float]) -> float:
-    return quartiles[len(quartiles) // 2]

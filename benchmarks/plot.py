@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from groups import GROUPS, middle, ratios
+from groups import GROUPS
 from matplotlib.figure import Figure
 
 COLOURS = {
@@ -29,13 +29,11 @@ def draw(results: dict[str, dict[str, Any]], path: Path) -> None:
                 0.0, y - 0.9, GROUPS[g].title, transform=axes.get_yaxis_transform(), va="center", size=8, weight="bold"
             )
             y += 1
-        for name, quartiles in ratios(r).items():
+        for name, (_, ratio, _) in r["ratios"].items():
             peer = name.partition(" ")[0].partition(",")[0]
-            drawn[peer] = axes.plot(middle(quartiles), y, "o", ms=5, color=COLOURS.get(peer, "gray"), alpha=0.8)[0]
+            drawn[peer] = axes.plot(ratio, y, "o", ms=5, color=COLOURS.get(peer, "gray"), alpha=0.8)[0]
         if "limit" in r:
-            drawn["limit"] = axes.plot(
-                r.get("limit ratio", r["limit"] / r["ms"]["cvm"]), y, "|", ms=9, mew=2, color="black"
-            )[0]
+            drawn["limit"] = axes.plot(r["limit ratio"], y, "|", ms=9, mew=2, color="black")[0]
         labels[y] = r["title"]
         y += 1
     axes.axvline(1, color="black", lw=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from groups import GROUPS, is_ours, load, middle, ratios
+from groups import GROUPS, is_ours, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tables -->\n"
@@ -38,8 +38,7 @@ def section(group: str, result: dict[str, Any]) -> str:
         if peers:
             cells.append(best_peer(r))
         if bounded:
-            to_limit = f"{r.get('limit ratio', r['limit'] / ms['cvm']):.2f}" if "limit" in r else ""
-            cells += [number(r["limit"] * scale) if "limit" in r else "", to_limit]
+            cells += [number(r["limit"] * scale), f"{r['limit ratio']:.2f}"] if "limit" in r else ["", ""]
         if rated:
             cells.append(f"{r['rate']:.0f}" if "rate" in r else "")
         lines.append(f"| {' | '.join(cells)} |")
@@ -52,10 +51,10 @@ def section(group: str, result: dict[str, Any]) -> str:
 
 def best_peer(row: dict[str, Any]) -> str:
     """How many times as long the best peer takes: the median and, beside it, the quartiles."""
-    if not (found := ratios(row)):
+    if not row["ratios"]:
         return ""
-    best = min(found.values(), key=middle)
-    return f"**{middle(best):.2f}**" + (f" {best[0]:.2f}-{best[-1]:.2f}" if len(best) > 1 else "")
+    low, middle, high = min(row["ratios"].values(), key=lambda quartiles: quartiles[1])
+    return f"**{middle:.2f}** {low:.2f}-{high:.2f}"
 
 
 def agreements(rows: list[dict[str, Any]]) -> list[str]:

@@ -199,7 +199,8 @@ def _later(a: Expr, b: Expr) -> Expr:
 
 
 def _earlier(a: Expr, b: Expr) -> Expr:
-    return a if _later(a, b) is b else b if _later(a, b) is a else minimum(a, b)
+    later = _later(a, b)
+    return a if later is b else b if later is a else minimum(a, b)
 
 
 def _empty(start: Expr, end: Expr) -> bool:

@@ -25,14 +25,13 @@ from ...dialect.loops import (
     Statement,
     Store,
     assign,
-    expressions,
     identity,
+    nodes,
     statements,
     substitute_block,
     update,
 )
 from ...dialect.sizes import Dim, product, smaller
-from ...dialect.traverse import walk
 from ..accesses import allocated, reads
 from ..collapse import is_whole
 from .blocks import LONG, bounds, folded, length, terms
@@ -89,7 +88,7 @@ def _is_alone(fold: For) -> bool:
         return False
     own = {*allocated(fold.body), *found}
     named = {s.var for s in statements(fold.body) if isinstance(s, Let)}
-    used = {e for s in statements((fold,)) for top in expressions(s) for e in walk(top) if isinstance(e, Var)}
+    used = {e for e in nodes((fold,)) if isinstance(e, Var)}
     return used <= named and all(r.tensor in own for r in reads((fold,)) if r.tensor.space == "register")
 
 
