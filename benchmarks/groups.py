@@ -26,6 +26,7 @@ GROUPS = {
     "reductions": Group("Reductions of 4096 x 4096"),
     "movement": Group("Data movement"),
     "contractions": Group("Contractions of int8 values"),
+    "runtime_kernels": Group("Against CVM-Runtime's algorithms, written again for numba"),
     "matmul": Group("Products of f32 matrices"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
     "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
