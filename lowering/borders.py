@@ -16,6 +16,7 @@ that compute elements is taken apart for guards that inner loops take part in; `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..dialect.index import Const, Expr, Extent, Index, as_index, both, maximum, minimum
@@ -136,9 +137,24 @@ def _interior(loop: For) -> list[Statement]:
         return _of_any_length(loop, low, high, decided)
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
-    parts = ((loop.start, low, {}), (low, high, decided), (high, loop.end, {}))
-    made = [replace(loop, start=a, stop=b, body=_decided(loop.body, d)) for a, b, d in parts if not _empty(a, b)]
-    return [*made] or [loop]
+    parts = [(a, b) for a, b in ((loop.start, low), (low, high), (high, loop.end)) if not _empty(a, b)]
+    made: list[Statement] = []
+    for start, end in parts:
+        part = replace(loop, start=start, stop=end)
+        known = decided if (start, end) == (low, high) else _nowhere(part, extents)
+        made.append(replace(part, body=_decided(loop.body, known)))
+    return made or [loop]
+
+
+def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
+    """The conditions that hold for no iteration of a loop over constants."""
+    values = {**extents, key(part.index): _range(part)}
+    found: dict[int, bool] = {}
+    for condition in _conditions(part.body):
+        least = [_least(sum * -1, values) for sum in affine_conditions(condition) or []]
+        if any(sum is not None and not sum.terms and sum.constant > 0 for sum in least):
+            found[id(condition)] = False
+    return found
 
 
 def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[Statement]:
@@ -218,7 +234,7 @@ def _range(s: For) -> tuple[int, int] | None:
     return None
 
 
-def _least(sum: Affine, extents: dict[object, tuple[int, int] | None]) -> Affine | None:
+def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Affine | None:
     """The least a sum can be over the inner loops; None where that is not known."""
     least = sum
     for k, (atom, factor) in sum.terms.items():

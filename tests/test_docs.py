@@ -58,7 +58,8 @@ def test_status_lists_every_operator() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} points at {target}"
 
@@ -100,6 +101,20 @@ def test_a_graph_from_python_and_from_the_command_line(
         command, _, _ = command.partition(" --plot")  # which needs matplotlib
         assert cli.main(command.removeprefix("cvm ").split()) == 0
     assert "1002.75" in capsys.readouterr().out and np.load("state.npz")["state.n"] == 1002.75
+
+
+def test_stages_of_a_convolution() -> None:
+    """What docs/lowering.md shows of each stage is there."""
+    page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
+    (program,) = blocks(page, "cvm")
+    compiled = cvm.compile(cvm.parse(program))
+    for stage, count in (("formulas", 1), ("loops", 1), ("schedule", 3)):
+        shown = blocks(page, stage)
+        assert len(shown) == count
+        for block in shown:
+            assert block in compiled.lower(stage)
+    for name in re.findall(r"`((?:lowering|jit|dialect)/[\w/]+\.py)`", page):
+        assert (ROOT / name).exists(), name
 
 
 def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.loops import Kernel
+from cvm.lowering.borders import borders
 from cvm.lowering.check import check
 from cvm.lowering.pipeline import unscheduled
+from cvm.lowering.read import read_kernels
 from cvm.lowering.schedule import PASSES
+from cvm.lowering.text import kernels_text
 from evaluate import execute
 from samples import SAMPLES
 from test_operators import program
@@ -44,3 +47,26 @@ def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:
                 if known:
                     for found, array in zip(run(kernel, operands), wanted, strict=True):
                         np.testing.assert_array_equal(found, array, f"seed {seed}: after {pass_name}")
+
+
+FRAMED = """kernel @k(%x: tensor<8x8xi32>) -> (%y: tensor<10x10xi32>) {
+  for %i in 0..10 {
+    for %j in 0..10 {
+      %y[%i, %j] = 0
+    }
+    if %i >= 1 & %i < 9 {
+      for %j in 1..9 {
+        %y[%i, %j] = %x[%i - 1, %j - 1]
+      }
+    }
+  }
+}
+"""
+
+
+def test_borders_without_what_holds_nowhere_in_them() -> None:
+    (kernel,) = read_kernels(FRAMED)
+    made = borders(kernel)
+    assert "if" not in kernels_text([made])
+    x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.int32)
+    np.testing.assert_array_equal(execute(made, x)[0], np.pad(x, 1))
