@@ -26,6 +26,7 @@ from ..dialect.loops import (
     If,
     Kernel,
     Statement,
+    blocks,
     rewrite_block,
     rewrite_within,
     statements,
@@ -120,7 +121,7 @@ def _interior(loop: For) -> list[Statement]:
     computes = any(s.tensor.space != "register" for s in stores(loop.body))
     if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
         return [loop]
-    extents = {key(s.index): _range(s) for s in statements(loop.body) if isinstance(s, For)}
+    extents = _ranges(loop.body)
     low, high = loop.start, loop.end
     decided: dict[int, bool] = {}
     for condition in _conditions(loop.body):
@@ -190,7 +191,7 @@ def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
 
 def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
     """The conditions that hold in an iteration where arrays are large; what has to be tested for that is added."""
-    extents = {key(s.index): _range(s) for s in statements(loop.body) if isinstance(s, For)}
+    extents = _ranges(loop.body)
     found: dict[int, bool] = {}
     for condition in _conditions(loop.body):
         here = [s.without(loop.index) + at * s.factor(loop.index) for s in affine_conditions(condition) or []]
@@ -227,6 +228,17 @@ def _clamp(at: Expr, loop: For) -> Expr:
     return _earlier(_later(at, loop.start), loop.end)
 
 
+def _ranges(block: Block) -> dict[object, tuple[int, int] | None]:
+    """The first and the last value of every index, over all the loops that take it some of the way."""
+    found: dict[object, tuple[int, int] | None] = {}
+    for s in statements(block):
+        if isinstance(s, For):
+            k, here = key(s.index), _range(s)
+            there = found.get(k, here)
+            found[k] = None if here is None or there is None else (min(here[0], there[0]), max(here[1], there[1]))
+    return found
+
+
 def _range(s: For) -> tuple[int, int] | None:
     """The first and the last value of a loop over constants."""
     if isinstance(s.start, Const) and isinstance(s.end, Const) and s.start.value < s.end.value:
@@ -253,17 +265,18 @@ def _conditions(block: Block, choices: bool = False) -> list[Expr]:
 
 
 def _decided(block: Block, known: dict[int, bool]) -> Block:
-    """The block with conditions that are known left out, and branches that cannot be taken."""
+    """The block with conditions that are known left out, and branches that cannot be taken, and what nothing is left of."""
 
     def decide(s: Statement) -> Block | None:
-        if not isinstance(s, If):
-            return None
-        parts = conjunction(s.condition)
-        if any(known.get(id(c)) is False for c in parts):
-            return _decided(s.otherwise, known)
-        left = both(*(c for c in parts if id(c) not in known))
-        if not isinstance(left, Expr):
-            return _decided(s.then, known)
-        return (rewrite_within(replace(s, condition=left), decide),)
+        if isinstance(s, If):
+            parts = conjunction(s.condition)
+            if any(known.get(id(c)) is False for c in parts):
+                return _decided(s.otherwise, known)
+            left = both(*(c for c in parts if id(c) not in known))
+            if not isinstance(left, Expr):
+                return _decided(s.then, known)
+            s = replace(s, condition=left)
+        made = rewrite_within(s, decide)
+        return (made,) if any(blocks(made)) or not isinstance(made, (For, If)) else ()
 
     return rewrite_block(block, decide) if known else block
