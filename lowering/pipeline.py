@@ -19,6 +19,7 @@ from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan
 from .ranges.infer import declared_range, ranges_of
+from .ranges.rounded import rounded
 from .schedule import schedule
 
 
@@ -61,7 +62,7 @@ def to_plan(program: Formulas, function: Function) -> Plan:
     """The formulas of the function as plain nests, before any pass that is for one kind of machine."""
     declared = zip(program.arguments, map(declared_range, function.arguments), strict=True)
     ranges = ranges_of(program, {t: found for t, found in declared if found is not None})
-    kernels, views, results = to_kernels(program)
+    kernels, views, results = to_kernels(rounded(program, ranges))
     kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
     known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument

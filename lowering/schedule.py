@@ -30,6 +30,7 @@ from .narrow import narrow
 from .parallelise import parallelise
 from .plan import Plan, make_plan
 from .ranges.intervals import Interval
+from .saturate import saturate
 from .split import split
 from .unname import unname
 from .vectorise import vectorise
@@ -51,10 +52,11 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "partial": partial,
     "blocks": blocks,
     "lanes": lanes,
+    "saturate": saturate,
     "unroll": unroll,
     "stream": stream,
 }
-LAST = ("unroll",)  # what the kernels of a contraction, which come with their schedule, still go through
+LAST = ("saturate", "unroll")  # what the kernels of a contraction, which come with their schedule, still go through
 
 
 def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES)) -> Plan:
