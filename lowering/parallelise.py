@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..dialect.index import ZERO, Const, Index, as_index, minimum
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, statements, substitute_block
+from ..dialect.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
 from ..dialect.sizes import Dim
+from .affine import affine
 from .cost import block_operations
 from .vectorise import can_be_vector
 
@@ -53,6 +54,20 @@ def in_blocks(loop: For, most: int) -> For:
     first = block * size
     stop = first + size if isinstance(n, int) and n % size == 0 else minimum(first + size, as_index(n))
     return For(block, (replace(loop, start=first, stop=stop),), kind="parallel")
+
+
+def adjoining(loop: For) -> For | None:
+    """The one loop inside of another, where what consecutive iterations do are parts of one loop, each beginning where the
+    one before ends:  for b { for i in b * 16..b * 16 + 16 { ... } }
+    """
+    match loop.body:
+        case (For(_, body, start, kind="serial" | "vector", overlap=0) as inner,):
+            begin = affine(start)
+            step = begin.factor(loop.index)
+            length = affine(inner.end) - begin
+            goes_on = step > 0 and not length.terms and length.constant == step
+            return inner if goes_on and not any(n is loop.index for n in nodes(body)) else None
+    return None
 
 
 def without_unit_loops(block: Block) -> Block:

@@ -8,7 +8,12 @@ import threading
 
 import numpy as np
 import pytest
+from cvm.dialect.index import Index, Tensor, as_index
+from cvm.dialect.loops import For, Store
+from cvm.dialect.types import I64
 from cvm.jit import threads
+from cvm.lowering.movement import stream
+from cvm.lowering.parallelise import adjoining
 from cvm.lowering.text import kernels_text
 
 import cvm
@@ -58,6 +63,50 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
     for _ in range(20):
         assert np.array_equal(f(x, w), want)
     assert cvm.get_num_threads() == count
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize(("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)])
+def test_blocks_that_adjoin_are_one_loop(count, size, large, monkeypatch):
+    """What a thread takes at once is one loop, whose ends alone may share lines of memory with others."""
+    monkeypatch.setattr(stream, "LARGE", large)
+    t = f"tensor<{size}xi32>"
+    f = cvm.compile(f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}")
+    assert "parallel {" in f.lower("schedule")
+    kernel = f.lower("llvm").partition("@kernel_0(")[2].partition("\n}")[0]
+    assert (" = phi i64 [ %begin," not in kernel) == (size % 16 == 0)  # no loop over blocks
+    cvm.set_num_threads(count)
+    x, y = arrays(size, 2).T.copy()
+    held = np.zeros(size + 64, np.int32)
+    for offset in (0, 1, 4, 13):
+        held[:] = 77
+        f(x, y, out=held[offset : offset + size])
+        np.testing.assert_array_equal(held[offset : offset + size], x + y)
+        assert (held[:offset] == 77).all() and (held[offset + size :] == 77).all()
+
+
+def blocks(start=lambda b: b * 16, length=16, value=lambda b, i: as_index(1), **how):
+    b, i, y = Index("b", 4), Index("i", 80), Tensor("y", (80,), I64, "argument")
+    inner = For(i, (Store(y, (i,), value(b, i)),), start=start(b), stop=start(b) + length, **how)
+    return For(b, (inner,), kind="parallel")
+
+
+def test_what_adjoins():
+    assert adjoining(blocks()) is not None
+    assert adjoining(blocks(start=lambda b: b * 16 + 5, kind="vector", width=8)) is not None
+    for other in (
+        blocks(length=15),
+        blocks(length=17),
+        blocks(start=lambda b: b * -16 + 60),
+        blocks(start=lambda b: b * b * 16),
+        blocks(start=lambda b: as_index(0)),
+        blocks(value=lambda b, i: b + i),
+        blocks(kind="unrolled"),
+        blocks(kind="vector", width=8, overlap=16),
+    ):
+        assert adjoining(other) is None
+    two = blocks()
+    assert adjoining(For(two.index, two.body * 2, kind="parallel")) is None
 
 
 def test_sizes_known_when_called():

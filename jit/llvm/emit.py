@@ -19,8 +19,9 @@ from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statem
 from ...dialect.sizes import Dim, Size, product, same_size
 from ...dialect.source import Span
 from ...lowering.accesses import allocated, stores
+from ...lowering.movement.stream import leading_store, left_over
 from ...lowering.near import begins
-from ...lowering.parallelise import grain
+from ...lowering.parallelise import adjoining, grain
 from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
 from ...lowering.vectorise import is_one_turn
 from ..threads import PARALLEL
@@ -37,8 +38,9 @@ METADATA = """!0 = !{i32 1}
 !2 = !{!"llvm.loop.unroll.disable"}
 !3 = distinct !{!3, !4}
 !4 = !{!"llvm.loop.unroll.count", i32 4}
-!5 = !{!"branch_weights", i32 1, i32 1000000}"""
-RARELY = "!5"
+!5 = !{!"branch_weights", i32 1, i32 1000000}
+!6 = !{!"branch_weights", i32 1, i32 16}"""
+RARELY, LESS_OFTEN = "!5", "!6"
 
 
 @dataclass(frozen=True)
@@ -234,33 +236,50 @@ class _Function(Streams):
             with self.inside(s, self.address(s.start)):
                 self.emit_block(s.body)
             return
+        inner = adjoining(s) if s is self.parallel else None
+        if inner is not None and (leading_store(inner) is not None or not left_over(inner)):
+            self.several(s, inner)
+            return
         start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
+        self.along(s, start, stop)
+
+    def several(self, s: For, inner: For) -> None:
+        """Iterations whose parts of an inner loop adjoin, as that loop."""
+        with self.inside(s, "%begin"):
+            start = self.address(inner.start)
+        with self.inside(s, self.add("sub i64 %end, 1")):
+            stop = self.address(inner.end)
+        self.along(inner, start, stop)
+
+    def along(self, s: For, start: str, stop: str) -> None:
         if not self.shift(s, start, stop):
             self.turns(s, start, stop, str(s.width if s.kind == "vector" else 1))
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
         known = is_number(start) and is_number(stop)
-        hint = "3" if folds_vectors(s) and not known else ""
+        hint, weights = "3" if folds_vectors(s) and not known else "", ""
         if s.kind == "vector":
             self.by_vectors.add(s.index)
         elif s.index in self.by_vectors and not known:
-            hint = "1"  # what vectors leave over: few turns
-        with self.counting(start, stop, step, hint) as variable, self.inside(s, variable):
+            hint, weights = "1", LESS_OFTEN  # what vectors leave over: few turns, and registers are for the others
+        with self.counting(start, stop, step, hint, weights) as variable, self.inside(s, variable):
             for r in self.few.get(id(s), ()):
                 self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), FURTHER // r.tensor.element.bytes)
             self.emit_block(s.body)
 
     @contextmanager
-    def counting(self, start: str, stop: str, step: str, hint: str = "") -> Iterator[str]:
-        """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it."""
+    def counting(self, start: str, stop: str, step: str, hint: str = "", weights: str = "") -> Iterator[str]:
+        """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it, and
+        under `weights` of whether it has any turns."""
         before, body, after = self.block, self.label(), self.label()
         variable, following = self.fresh(), self.fresh()
         self.open_frame()
         if is_number(start) and is_number(stop) and int(start) < int(stop):
             self.raw(f"br label %{body}")
         else:
-            self.raw(f"br i1 {self.add(f'icmp slt i64 {start}, {stop}')}, label %{body}, label %{after}")
+            any_turns, often = self.add(f"icmp slt i64 {start}, {stop}"), f", !prof {weights}" if weights else ""
+            self.raw(f"br i1 {any_turns}, label %{body}, label %{after}{often}")
         self.start(body)
         phi = len(self.lines)
         self.open_frame(variable)
