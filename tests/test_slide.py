@@ -14,6 +14,13 @@ SHAPES = {  # of the image, the weights, and what else is said
     "strided": ((1, 3, 14, 29), (3, 1, 3, 3), "padding = [1, 1], stride = [2, 2], groups = 3"),
     "5x5": ((1, 3, 7, 18), (3, 1, 5, 5), "padding = [2, 2], groups = 3"),
     "dilated": ((1, 3, 9, 21), (3, 1, 3, 2), "padding = [2, 2], dilation = [2, 3], groups = 3"),
+    "two rows": ((1, 3, 7, 16), (3, 1, 2, 3), "padding = [1, 1], groups = 3"),
+    "one row": ((1, 3, 7, 16), (3, 1, 1, 5), "padding = [0, 2], groups = 3"),
+    "dilated as it moves": (
+        (1, 3, 13, 32),
+        (3, 1, 3, 3),
+        "padding = [1, 1], stride = [2, 2], dilation = [2, 1], groups = 3",
+    ),
     "wide border": ((1, 3, 2, 20), (3, 1, 3, 3), "padding = [4, 3], groups = 3"),
 }
 RANGES = {  # of the image and the weights, and how they are multiplied
@@ -57,3 +64,11 @@ def test_every_path(name: str, ranges: str) -> None:
         for x in (np.full(image, low), np.full(image, high), random.choice(np.array((low, high)), image)):
             given = x.astype(np.int32)
             np.testing.assert_array_equal(compiled(given), reference(given), strict=True)
+
+
+@pytest.mark.parametrize(
+    "name, rows", [("3x3", 5), ("overlapping vectors", 3), ("two rows", 3), ("strided", 7), ("dilated as it moves", 3)]
+)
+def test_words_are_good_for_as_many_rows_as_they_hold_windows(name: str, rows: int) -> None:
+    program = text(name, 0, 127, np.ones(SHAPES[name][1], int))
+    assert f"alloc stack %image: tensor<{rows}x" in cvm.compile(program).lower("schedule")

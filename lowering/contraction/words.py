@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import gcd
 
 import numpy as np
@@ -283,19 +283,38 @@ def image_of(
         value = word([read_in(n) for n in some], words.many, some[0])
         return (Store(image, place, image[place] | value if more else value),)
 
+    same = all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:])  # but along the first axis
     body: Block = ()
-    for _, group in groupby(terms, key=lambda n: _written(within[n])):
-        some = list(group)
-        ranges = within[some[0]]
-        if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
-            body = (*body, *_ranged(axes, ranges, filled(some, bool(body))))
-    if all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:]):  # mostly all terms are there
-        first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
-        body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
+    if same and (parts := _parts([ranges[0] for ranges in within])):
+        for part, some in parts:
+            body = _ranged(axes, [part, *within[0][1:]], filled(some, False), body)
+    else:
+        for _, group in groupby(terms, key=lambda n: _written(within[n])):
+            some = list(group)
+            ranges = within[some[0]]
+            if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
+                body = (*body, *_ranged(axes, ranges, filled(some, bool(body))))
+        if same:  # mostly all terms are there
+            first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
+            body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
     around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
         body = (*loops_of(place[around:], (Store(image, place, constant(0, I32)),)), *body)
     return Image(image, tuple(a.place for a in axes), loops_of(place[:around], body))
+
+
+def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:
+    """The parts of an axis in which the same terms are read, and those, fewest first; none where ends are not known."""
+    known = [(start, stop) for start, stop in ranges if isinstance(stop, int)]
+    if len(known) < len(ranges):
+        return []
+    found: list[tuple[tuple[int, int], list[int]]] = []
+    for start, stop in pairwise(sorted({end for ends in known for end in ends})):
+        some = [n for n, (first, last) in enumerate(known) if first <= start and stop <= last]
+        if some:
+            found.append(((start, stop), some))
+    together = all(some[-1] - some[0] == len(some) - 1 for _, some in found)
+    return sorted(found, key=lambda part: len(part[1])) if together else []
 
 
 def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
@@ -314,8 +333,9 @@ def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
         high += factor * (most if factor > 0 else least)
     if (second - first).terms or not isinstance(low, int):
         return None
-    apart = reduce(gcd, (abs(f) for _, f in first.terms.values()), 0) or 1
-    place = Affine({k: (a, f // apart) for k, (a, f) in first.terms.items()}, (first.constant - low) // apart)
+    moving = {k: (a, f) for k, (a, f) in first.terms.items() if not isinstance(a, Index) or not same_size(a.extent, 1)}
+    apart = reduce(gcd, (abs(f) for _, f in moving.values()), 0) or 1
+    place = Affine({k: (a, f // apart) for k, (a, f) in moving.items()}, (first.constant - low) // apart)
     index = Index(f"i{n}", (high - low) // apart + 1)
     return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
 
