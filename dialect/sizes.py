@@ -140,6 +140,11 @@ class Size:
             return 1
         if isinstance(other, int) and other and all(f % other == 0 for _, f in self.terms):
             return Size(tuple((a, f // other) for a, f in self.terms), self.constant // other)
+        match other:
+            case Size(((("min", *parts), 1),), 0) if any(same_size(1, p) for p in parts) and any(
+                same_size(self, p) for p in parts
+            ):
+                return self  # by 1, or nothing at all
         return _opaque("//", self, other)
 
     def __rfloordiv__(self, other: Dim) -> Dim:

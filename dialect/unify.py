@@ -76,10 +76,11 @@ def with_sizes(type: Type, bound: Mapping[Any, Dim]) -> Type:
     """The type with the sizes that are bound put in."""
     if type.is_static or not bound:
         return type
-    return type.with_array_shape(tuple(_put(d, bound) for d in type.array_shape))
+    return type.with_array_shape(tuple(put(d, bound) for d in type.array_shape))
 
 
-def _put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
+def put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
+    """The size with those that are bound put in."""
     if isinstance(dim, int):
         return dim
     if dim.is_atom:
@@ -89,7 +90,7 @@ def _put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
         if len(atom) < 3:
             value = bound.get(atom, Size(((atom, 1),)))
         else:
-            value = SYMBOLIC[atom[0]](*(_put(p, bound) for p in atom[1:]))
+            value = SYMBOLIC[atom[0]](*(put(p, bound) for p in atom[1:]))
         total = value * factor + total
     return total
 

@@ -28,13 +28,12 @@ from ..dialect.loops import (
     map_expressions,
     nodes,
     rewrite_block,
-    rewrite_within,
     statements,
-    substitute_block,
 )
 from ..dialect.sizes import Dim, Size
 from ..dialect.traverse import rewrite, walk
 from .affine import key
+from .resize import resized
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,10 @@ def meet(kernel: Kernel) -> Met | None:
             tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
             same |= dict.fromkeys([*sizes, _key(extent)], one)
     condition = both(*tests)
-    return Met(_Equal(same).kernel(kernel), condition) if isinstance(condition, Expr) else None
+    if not isinstance(condition, Expr):
+        return None
+    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _unrepeated)))
+    return Met(resized(equal, lambda n: same.get(_key(n), n)), condition)
 
 
 def repeats(kernel: Kernel) -> Kernel:
@@ -129,58 +131,15 @@ def _repeated(e: Expr) -> tuple[Expr, Size] | None:
     return None
 
 
+def _unrepeated(e: Expr) -> Expr | None:
+    return None if _repeated(e) is None else unrepeated(e)
+
+
 def unrepeated(e: Expr) -> Expr:
     """The index of what may turn out to be repeated, which then stays at 0; any other as it is."""
     while (place := _repeated(e)) is not None:
         e = place[0]
     return e
-
-
-class _Equal:
-    """A kernel with one size in place of others, which are equal to it."""
-
-    def __init__(self, same: dict[object, Dim]) -> None:
-        self.same = same
-        self.tensors: dict[Tensor, Tensor] = {}
-
-    def kernel(self, kernel: Kernel) -> Kernel:
-        loops = [s for s in statements(kernel.body) if isinstance(s, For)]
-        indices: dict[Expr, Expr] = {s.index: replace(s.index, extent=self.size(s.index.extent)) for s in loops}
-        body = rewrite_block(kernel.body, lambda s: self.statement(s, indices))
-        body = map_expressions(substitute_block(body, indices), lambda e: rewrite(e, self.read))
-        return replace(kernel, body=body, parameters=tuple(map(self.tensor, kernel.parameters)))
-
-    def statement(self, s: Statement, indices: dict[Expr, Expr]) -> Block | None:
-        match s:
-            case For(index):
-                new = indices[index]
-                assert isinstance(new, Index)
-                return (rewrite_within(replace(s, index=new), lambda b: self.statement(b, indices)),)
-            case Store(tensor):
-                return (replace(s, tensor=self.tensor(tensor)),)
-            case Alloc(tensor):
-                return (Alloc(self.tensor(tensor)),)
-        return None
-
-    def read(self, e: Expr) -> Expr | None:
-        if _repeated(e) is not None:
-            return unrepeated(e)
-        match e:
-            case Read(tensor, at):
-                return Read(self.tensor(tensor), tuple(rewrite(i, self.read) for i in at))
-            case Extent(size):
-                return as_index(self.size(size))
-        return None
-
-    def size(self, n: Dim) -> Dim:
-        return self.same.get(_key(n), n)
-
-    def tensor(self, t: Tensor) -> Tensor:
-        if t not in self.tensors:
-            shape = tuple(map(self.size, t.shape))
-            changed = any(a is not b for a, b in zip(shape, t.shape, strict=True))
-            self.tensors[t] = replace(t, shape=shape) if changed else t
-        return self.tensors[t]
 
 
 def _key(n: Dim) -> object:

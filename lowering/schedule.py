@@ -13,10 +13,11 @@ from .borders import borders
 from .collapse import collapse
 from .contraction.contract import contract, reshaped
 from .contraction.structure import only_where
-from .folds.blocks import blocks, goes_in_order
+from .folds.blocks import blocks
 from .folds.bools import bools
 from .folds.keep import keep
 from .folds.lanes import lanes
+from .folds.orders import Order, Ordered, by_order
 from .folds.partial import partial
 from .folds.parts import in_parts
 from .folds.shares import in_shares
@@ -84,38 +85,73 @@ def _parts(
     ranges: dict[Tensor, Interval],
 ) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
     """The kernels that take a kernel's place, each with the passes it goes through, and where it computes anything."""
+
+    def same(new: Kernel) -> Kernel:
+        """What is made of the kernel, whose parameters are its own, seen differently."""
+        shapes = reshaped(kernel, new)
+        views.update(shapes)
+        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+        return new
+
     if "collapse" not in names:
         return [(kernel, names, None)]
     if (met := meet(kernel)) is not None:
-        shapes = reshaped(kernel, met.kernel)
-        views.update(shapes)
-        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
-        equal = _parts(replace(met.kernel, name=f"{kernel.name}.equal"), names, views, constants, ranges)
-        found = [(k, n, met.condition if c is None else met.condition & c) for k, n, c in equal]
-        return [*found, (kernel, names, ~met.condition)]
+        equal = _parts(replace(same(met.kernel), name=f"{kernel.name}.equal"), names, views, constants, ranges)
+        found = [(k, n, _and(met.condition, c)) for k, n, c in equal]
+        others = by_order(kernel) if "blocks" in names else [Ordered(kernel, "either")]
+        return [
+            *found,
+            *((same(o.kernel), _ordered(names, o.order), _and(~met.condition, o.condition)) for o in others),
+        ]
+    if "blocks" not in names:
+        return _of_order(kernel, "either", names, views, constants, ranges)
+    return [
+        (k, n, c if o.condition is None else _and(o.condition, c))
+        for o in by_order(kernel)
+        for k, n, c in _of_order(same(o.kernel), o.order, names, views, constants, ranges)
+    ]
+
+
+def _and(condition: Expr, other: Expr | None) -> Expr:
+    return condition if other is None else condition & other
+
+
+def _ordered(names: Sequence[str], order: Order) -> Sequence[str]:
+    """The passes that keep an order."""
+    return tuple(n for n in names if n != "blocks") if order == "terms" else names
+
+
+def _of_order(
+    kernel: Kernel,
+    order: Order,
+    names: Sequence[str],
+    views: dict[Tensor, Tensor],
+    constants: dict[Tensor, np.ndarray],
+    ranges: dict[Tensor, Interval],
+) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
+    """The same for a kernel whose folds go in this order."""
     plain = collapse(unname(kernel))
     shapes = reshaped(kernel, plain)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
     last = tuple(n for n in names if n in LAST)
-    if in_order := goes_in_order(plain):
-        names = tuple(n for n in names if n != "blocks")
-    found = contract(plain, known, ranges)
+    names = _ordered(names, order)
+    found = None if order == "blocks" else contract(plain, known, ranges)
     if found is None:
         if "sweep" not in names:
             return [(kernel, names, None)]
-        shares, parts = in_shares(plain), None if in_order else in_parts(plain)
+        shares, parts = in_shares(plain), None if order == "terms" else in_parts(plain)
         if shares is None and parts is None:
             return [(kernel, names, None)]
         views.update(shapes)
         if shares is not None:
             return [(k, names, None) for k in shares]
         assert parts is not None
-        two = [(parts.parts, names, None), (parts.joined, last, parts.long)]
+        two = [(parts.parts, _ordered(names, "terms"), None), (parts.joined, last, parts.long)]
         if parts.long is None:
             return two
         short = replace(kernel, name=f"{kernel.name}.short")
-        return [*two, (short, tuple(n for n in names if n != "blocks"), ~parts.long)]
+        return [*two, (short, _ordered(names, "terms"), ~parts.long)]
     views.update(shapes)
     views.update(found.views)
     constants.update(found.constants)

@@ -38,6 +38,7 @@ from ..dialect.types import I1
 from .accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from .affine import affine, key
 from .cost import chain
+from .folds.lanes import has_lanes
 from .near import VECTORS, Lanes, begins, offsets, period, windows
 
 VECTOR_BYTES = 32
@@ -60,8 +61,9 @@ def _vectors(s: Statement) -> Block | None:
 
 
 def can_be_vector(s: For) -> bool:
-    """Whether the loop's iterations are independent, alike, and beside each other in memory."""
-    if any(isinstance(b, For) and b.kind != "serial" for b in statements(s.body)):
+    """Whether the loop's iterations are independent, alike, and beside each other in memory, and folds have other orders than
+    that of lanes."""
+    if any(isinstance(b, For) and (b.kind != "serial" or has_lanes(b)) for b in statements(s.body)):
         return False
     return independent(s) and _alike(s) and _beside(s)
 

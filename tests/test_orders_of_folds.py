@@ -35,6 +35,12 @@ PRODUCTS = """%p = theano.dimshuffle %x {new_order = [0, 1, "x"]}
   %q = theano.dimshuffle %w {new_order = ["x", 0, 1]}
   %r = dali.mul %p, %q
   %y = theano.sum %r {axis = [1], acc_dtype = f32}"""
+DENSE = """%p = theano.dimshuffle %x {new_order = [0, "x", 1]}
+  %q = theano.dimshuffle %w {new_order = ["x", 0, 1]}
+  %r = dali.mul %p, %q
+  %y = theano.sum %r {axis = [2], acc_dtype = f32}"""
+TRANSPOSED = "%t = theano.dimshuffle %x {new_order = [2, 0, 1]}\n  %e = dali.exp %t\n  %y = theano.sum %e {AXES}"
+REPEATED = "%p = dali.add %x, %w\n  %y = theano.sum %p {AXES}"
 FOLDS: dict[str, str] = {
     "sum": "%y = theano.sum %x {AXES}",
     "sum of f64": "%y = theano.sum %x {AXES}",
@@ -48,6 +54,17 @@ FOLDS: dict[str, str] = {
     "softmax": SOFTMAX,
     "normalised": NORMALISED,
 }
+OF_ONE: list[tuple[Shape, list[int]]] = [
+    ((100, 1), [0]),
+    ((7, 100, 1), [1]),
+    ((100, 1, 1), [0]),
+    ((40, 1, 33), [0, 2]),
+    ((1, 40, 33), [0, 2]),
+    ((3, 40, 1), [1, 2]),
+    ((1, 1, 40), [0, 2]),
+    ((LONG + 5, 1), [0]),
+    ((1, 2, LONG + 5), [0, 2]),
+]
 SHAPES: dict[str, list[Shape]] = {
     "whole": [(LONG - 1,), (LONG + BLOCK // 2 + 5,), (513, 1, 512), (65, 64, 63), (1, 40, 1, 33)],
     "rows": [(3, LONG + 7), (17, LONG)],
@@ -109,14 +126,58 @@ def test_known_or_not(name: str, kind: str) -> None:
             agree(body, shapes, [names] * len(shapes), axes, element)
 
 
+@pytest.mark.parametrize("name", ["sum", "product", "norm", "sum of functions", "sum of products", "two at once"])
+def test_sizes_that_turn_out_to_be_1(name: str) -> None:
+    body = FOLDS[name]
+    for shape, axes in OF_ONE:
+        shapes = [shape, shape] if "%w" in body else [shape]
+        agree(body, shapes, ["ABC"[: len(shape)]] * len(shapes), axes, "f32")
+
+
+@pytest.mark.parametrize("shape, axes", [((1, 100, 1), [0, 2]), ((9, 1, 40), [0, 1]), ((40, 9, 1), [1, 2])])
+def test_transposed_folds_of_sizes_that_turn_out_to_be_1(shape: Shape, axes: list[int]) -> None:
+    agree(TRANSPOSED, [shape], ["ABC"], axes, "f32")
+
+
+@pytest.mark.parametrize(
+    "shape, other", [((17, 100), (1, 1)), ((64, 1), (1, 1)), ((9, 40), (9, 40)), ((64, 1), (1, 40))]
+)
+@pytest.mark.parametrize("axes", [[0], [1], [0, 1]])
+def test_folds_of_what_is_repeated(shape: Shape, other: Shape, axes: list[int]) -> None:
+    agree(REPEATED, [shape, other], ["AB", "CD"], axes, "f32")
+
+
+@pytest.mark.parametrize(
+    "shape, like",
+    [((1, 17, 2), (1, 1)), ((40, 33), (1,)), ((40, 1, 33), (1, 33)), ((5, 3, 40), (3, 1)), ((40, 3), (40, 1))],
+)
+def test_sums_to_what_turns_out_to_have_sizes_of_1(shape: Shape, like: Shape) -> None:
+    agree("%y = builtin.sum_like %x, %w", [shape, like], ["ABC"[: len(shape)], "DE"[: len(like)]], [], "f32")
+
+
+@pytest.mark.parametrize(
+    "rows, terms, columns", [(1, LONG + 5, 2), (2, LONG + 5, 1), (1, LONG, 9), (9, LONG, 1), (1, 400, 1)]
+)
+@pytest.mark.parametrize("dense", [False, True])
+def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dense: bool) -> None:
+    if dense:
+        agree(DENSE, [(rows, terms), (columns, terms)], ["MK", "NK"], [], "f32")
+    else:
+        agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
+
+
 @pytest.mark.parametrize("rows, terms, columns", [(3, LONG + 5, 2), (2, LONG, 17), (9, LONG + 1, 9), (7, 4097, 9)])
 def test_contractions(rows: int, terms: int, columns: int) -> None:
     agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
 
 
 @pytest.mark.parametrize(
-    "shape, axes", [((LONG + 5,), [0]), ((LONG, 2), [0]), ((2, LONG + 64), [1]), ((40, 33), [0, 1]), ((40, 33), [0])]
-)
+    "shape, axes",
+    [
+        ((LONG + 5,), [0]), ((LONG, 2), [0]), ((2, LONG + 64), [1]), ((40, 33), [0, 1]), ((40, 33), [0]),
+        ((40, 1), [0]), ((40, 1, 33), [0, 2]), ((9, 40, 1), [1]), ((LONG, 1), [0]),
+    ],
+)  # fmt: skip
 def test_on_a_gpu(shape: Shape, axes: list[int]) -> None:
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     body = FOLDS["sum"]

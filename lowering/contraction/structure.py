@@ -103,9 +103,9 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
 
 
 def only_where(condition: Expr, kernel: Kernel) -> Kernel:
-    """A kernel that does something only where a condition holds; what threads share stays so."""
+    """A kernel that does something only where a condition holds; what threads and teams share stays so."""
     match kernel.body:
-        case (For(kind="parallel") as loop,):
+        case (For(kind="parallel" | "block") as loop,):
             body: Block = (replace(loop, body=(If(condition, loop.body),)),)
         case body:
             body = (If(condition, body),)
@@ -135,6 +135,16 @@ def recognise(kernel: Kernel) -> Contraction | None:
     row, window = only_a[-1], only_b[-1] if only_b else None
     outer = tuple(i for i in loops if i not in (row, window, column))
     return Contraction(outer, row, window, column, tuple(folds), tuple(guard), a, b, acc, epilogue)
+
+
+def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
+    """Of a sum of products of floats: the loops' indices that only one factor depends on, and those that only the other does."""
+    parts = _sum_of_products(kernel)
+    if parts is None or parts[4].element.kind != "float":
+        return None
+    loops, _, _, (a, b), *_ = parts
+    one, other = ([i for i in loops if depends(x, {i}) and not depends(y, {i})] for x, y in ((a, b), (b, a)))
+    return one, other
 
 
 def windowed(kernel: Kernel) -> Windowed | None:

@@ -8,16 +8,18 @@
         }
 
 where n, the number of all terms, is 2^18 or more: of what is only known when called, a branch asks. Of loops inside each other
-the outermost is cut, such that a block has about 4096 terms. That is the documented order of long folds of floats: it depends
-on the number of terms alone, so it is the same for every target, for every number of threads, and whether sizes are known
-beforehand or not. Within a block it is that of `lanes`. Contractions go in the order of their terms, however many these are.
+the outermost of several iterations is cut, such that a block has about 4096 terms. That is the documented order of long folds
+of floats: it depends on the number of terms alone, so it is the same for every target, for every number of threads, and
+whether sizes are known beforehand or not. Within a block it is that of `lanes`. Sums of products of several rows and columns go
+in the order of their terms, however many these are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from ...dialect.index import Apply, Expr, Index, Read, Tensor, as_index, maximum, minimum
+from ...dialect.index import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -34,6 +36,7 @@ from ...dialect.loops import (
     map_expressions,
     rewrite_block,
     statements,
+    substitute_block,
     update,
 )
 from ...dialect.sizes import Dim, product
@@ -41,13 +44,14 @@ from ...dialect.traverse import rewrite, walk
 from ..accesses import allocated, stores
 from ..collapse import is_whole
 from ..contraction.groups import grouped
-from ..contraction.structure import recognise
-from .lanes import folded_value
+from ..contraction.panels import ROWS
+from ..contraction.structure import factors_of
+from ..contraction.words import at_least
+from .lanes import ORDERED, folded_value
 
 LONG = 1 << 18  # terms of a fold that goes by blocks
 BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
-ORDERED = ("add", "mul")  # of floats
 
 
 def blocks(kernel: Kernel) -> Kernel:
@@ -60,7 +64,20 @@ def _in_order(s: Statement) -> Block | None:
         return None
     if not has_order(found):
         return (s,)
-    return in_branches(s, (blocked(s, found),), (s,))
+    return in_branches(s, in_blocks(s, found, lambda fold: (blocked(fold, found),)), (s,))
+
+
+def in_blocks(fold: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
+    """The blocks of a long fold; where it turns out that the outermost loop has one iteration, those of the loop within."""
+    extent, inner = fold.index.extent, [s for s in fold.body if isinstance(s, For)]
+    if isinstance(extent, int) or not inner:
+        return made(fold)
+    once = substitute_block(fold.body, {fold.index: ZERO})
+    if len(inner) == len(once) == 1 and isinstance(within := once[0], For):
+        once = in_blocks(within, found, made)
+    else:
+        once = rewrite_block(once, _in_order)
+    return (If(as_index(extent).eq(1), once, made(fold)),)
 
 
 def in_branches(fold: For, long: Block, short: Block) -> Block:
@@ -84,7 +101,7 @@ def folded(s: Statement) -> dict[Tensor, str] | None:
         if store.tensor in own:
             values.append(store.value)
             continue
-        fold = _folded_by(store)
+        fold = folded_by(store)
         if fold is None or store.tensor in found:
             return None
         found[store.tensor] = fold[0]
@@ -94,7 +111,7 @@ def folded(s: Statement) -> dict[Tensor, str] | None:
     return found
 
 
-def _folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
+def folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
     """The function that an accumulator is updated by, and what with."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
@@ -110,12 +127,13 @@ def has_order(found: dict[Tensor, str]) -> bool:
     return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
 
 
-def goes_in_order(kernel: Kernel) -> bool:
-    """Whether a kernel is a contraction of floats, the terms of whose sums go one after the other."""
-    found = recognise(kernel)
-    if found is None and (cut := grouped(kernel)) is not None:
-        found = recognise(cut.kernel)
-    return found is not None and found.accumulator.element.kind == "float"
+def keeps_order(kernel: Kernel) -> Expr | bool:
+    """Whether a kernel sums products of floats, several rows and columns of them, in the order of the terms."""
+    cut = grouped(kernel)
+    factors = factors_of(kernel if cut is None else cut.kernel)
+    return (
+        False if factors is None else both(*(at_least(product(tuple(i.extent for i in own)), ROWS) for own in factors))
+    )
 
 
 def terms(fold: For) -> Dim:

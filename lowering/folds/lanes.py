@@ -38,6 +38,7 @@ from ...dialect.types import F32, F64
 from ..accesses import reads, stores, stride
 
 FLOAT_LANES = 16
+ORDERED = ("add", "mul")  # of floats: other folds give the same in any order
 BYTES = 128  # of the sums of other types: four vectors of 32 bytes
 
 
@@ -46,20 +47,31 @@ def lanes(kernel: Kernel) -> Kernel:
 
 
 def _folds(s: Statement) -> Block | None:
+    if isinstance(s, For) and s.kind == "vector":
+        return (s,)
+    return fold(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
+
+
+def along_memory(s: For) -> tuple[Store, str, Expr] | None:
+    """What a loop folds along contiguous memory: the accumulator's update, by which function, and what with."""
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            return fold(s, store)
-        case For(kind="vector"):
-            return (s,)
+            found = folded_value(store)
+            if found is not None and _contiguous(s.body, store.tensor, s.index):
+                return store, *found
     return None
 
 
-def fold(s: For, store: Store) -> Block | None:
-    """The loop by lanes, if it is a fold along contiguous memory."""
-    found, acc = folded_value(store), store.tensor
-    if found is None or not _contiguous(s.body, acc, s.index):
-        return None
-    function, value = found
+def has_lanes(s: For) -> bool:
+    """Whether a loop folds floats by lanes, which decides about their bits."""
+    found, extent = along_memory(s), s.index.extent
+    is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
+    return is_float and not (isinstance(extent, int) and extent < FLOAT_LANES)
+
+
+def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
+    """The loop by lanes, if it may be long enough."""
+    acc = store.tensor
     width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
     extent = maximum(s.end - s.start, 0)
     if isinstance(s.index.extent, int) and s.index.extent < width:

@@ -41,7 +41,7 @@ from ..accesses import depends, reads, stride
 from ..affine import affine
 from ..collapse import is_whole
 from ..vectorise import can_be_vector
-from .blocks import blocked, folded, has_order, in_branches
+from .blocks import blocked, folded, has_order, in_blocks, in_branches
 from .partial import narrow_sum
 
 ROWS = 8  # read at once
@@ -168,6 +168,12 @@ class _Columns:
         found = folded(fold)
         if found is None or not has_order(found):
             return self.some_rows(fold)
+        return in_branches(
+            fold, in_blocks(fold, found, lambda fold: self.blocked_rows(fold, found)), self.some_rows(fold)
+        )
+
+    def blocked_rows(self, fold: For, found: dict[Tensor, str]) -> Block:
+        """A long fold, a block of its rows after the other."""
         made = blocked(fold, found)
         *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
         clear, fold_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
@@ -175,8 +181,7 @@ class _Columns:
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
         assert isinstance(fold_of_block, For)
         zeros = tuple(s for s in clear if not isinstance(s, Alloc))
-        body = (self.columns(zeros), *self.some_rows(fold_of_block), self.columns(add))
-        return in_branches(fold, (replace(made, body=body),), self.some_rows(fold))
+        return (replace(made, body=(self.columns(zeros), *self.some_rows(fold_of_block), self.columns(add))),)
 
     def some_rows(self, fold: For) -> Block:
         inner = fold.body[0]

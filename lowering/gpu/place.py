@@ -19,11 +19,13 @@ from ..collapse import collapse
 from ..contraction.apart import apart
 from ..contraction.contract import reshaped
 from ..contraction.groups import grouped
-from ..contraction.structure import recognise
-from ..folds.blocks import blocks, goes_in_order
+from ..contraction.structure import only_where, recognise
+from ..folds.blocks import blocks
 from ..folds.lanes import lanes
+from ..folds.orders import Order, Ordered, by_order
 from ..folds.parts import in_parts
 from ..grid import independent_loops
+from ..meet import meet
 from ..narrow import narrow
 from ..plan import Plan, make_plan
 from ..split import split as cut
@@ -42,7 +44,7 @@ def place_on_gpu(plan: Plan) -> Plan:
     """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
-    kernels: list[Kernel] = []
+    kernels: list[tuple[Kernel, Expr | None]] = []
     known = dict(constants)  # also as kernels see them
 
     def same(old: Kernel, new: Kernel) -> Kernel:
@@ -53,31 +55,49 @@ def place_on_gpu(plan: Plan) -> Plan:
         known.update({new: known[old] for new, old in shapes.items() if old in known})
         return new
 
-    for kernel in plan.kernels:
-        plain = collapse(unname(kernel))
-        parts = None if goes_in_order(plain) else in_parts(plain)
+    def ordered(o: Ordered) -> list[tuple[Kernel, Expr | None]]:
+        """The kernels of one order, each with when it is to run."""
+        plain = collapse(unname(o.kernel))
+        parts = None if o.order == "terms" else in_parts(plain)
         if parts is not None and parts.long is None:
-            same(kernel, plain)
-            kernels += [same(parts.parts, prepared(parts.parts)), parts.joined]
-            continue
-        made = same(kernel, prepared(kernel))
+            same(o.kernel, plain)
+            return [(same(parts.parts, prepared(parts.parts, "terms")), o.condition), (parts.joined, o.condition)]
+        made = same(o.kernel, prepared(o.kernel, o.order))
         found = matrix(made, known, ranges)
-        if found is not None:
-            views.update(found.views)
-            constants.update(found.constants)
-        kernels += [made] if found is None else found.kernels
-    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
-    placed = [replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(k for made in kernels for k in place(made))]
+        if found is None:
+            return [(made, o.condition)]
+        views.update(found.views)
+        constants.update(found.constants)
+        return [(k, o.condition) for k in found.kernels]
+
+    for kernel in plan.kernels:
+        for o in orders(kernel):
+            same(kernel, o.kernel)
+            kernels += ordered(o)
+    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(k for k, _ in kernels), views, ranges)
+    placed = [
+        replace(k if condition is None else only_where(condition, k), name=f"{plan.name}.{n}")
+        for n, (k, condition) in enumerate((k, c) for made, c in kernels for k in place(made))
+    ]
     return replace(planned, kernels=tuple(placed))
 
 
-def prepared(kernel: Kernel) -> Kernel:
+def orders(kernel: Kernel) -> list[Ordered]:
+    """The kernels of each order that the sizes may make, and whether sizes meet that are equal."""
+    met = meet(kernel) if folds_floats(kernel) else None
+    if met is None:
+        return by_order(kernel)
+    equal, others = by_order(met.kernel), by_order(kernel)
+    return [*(o.only(met.condition) for o in equal), *(o.only(~met.condition) for o in others)]
+
+
+def prepared(kernel: Kernel, order: Order = "either") -> Kernel:
     """The kernel with its axes joined; by lanes, where the order of a fold is theirs; groups of rows apart."""
     if folds_floats(kernel):
         made = kernel
         for change in ORDERED:
             made = change(made)
-        by_blocks = made if goes_in_order(made) else blocks(made)
+        by_blocks = made if order == "terms" else blocks(made)
         by_lanes = lanes(by_blocks)
         if by_blocks is not made or any(isinstance(s, For) and s.kind == "vector" for s in statements(by_lanes.body)):
             return by_lanes
