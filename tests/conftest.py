@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import hypothesis
 import pytest
 
@@ -29,3 +31,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test sets in the compiler is no part of the names of what is kept on disk: others must not find it there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "monkeypatch" in request.fixturenames:
+            patch.setenv("CVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
