@@ -30,7 +30,7 @@ GROUPS = {
     "matmul": Group("Products of f32 matrices"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
     "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
-    "compiling": Group("From a program to its first result"),
+    "compiling": Group("From a program to its first result", threads=2),
     "threads": Group("One thread and two", threads=2),
     "clocked": Group("Clocked programs, a tick", "µs"),
     "gradients": Group("A training step: loss, gradient and update"),

@@ -7,28 +7,16 @@ it: looking for cycles again and again while it grows would near double the time
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-_lock = threading.Lock()
-_inside = 0  # how many, of all threads
-_enabled = False
+from .meanwhile import Meanwhile
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Meanwhile cycles are not collected; afterwards they are, if they were."""
-    global _inside, _enabled
-    with _lock:
-        if not _inside:
-            _enabled = gc.isenabled()
-            gc.disable()
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if not _inside and _enabled:
-                gc.enable()
+def _disabled() -> Callable[[], None]:
+    if not gc.isenabled():
+        return lambda: None
+    gc.disable()
+    return gc.enable
+
+
+uncollected = Meanwhile(_disabled)  # cycles are not collected; afterwards they are, if they were

@@ -24,7 +24,7 @@ from .calls.arguments import size_place
 class Compiled:
     """Machine code and what a call of it needs to know."""
 
-    image: bytes
+    images: tuple[bytes, ...]  # object files that belong together
     constants: tuple[np.ndarray, ...]
     workspace: Dim
     sizes: tuple[tuple[Any, ...], ...]  # what the entry wants to know, in its order
@@ -42,7 +42,7 @@ def store(name: str, function: Function, made: Compiled) -> None:
     atoms = {atom: n for n, atom in enumerate(made.sizes)}
     constants = [np.ascontiguousarray(c) for c in made.constants]
     header = {
-        "image": len(made.image),
+        "images": [len(image) for image in made.images],
         "constants": [[c.dtype.str, list(c.shape)] for c in constants],
         "workspace": written(made.workspace, atoms),
         "places": [list(size_place(function, atom)) for atom in made.sizes],
@@ -51,7 +51,9 @@ def store(name: str, function: Function, made: Compiled) -> None:
         "flags": [made.release, made.parallel, made.within],
     }
     head = json.dumps(header).encode()
-    cache.store(name, b"".join([len(head).to_bytes(8, "little"), head, made.image, *(c.tobytes() for c in constants)]))
+    cache.store(
+        name, b"".join([len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)])
+    )
 
 
 def load(name: str, function: Function) -> Compiled | None:
@@ -61,8 +63,11 @@ def load(name: str, function: Function) -> Compiled | None:
         return None
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
-    end = start + header["image"]
-    image, constants = data[start:end], []
+    end = start
+    images, constants = [], []
+    for length in header["images"]:
+        images.append(data[end : end + length])
+        end += length
     for dtype, shape in header["constants"]:
         count = int(np.prod(shape, dtype=np.int64))
         constants.append(
@@ -74,7 +79,7 @@ def load(name: str, function: Function) -> Compiled | None:
     requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
     workspace = read(header["workspace"], sizes)
     return Compiled(
-        image, tuple(constants), workspace, sizes, requirements, frozenset(header["in_place"]), *header["flags"]
+        tuple(images), tuple(constants), workspace, sizes, requirements, frozenset(header["in_place"]), *header["flags"]
     )
 
 

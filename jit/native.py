@@ -47,24 +47,38 @@ def optimise(text: str, slp: bool = False) -> Any:
     and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side become
     vectors.
     """
-    machine = target_machine()
-    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    text = tables.complete(instructions.complete(text, features), features)
-    module = llvm.parse_assembly(rows.complete(powers.complete(text)))
+    module = llvm.parse_assembly(_complete(text))
     options = llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization = options.loop_interleaving = False
-    builder = llvm.create_pass_builder(machine, options)
-    if slp:
-        passes = builder.getModulePassManager()
-    else:
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
-        passes.add_new_gvn_pass()
-        passes.add_loop_unroll_pass()
-        passes.add_instruction_combine_pass()
+    builder = llvm.create_pass_builder(target_machine(), options)
+    passes = builder.getModulePassManager() if slp else _passes()
     passes.run(module, builder)
     return module
+
+
+def _complete(text: str) -> str:
+    """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
+    start = text.find("\ndefine ") + 1
+    declared, features = text[:start], _features()
+    declared = tables.complete(instructions.complete(declared, features), features)
+    return f"{rows.complete(powers.complete(declared))}\n{text[start:]}"
+
+
+@lru_cache(maxsize=1)
+def _features() -> frozenset[str]:
+    """What this machine's processor has."""
+    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+@lru_cache(maxsize=1)
+def _passes() -> Any:
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_new_gvn_pass()
+    passes.add_loop_unroll_pass()
+    passes.add_instruction_combine_pass()
+    return passes
 
 
 @contextmanager
@@ -109,19 +123,21 @@ def fresh_object_code(text: str, slp: bool = False) -> bytes:
 
 
 class Library:
-    """Native code in memory, from IR or an object file, and the functions it exports, which give an i32 status; freed with the
-    object."""
+    """Native code in memory, from IR or object files that belong together, and the functions it exports, which give an i32
+    status; freed with the object."""
 
     def __init__(
         self,
-        code: str | bytes,
+        code: str | Sequence[bytes],
         exports: Mapping[str, tuple[Any, ...]],
         data: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
         slp: bool = False,
     ) -> None:
-        image = code if isinstance(code, bytes) else object_code(code, slp)
-        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        builder = llvm.JITLibraryBuilder()
+        for image in [object_code(code, slp)] if isinstance(code, str) else code:
+            builder = builder.add_object_img(image)
+        builder = builder.add_current_process()
         for name in (*exports, *data):
             builder = builder.export_symbol(name)
         for name, address in (imports or {}).items():

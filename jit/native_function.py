@@ -22,8 +22,8 @@ from .calls.table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
 from .identity import name_of
 from .llvm.within import checked_text, declared
-from .native import Library, fresh_object_code
-from .threads import PARALLEL, imports, is_parallel
+from .native import Library
+from .threads import imports
 
 if TYPE_CHECKING:
     from .kept import Compiled
@@ -74,7 +74,7 @@ class NativeFunction(CompiledFunction):
         self._made = made
         self._constant_pointers = [c.ctypes.data for c in made.constants]
         checked = ("checked",) if made.within else ()
-        self.library = Library(made.image, {"entry": ENTRY}, checked, imports(made.parallel))
+        self.library = Library(made.images, {"entry": ENTRY}, checked, imports(made.parallel))
         self._atoms = atoms_of(function.argument_types, made.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
@@ -86,21 +86,30 @@ class NativeFunction(CompiledFunction):
         return native_function, (self.module, self.function)
 
     def _compile(self) -> Compiled:
-        plan, text, work = self.plan, self.native_text, self.cost()
-        checked = self._ranges_text(text.sizes)
-        declares = is_parallel(checked) and not is_parallel(text.module)
-        module = "\n".join([text.module, PARALLEL * declares, checked])
-        return kept.Compiled(
-            fresh_object_code(module),
-            tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
-            plan.workspace,
-            text.sizes,
-            text.requirements,
-            frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
-            work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
-            is_parallel(module),
-            bool(checked),
-        )
+        from ..lowering.pipeline import nests
+        from ..lowering.schedule import schedule
+        from .llvm.emit import Emission
+        from .parts import Parts
+
+        plain = nests(self.module, self.function)
+        emission = Emission(plain)
+        checked = self._ranges_text(emission.sizes)
+        with Parts(emission, checked) as parts:
+            self.plan = plan = schedule(plain, ready=parts.add)
+            parts.end(plan)
+            work = self.cost()
+            constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
+            return kept.Compiled(
+                parts.images(),
+                constants,
+                plan.workspace,
+                emission.sizes,
+                tuple(emission.requirements),
+                frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
+                work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+                parts.parallel,
+                bool(checked),
+            )
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

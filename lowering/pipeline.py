@@ -75,9 +75,14 @@ def unscheduled(module: Module, function: Function) -> Plan:
     return to_plan(to_formulas(module, function), function)
 
 
+def nests(module: Module, function: Function) -> Plan:
+    """The function as plain nests for a CPU."""
+    return by_rows(compact(unscheduled(module, function)))
+
+
 def lower(module: Module, function: Function) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
-    return schedule(by_rows(compact(unscheduled(module, function))))
+    return schedule(nests(module, function))
 
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:

@@ -60,8 +60,13 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
 LAST = ("saturate", "unroll")  # what the kernels of a contraction, which come with their schedule, still go through
 
 
-def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES)) -> Plan:
-    """The plan with its kernels scheduled. A pass may give parameters other shapes, not other storage."""
+def schedule(
+    plan: Plan,
+    passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES),
+    ready: Callable[[Kernel], None] = lambda kernel: None,
+) -> Plan:
+    """The plan with its kernels scheduled; `ready` is told each as soon as it is. A pass may give parameters other shapes, not
+    other storage."""
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
@@ -72,6 +77,7 @@ def schedule(plan: Plan, passes: Callable[[Kernel], Sequence[str]] = lambda kern
                 made = PASSES[name](made)
             views.update(reshaped(part, made))
             kernels.append(made if condition is None else only_where(condition, made))
+            ready(kernels[-1])
     made = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
     used = {made.home[p] for k in kernels for p in k.parameters}  # others are packed now
     return replace(made, constants={t: a for t, a in constants.items() if t in used})

@@ -114,7 +114,7 @@ def kept_only(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing is lowered that is kept")
 
-    return lambda: monkeypatch.setattr(pipeline, "lower", refuse)
+    return lambda: monkeypatch.setattr(pipeline, "nests", refuse)
 
 
 def test_what_is_kept_is_not_lowered(folder, kept_only):

@@ -1,6 +1,4 @@
-"""Kernels to LLVM IR, as text. Knows the loop language and the spelling of scalar functions, and no operator.
-
-A kernel becomes one function over pointers and sizes; the plan becomes `@entry`, which calls the kernels in turn:
+"""Plans to LLVM IR, as text: a module of the functions of their kernels, and of the entries that call these in turn:
 
     i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the number of the requirement that does not hold
 
@@ -9,38 +7,20 @@ A kernel becomes one function over pointers and sizes; the plan becomes `@entry`
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...dialect.index import Apply, Const, Index, Tensor
-from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
-from ...dialect.sizes import Dim, Size, product, same_size
+from ...dialect.index import Tensor
+from ...dialect.loops import Kernel
+from ...dialect.sizes import Dim, Size
 from ...dialect.source import Span
-from ...lowering.accesses import allocated, stores
-from ...lowering.movement.stream import leading_store, left_over
-from ...lowering.near import begins
-from ...lowering.parallelise import adjoining, grain
-from ...lowering.plan import ALIGNMENT, Plan, scratch_buffers, written
-from ...lowering.vectorise import is_one_turn
+from ...lowering.parallelise import grain
+from ...lowering.plan import Plan
 from ..threads import PARALLEL
-from .addresses import Val
-from .early import FURTHER, asked_for, few_each_time, picked_later
-from .expressions import Square
-from .invariants import Invariants
-from .lines import Lines, is_number, memory_text
-from .streams import Streams
+from .kernels import METADATA, Function, parallel_loop
+from .lines import Lines
 
-LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
-METADATA = """!0 = !{i32 1}
-!1 = distinct !{!1, !2}
-!2 = !{!"llvm.loop.unroll.disable"}
-!3 = distinct !{!3, !4}
-!4 = !{!"llvm.loop.unroll.count", i32 4}
-!5 = !{!"branch_weights", i32 1, i32 1000000}
-!6 = !{!"branch_weights", i32 1, i32 16}"""
-RARELY, LESS_OFTEN = "!5", "!6"
+INTERNAL = "define internal "
 
 
 @dataclass(frozen=True)
@@ -54,31 +34,54 @@ class Text:
 
 def emit(*plans: Plan) -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
-    module = _Module(plans)
-    entries = [module.entry(plan, f"entry{k or ''}") for k, plan in enumerate(plans)]
-    functions = [text.replace("@kernel", f"@kernel_{n}", 1) for text, n in module.functions.items()]
-    parts = [*sorted(module.declarations), *functions, *pieces_text(module.pieces), *entries, METADATA]
-    return Text("\n".join(parts) + "\n", tuple(module.sizes), tuple(module.requirements))
+    emission = Emission(*plans)
+    for kernel in (k for plan in plans for k in plan.kernels):
+        emission.add(kernel)
+    return Text(emission.module(plans), emission.sizes, tuple(emission.requirements))
 
 
-class _Module:
-    """What the functions of one plan, or of some that go together, share."""
+class Emission:
+    """Kernels that go together being emitted, those of plans, or what such plans become."""
 
-    def __init__(self, plans: tuple[Plan, ...]) -> None:
-        self.declarations: set[str] = set()
-        self.functions: dict[str, int] = {}  # kernels that are alike have one function
-        self.pieces: dict[int, list[str]] = {}  # of the kernels that run in parallel, the types of what they are given
-        self.requirements: list[tuple[str, Span]] = []
+    def __init__(self, *plans: Plan) -> None:
         dims = [d for plan in plans for d in _dims(plan)]
-        self.sizes = sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr)
+        self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
+        self.requirements: list[tuple[str, Span]] = []
+        self.functions: list[str] = []
+        self.declarations: list[set[str]] = []  # of what each of them calls
+        self._numbers: dict[str, int] = {}  # kernels that are alike have one function
+        self._calls: dict[Kernel, tuple[int, list[Tensor]]] = {}  # the function's number, and what it is given
 
-    def require(self, message: str, span: Span) -> int:
-        """The number of a requirement."""
+    def add(self, kernel: Kernel) -> None:
+        """Emits a kernel's function."""
+        function = Function(kernel, self.sizes, self._require)
+        text, wanted = function.define()
+        n = self._numbers.setdefault(text, len(self.functions))
+        if n == len(self.functions):
+            self.functions.append(text.replace("@kernel", f"@kernel_{n}", 1))
+            self.declarations.append(function.declarations)
+        self._calls[kernel] = n, wanted
+
+    def _require(self, message: str, span: Span) -> int:
         self.requirements.append((message, span))
         return len(self.requirements)
 
-    def entry(self, plan: Plan, name: str) -> str:
-        """The function that calls every kernel with the pointers of its arrays."""
+    def part(self, first: int) -> str:
+        """The functions from a number on as a module of their own."""
+        functions = [text.replace(INTERNAL, "define ", 1) for text in self.functions[first:]]
+        return "\n".join([*sorted(set[str]().union(*self.declarations[first:])), *functions, METADATA, ""])
+
+    def module(self, plans: Sequence[Plan], first: int = 0) -> str:
+        """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
+        pieces: dict[int, list[str]] = {}
+        entries = [self._entry(plan, f"entry{k or ''}", pieces) for k, plan in enumerate(plans)]
+        declared = set[str]().union([PARALLEL] if pieces else [], *self.declarations[first:])
+        declared.update(_declaration(text) for text in self.functions[:first])
+        return "\n".join([*sorted(declared), *self.functions[first:], *_pieces_text(pieces), *entries, METADATA, ""])
+
+    def _entry(self, plan: Plan, name: str, pieces: dict[int, list[str]]) -> str:
+        """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in
+        parallel are the types of what they are given."""
         f = Lines()
         pointers: dict[Tensor, str] = {}
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.constants]):
@@ -93,25 +96,16 @@ class _Module:
         f.raw("%status = alloca i32")
         f.raw("store i32 0, ptr %status")
         for kernel in plan.kernels:
-            text, wanted = _Function(self, kernel).define()
-            n = self.functions.setdefault(text, len(self.functions))
+            n, wanted = self._calls[kernel]
             arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in wanted]
             given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
             if (loop := parallel_loop(kernel)) is None:
                 f.raw(f"call void @kernel_{n}({', '.join(given)})")
             else:
-                self.call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
+                _call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
+                pieces[n] = [value.partition(" ")[0] for value in given]
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
         return f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
-
-    def call_in_parallel(self, f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
-        """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
-        self.declarations.add(PARALLEL)
-        context = f.add(f"alloca [{len(given) + 1} x i64]")
-        for k, value in enumerate([f"i64 {n}", *given]):
-            f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
-        f.raw(f"call void @parallel(ptr @piece, ptr {context}, i64 {count}, i64 {grain})")
-        self.pieces[n] = [value.partition(" ")[0] for value in given]
 
 
 def _dims(plan: Plan) -> list[Dim]:
@@ -120,30 +114,21 @@ def _dims(plan: Plan) -> list[Dim]:
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace]
 
 
-def parallel_loop(kernel: Kernel) -> For | None:
-    """The loop whose iterations a kernel hands out: all of its body."""
-    loop = kernel.body[0] if len(kernel.body) == 1 else None
-    return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
+def _declaration(function: str) -> str:
+    """That of a function of another module."""
+    head = function.partition("\n")[0]
+    return f"declare {head.removeprefix(INTERNAL).removesuffix(' {')}"
 
 
-def is_square(s: For) -> bool:
-    """Whether an unrolled loop holds one vector each time, and no branches: its first iteration may load for all."""
-    match s.body:
-        case (For(_, body, Const(0), _, "vector", width) as lanes,):
-            return lanes.index.extent == width and not any(isinstance(b, (For, If)) for b in statements(body))
-    return False
+def _call_in_parallel(f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
+    """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
+    context = f.add(f"alloca [{len(given) + 1} x i64]")
+    for k, value in enumerate([f"i64 {n}", *given]):
+        f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
+    f.raw(f"call void @parallel(ptr @piece, ptr {context}, i64 {count}, i64 {grain})")
 
 
-def folds_vectors(s: For) -> bool:
-    """Whether a loop folds vectors into accumulators, each after the one before, and has no other loops inside."""
-    if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
-        return False
-    loops = [b for b in statements(s.body) if isinstance(b, For)]
-    inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)
-    return inner and (s.kind == "vector" or bool(loops))
-
-
-def pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
+def _pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
     """The function that runs some iterations of the kernel that the context says with what it holds. It is not worth optimising,
     and one for all kernels: LLVM takes its time for every function."""
     if not pieces:
@@ -162,222 +147,3 @@ def pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
     f.raw("ret void")
     head = "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
     yield f"{head} {{\n{f.text()}\n}}\n"
-
-
-def arrays_of(kernel: Kernel) -> list[Tensor]:
-    """The arrays a kernel is given: its parameters and its scratch buffers."""
-    return [*kernel.parameters, *scratch_buffers(kernel)]
-
-
-class _Function(Streams):
-    """One kernel's statements being emitted."""
-
-    def __init__(self, module: _Module, kernel: Kernel) -> None:
-        sizes: dict[object, str] = {atom: f"%s{n}" for n, atom in enumerate(module.sizes)}
-        super().__init__(sizes, written(kernel), module.declarations)
-        self.module = module
-        self.kernel = kernel
-        self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
-        self.parallel = parallel_loop(kernel)
-        self.by_vectors: set[Index] = set()  # those of the vector loops so far
-        self.invariants = Invariants()
-        self.early = asked_for(kernel)
-        self.picked = picked_later(kernel)
-        self.few = few_each_time(kernel)
-
-    def define(self) -> tuple[str, list[Tensor]]:
-        """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
-        arrays = {p: t for t, p in self.pointers.items()}
-        self.emit_block(self.kernel.body)
-        if self.streams:
-            self.raw("fence seq_cst")  # streamed stores are seen in no order until then
-        self.raw("ret void")
-        body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])
-        order = list(dict.fromkeys([*re.findall(r"%p\d+\b", body), *arrays]))
-        names = {p: f"%p{n}" for n, p in enumerate(order)}
-        if list(names) != list(names.values()):
-            body = re.sub(r"%p\d+\b", lambda found: names[found[0]], body)
-        wanted = [arrays[p] for p in order]
-        pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
-        parameters = [*pointers, *(f"i64 {s}" for s in self.sizes.values()), "ptr noalias %status"]
-        if self.parallel is not None:
-            parameters += ["i64 %begin", "i64 %end"]
-        return f"define internal void @kernel({', '.join(parameters)}) nounwind {{\n{body}", wanted
-
-    def emit_block(self, block: Block) -> None:
-        outer = dict(self.known), dict(self.addresses)
-        for s in block:
-            self.emit_statement(s)
-        self.known, self.addresses = outer
-
-    def emit_statement(self, s: Statement) -> None:
-        match s:
-            case For(kind="unrolled"):
-                self.unrolled(s)
-            case For():
-                self.loop(s)
-            case If():
-                self.branch(s)
-            case Let(var, value):
-                self.remember(var, self.value(value))
-            case Alloc(tensor):
-                self.allocate(tensor)
-            case Store(tensor, at, value, streaming):
-                self.write(tensor, at, self.value(value), streaming)
-            case Require(condition, message, span):
-                self.require(self.value(condition), self.module.require(message, span))
-        self.drop_stale()
-
-    def loop(self, s: For) -> None:
-        self.compute_before(s)
-        for r in self.picked.get(id(s), ()):
-            self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), 0)
-        if is_one_turn(s):
-            with self.inside(s, self.address(s.start)):
-                self.emit_block(s.body)
-            return
-        inner = adjoining(s) if s is self.parallel else None
-        if inner is not None and (leading_store(inner) is not None or not left_over(inner)):
-            self.several(s, inner)
-            return
-        start, stop = ("%begin", "%end") if s is self.parallel else (self.address(s.start), self.address(s.end))
-        self.along(s, start, stop)
-
-    def several(self, s: For, inner: For) -> None:
-        """Iterations whose parts of an inner loop adjoin, as that loop."""
-        with self.inside(s, "%begin"):
-            start = self.address(inner.start)
-        with self.inside(s, self.add("sub i64 %end, 1")):
-            stop = self.address(inner.end)
-        self.along(inner, start, stop)
-
-    def along(self, s: For, start: str, stop: str) -> None:
-        if not self.shift(s, start, stop):
-            self.turns(s, start, stop, str(s.width if s.kind == "vector" else 1))
-
-    def turns(self, s: For, start: str, stop: str, step: str) -> None:
-        """A loop's body for its index from start by steps."""
-        known = is_number(start) and is_number(stop)
-        hint, weights = "3" if folds_vectors(s) and not known else "", ""
-        if s.kind == "vector":
-            self.by_vectors.add(s.index)
-        elif s.index in self.by_vectors and not known:
-            hint, weights = "1", LESS_OFTEN  # what vectors leave over: few turns, and registers are for the others
-        with self.counting(start, stop, step, hint, weights) as variable, self.inside(s, variable):
-            for r in self.few.get(id(s), ()):
-                self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), FURTHER // r.tensor.element.bytes)
-            self.emit_block(s.body)
-
-    @contextmanager
-    def counting(self, start: str, stop: str, step: str, hint: str = "", weights: str = "") -> Iterator[str]:
-        """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it, and
-        under `weights` of whether it has any turns."""
-        before, body, after = self.block, self.label(), self.label()
-        variable, following = self.fresh(), self.fresh()
-        self.open_frame()
-        if is_number(start) and is_number(stop) and int(start) < int(stop):
-            self.raw(f"br label %{body}")
-        else:
-            any_turns, often = self.add(f"icmp slt i64 {start}, {stop}"), f", !prof {weights}" if weights else ""
-            self.raw(f"br i1 {any_turns}, label %{body}, label %{after}{often}")
-        self.start(body)
-        phi = len(self.lines)
-        self.open_frame(variable)
-        outer, self.pure = self.pure, dict(self.pure)
-        yield variable
-        self.pure = outer
-        del self.frames[-2:]
-        self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
-        self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
-        known = is_number(start) and is_number(stop)
-        if len(self.lines) - phi > LARGEST_UNROLLED or (not known and self.holds_loop(phi + 1)):
-            hint = "1"
-        test = self.add(f"icmp slt i64 {following}, {stop}")
-        self.raw(f"br i1 {test}, label %{body}, label %{after}{f', !llvm.loop !{hint}' if hint else ''}")
-        self.start(after)
-
-    def holds_loop(self, since: int) -> bool:
-        """Whether a loop was emitted since then: copies of it, turn after turn, save nothing."""
-        return any(isinstance(line, str) and " = phi " in line for line in self.lines[since:])
-
-    def first_place(self, s: For, store: Store, start: str) -> str:
-        with self.inside(s, start):
-            return self.pointer(store.tensor, store.indices)
-
-    def compute_before(self, s: For) -> None:
-        """What the loop's iterations share."""
-        for e, is_index in self.invariants.of(s):
-            if self.changes(e):
-                continue
-            if is_index:
-                self.address(e)
-            else:
-                self.value(e)
-
-    @contextmanager
-    def inside(self, s: For, variable: str) -> Iterator[None]:
-        """The scope of a loop's body, in which its index has a value."""
-        self.drop_stale()
-        outer = self.known, self.addresses, self.lane, self.lanes, self.first
-        self.known, self.addresses = dict(self.known), dict(self.addresses)
-        if s.kind == "vector":
-            assert self.lane is None, "a vector loop inside another"
-            self.lane, self.lanes, self.first = s.index, s.width, begins(s.start, s.end, s.width)
-            self.known.pop(id(s.index), None)
-        else:
-            self.known[id(s.index)] = Val(variable)
-        self.addresses[id(s.index)] = variable
-        self.kept.append(s.index)
-        yield
-        self.known, self.addresses, self.lane, self.lanes, self.first = outer
-
-    def unrolled(self, s: For) -> None:
-        self.compute_before(s)
-        start, end = s.start, s.end
-        assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
-        stored = {t.tensor for t in statements(s.body) if isinstance(t, Store)}
-        outer, self.square = self.square, Square(s.index, start.value, stored, {}) if is_square(s) else None
-        for n in range(start.value, end.value):
-            with self.inside(s, str(n)):
-                self.emit_block(s.body)
-        self.square = outer
-
-    def branch(self, s: If) -> None:
-        condition = self.value(s.condition)
-        assert condition.lanes == 1, "a branch on a condition that differs between lanes"
-        self.drop_stale()
-        yes, no, after = self.label(), self.label(), self.label()
-        rare = isinstance(s.condition, Apply) and s.condition.function == "any"
-        weights = f", !prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
-        self.raw(f"br i1 {condition.text}, label %{yes}, label %{no if s.otherwise else after}{weights}")
-        for label, block in ((yes, s.then), (no, s.otherwise)):
-            if label == yes or block:
-                outer, self.pure = self.pure, dict(self.pure)
-                self.start(label)
-                self.emit_block(block)
-                self.raw(f"br label %{after}")
-                self.pure = outer
-        self.start(after)
-
-    def allocate(self, tensor: Tensor) -> None:
-        """A buffer in registers or on the stack; inside a vector loop one for each lane."""
-        if tensor.space == "heap":
-            return
-        size = product(tensor.shape)
-        assert isinstance(size, int), "register and stack buffers have known sizes"
-        self.widths[tensor] = self.lanes
-        cell = memory_text(tensor.element, self.widths.get(tensor, 1))
-        self.pointers[tensor] = name = self.fresh()
-        aligned = f", align {ALIGNMENT}" if tensor.shape else ""
-        self.entry.append(f"  {name} = alloca {f'[{size} x {cell}]' if tensor.shape else cell}{aligned}")
-
-    def require(self, condition: Val, number: int) -> None:
-        test, lanes = condition.text, condition.lanes
-        if lanes > 1:
-            test = self.call(f"call i1 @llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {test})")
-        good, bad = self.label(), self.label()
-        self.raw(f"br i1 {test}, label %{good}, label %{bad}")
-        self.start(bad)
-        self.raw(f"store i32 {number}, ptr %status")
-        self.raw(f"br label %{good}")
-        self.start(good)
