@@ -297,3 +297,19 @@ def test_operators_outside_a_compiled_function():
         cvm.sqrt(2.0)
     with pytest.raises(AttributeError):
         cvm.no_such_thing  # noqa: B018
+
+
+def test_trace_gives_the_program_without_running_it():
+    @cvm.compile
+    def scaled(image, gain):
+        return image * gain
+
+    with pytest.raises(cvm.Error, match="has not been traced"):
+        scaled.program()
+    module = scaled.trace(IMAGE, GAIN)
+    assert "dali.mul" in str(module)
+    (entry,) = module.functions
+    found = cvm.compile(module, entry=entry, target="reference")(IMAGE, GAIN)
+    assert np.array_equal(found, scaled(IMAGE, GAIN))
+    with pytest.raises(cvm.Error):
+        scaled.trace(IMAGE)
