@@ -19,6 +19,7 @@ from cases import Case
 from cvm.dialect.builtin import Data
 from cvm.dialect.loops import Kernel
 from cvm.dialect.printer import print_module
+from cvm.jit.identity import environment
 from cvm.lowering import schedule
 from llvmlite import binding as llvm
 
@@ -52,6 +53,7 @@ class Path:
     def taken(self, folder: File) -> Iterator[None]:
         """While the path is taken by what is compiled and called."""
         before = cvm.get_num_threads()
+        environment()  # is remembered: that of this machine
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("CVM_CACHE_DIR", str(folder) if self.kept else "")
             for name, value in self.settings.items():
@@ -171,6 +173,8 @@ def _apart(function: Any, given: Given) -> Any:
 
 def _baseline(jit: bool = True) -> Any:
     """Code for the oldest processor of the family."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(cpu=_oldest(), features="", opt=3, reloc="pic", codemodel="default", jit=jit)
 
@@ -179,8 +183,8 @@ def _oldest() -> str:
     return "x86-64" if "x86_64" in llvm.get_default_triple() else "generic"
 
 
-def _features() -> dict[str, bool]:
-    return {"sse2": True} if _oldest() == "x86-64" else {}
+def _features() -> llvm.FeatureMap:
+    return llvm.FeatureMap({"sse2": True} if _oldest() == "x86-64" else {})
 
 
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.folds", "cvm.lowering.movement"
