@@ -1,51 +1,33 @@
-"""Products of integer matrices by fewer products, and exact: of pairs of words by one in place of two, and of blocks by 7 in
-place of 8, Strassen's algorithm in Winograd's form.
+"""Products of integer matrices by 7 products of blocks in place of 8: Strassen's algorithm in Winograd's form, and exact.
 
     for r { for q { y[r, q] = sum over k of a[r, k] * b[k, q] } }
     =>  for panel in columns by 16 * side parallel {
           turned[n, s, q] = sums of b's blocks                7 numbers n for 2 x 2 blocks, 49 where these are cut again
-          for tile in rows by 4 * side {
-            for n {                                           rows: sums of a's blocks
-              points[n, r, q] = -row[n, r] - column[n, q]
-              for s / 2 {
-                points[n, r, q] += pairdot(rows[n, r, s] + turned[n, s + half, q], rows[n, r, s + half] + turned[n, s, q])
-              }
-            }
+          for tile in rows by 6 * side {
+            for n { points[n, r, q] = sum over s of pairdot(rows[n, r, s], turned[n, s, q]) }     rows: sums of a's blocks
             y = sums of the points
           }
         }
 
-The rows of a tile, the columns of a panel and the words of a sum are `side` blocks each, or one where nothing is cut. Points
-are added while they are near. What `crossed` takes away depends on rows or on columns alone. Sums of blocks are of 16-bit
-halves and have up to 4 times the magnitude for each time that blocks are cut; sums of products are modulo 2^32, so all is
-exact where the sums of blocks, and of those of rows and columns, fit 16 bits. Where ranges do not tell, it is looked at.
+The rows of a tile, the columns of a panel and the words of a sum are `side` blocks each. Points are added while they are
+near. Sums of blocks are of 16-bit halves and have up to 4 times the magnitude for each time that blocks are cut; sums of
+products are modulo 2^32, so all is exact where the sums of blocks fit 16 bits. Where ranges do not tell, it is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import gcd, prod
 from operator import add, sub
 
 import numpy as np
 
-from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, constant, flat_index
-from ...dialect.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    substitute_block,
-)
+from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index
+from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.traverse import substitute, walk
-from ...dialect.types import I32, I64
+from ...dialect.types import I16, I32, I64
 from ..accesses import stride
-from .crossed import crossed, fit, taken
 from .packing import Packed
 from .panels import BLOCKS, LANES, ROWS, UNROLLED
 from .sevenths import PRODUCTS, Matrix, Operation, left, right, turned, turned_back
@@ -53,22 +35,14 @@ from .structure import Contracted, Contraction, made
 from .widths import Sizes
 from .words import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
 
-LEVELS = (0, 1, 2)  # how often blocks are cut
-HEIGHT = 4  # rows of a tile: 8 sums, 4 vectors of the panel, two factors and two sums of them fill 16 registers
-START = 8  # steps that take as long as a point's start and end
+LEVELS = (1, 2)  # how often blocks are cut
+START = 3  # steps that take as long as a point's start and end
 TURN = 1  # steps of a row that take as long as to turn a step of the columns, for each point and each block that it may add
-TURNED = 3  # steps of rows that are turned for all points while one is multiplied
 GAIN = 0.95  # of what it takes otherwise, at most
 NEAR = 5 << 17  # bytes of a turned panel
 
-
-@dataclass(frozen=True, eq=False)
-class Factor:
-    """A row's or the columns' words of a number, by the strip of steps, the step in it, and which half; and what is taken away
-    for them, negative."""
-
-    word: Callable[[Expr, Expr, int], Expr]
-    taken: Expr
+Row = Callable[[Expr, Expr], Expr]  # a row's word, of the strip of steps and the step in it
+Column = Callable[[Expr], Expr]  # the columns' words, of the step
 
 
 def by_blocks(
@@ -76,9 +50,13 @@ def by_blocks(
 ) -> tuple[Contracted, Expr | bool] | None:
     """The kernels that multiply sums of blocks, and where they are right; None where that does not pay."""
     read = only_read(c.b)
-    found = cut_of(c, read is not None and read.tensor in constants, sizes)
-    made = None if found is None else _Blocks(kernel, c, constants, found).made()
-    return None if made is None or found is None else (made, found.fits(sizes))
+    found = cut_of(c, read is not None and read.tensor in constants)
+    if found is None:
+        return None
+    most = (I16.limits[1] >> 2 * found.levels) - 1  # magnitudes of negative numbers count one less
+    held = both(sizes.rows <= most, sizes.columns <= most)
+    made = None if held is False else _Blocks(kernel, c, constants, found).made()
+    return None if made is None else (made, held)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,48 +95,41 @@ class Cut:
         last = [Tiles(Index("tile", 1), Index("r", low), rows - low * self.side)] if rest else []
         return [Tiles(Index("tile", count), Index("r", self.height)), *last]
 
-    def fits(self, sizes: Sizes) -> Expr | bool:
-        """Whether sums of blocks, and of those of rows and columns, fit 16 bits."""
-        return fit(sizes, 4**self.levels)
-
     def cost(self, rows: int, blocks: int, steps: int, known: bool) -> int:
         """The steps of all rows of all tiles, and what takes as long as they do; columns may be known."""
         panels = -(-blocks // (BLOCKS * self.side))
-        heights = sum(extent_of(t.tile) * (2 * t.low + 1) for t in self.tiles(rows))
-        turned = 0 if known else TURN * self.side * steps
-        products = panels * self.points * (heights * (steps // self.side // 2 + START) + turned)
-        return products + rows * steps * self.points * 2 // (TURNED * self.side**2)
+        heights = sum(extent_of(t.tile) * (t.low + 2) for t in self.tiles(rows))
+        turned = TURN * self.side * steps if self.levels and not known else 0
+        return panels * self.points * (heights * (steps // self.side + START) + turned)
 
 
-def cut_of(c: Contraction, known: bool, sizes: Sizes) -> Cut | None:
-    """The cut that takes the least time of those that may be right; None where none pays."""
+def cut_of(c: Contraction, known: bool) -> Cut | None:
+    """The cut that takes the least time; None where none pays."""
     if c.unknown:
         return None
     rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
     steps = -(-prod(map(extent_of, c.folds)) // 2)
-    panels = -(-blocks // BLOCKS)
-    plain = panels * (steps + START) * min(-(-rows // h) * (h + 2) for h in range(1, min(ROWS, rows) + 1))
+    plain = min(Cut(0, height).cost(rows, blocks, steps, known) for height in range(1, min(ROWS, rows) + 1))
     cuts: list[Cut] = []
     for levels in LEVELS:
         side = 2**levels
-        along = next((i for i in c.folds if is_multiple(i.extent, 4 * side)), None)
+        along = next((i for i in c.folds if is_multiple(i.extent, 2 * side)), None)
         near = PRODUCTS**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= NEAR
         if along is not None and near and blocks >= BLOCKS * side:
-            cuts += [Cut(levels, height, along) for height in range(1, min(HEIGHT, rows // side) + 1)]
-    cuts = [cut for cut in cuts if cut.fits(sizes) is not False]
+            cuts += [Cut(levels, height, along) for height in range(1, min(ROWS, rows // side) + 1)]
     best = min(cuts, key=lambda cut: cut.cost(rows, blocks, steps, known), default=None)
     return None if best is None or best.cost(rows, blocks, steps, known) >= GAIN * plain else best
 
 
 class _Blocks(Packed):
-    """The kernels of one contraction. A block's words are in halves, whose steps are taken together."""
+    """The kernels of one contraction."""
 
     def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], cut: Cut) -> None:
         assert cut.along is not None
         super().__init__(kernel, c, constants, words_along(cut.along, c.folds, 2), BLOCKS * cut.side)
         self.cut, self.side, self.points, self.n = cut, cut.side, cut.points, Index("n", cut.points)
         part = self.words.part
-        self.piece = Index(part.name, extent_of(part) // (2 * self.side))
+        self.piece = Index(part.name, extent_of(part) // self.side)
         self.pieces = tuple(self.piece if i is part else i for i in self.words.folds)
         self.steps = prod(map(extent_of, self.pieces))
         self.strip = gcd(extent_of(self.pieces[-1]), LANES)
@@ -166,49 +137,43 @@ class _Blocks(Packed):
         self.beside_each_other = self.u * LANES + self.lane
 
     def made(self) -> Contracted | None:
-        tiles = self.cut.tiles(extent_of(self.c.row))
-        if self.points == 1 and len(tiles) == 1:
-            self.share_rows(self.cut.height, self.words.steps)
         columns = self.turned_columns()
         if columns is None:
             return None
         fill, column = columns
-        return self.contracted((*fill, *(s for t in tiles for s in self.sums(t, column))))
+        tiles = [self.sums(t, column) for t in self.cut.tiles(extent_of(self.c.row))]
+        return self.contracted((*fill, *tiles))
 
-    def sums(self, tiles: Tiles, column: Factor) -> Block:
+    def sums(self, tiles: Tiles, column: Column) -> For:
         """A panel's tiles."""
-        tile, r, high = tiles.tile, tiles.r, tiles.low * self.side
-        start, line = Let(Var("row", I64), tile * high + tiles.first), Index("r", high)
-        sums, place = Tensor("sums", (tiles.low, BLOCKS * LANES), I32, "register"), (r, self.beside_each_other)
-        point = self.point(sums, r, self.turned_rows(tiles), column)
-        if self.points == 1:
-            alone = substitute_block(point, {self.n: as_index(0)})
-            return self.each_tile(tile, (start, *alone, self.finish(sums, r, start.var, r)))
-        points = Tensor("points", (self.points, *sums.shape), I32, "stack")
+        high = tiles.low * self.side
+        start, line = Let(Var("row", I64), tiles.tile * high + tiles.first), Index("r", high)
+        points = Tensor("points", (self.points, tiles.low, BLOCKS * LANES), I32, "stack")
         held = Tensor("held", (high, self.width), I32, "stack")
-        kept = self.each_sum(r, Store(points, (self.n, *place), sums[place]))
         body: Block = (
-            *(start, Alloc(points), For(self.n, (*point, kept))),
+            *(start, Alloc(points), For(self.n, self.point(points, tiles.r, self.turned_rows(tiles), column))),
             *(Alloc(held), *self.turned_back(points, tiles, held)),
             self.finish(held, line, start.var, line),
         )
-        return (For(tile, body),)
+        return For(tiles.tile, body)
 
-    def each_sum(self, r: Index, store: Store) -> For:
-        lanes = For(self.lane, (store,), kind="vector", width=LANES)
-        return For(r, (For(self.u, (lanes,), kind="unrolled"),), kind="unrolled")
-
-    def point(self, sums: Tensor, r: Index, row: Factor, column: Factor) -> Block:
+    def point(self, points: Tensor, r: Index, row: Row, column: Column) -> Block:
         """The sums of a tile's products of one number."""
+        sums = Tensor("sums", (extent_of(r), BLOCKS * LANES), I32, "register")
         unrolled = gcd(self.strip, UNROLLED)
         t, s, u = Index("t", self.steps // self.strip), Index("s", self.strip // unrolled), Index("u", unrolled)
         place, o = (r, self.beside_each_other), s * unrolled + u
-        factors = [[f.word(t, o, h) for h in (0, 1)] for f in (row, column)]
-        added = sums[place] + crossed(*factors)
+        added = sums[place] + apply("pairdot", row(t, o), column(t * self.strip + o))
+
+        def each(store: Store) -> For:
+            lanes = For(self.lane, (store,), kind="vector", width=LANES)
+            return For(r, (For(self.u, (lanes,), kind="unrolled"),), kind="unrolled")
+
         return (
             Alloc(sums),
-            self.each_sum(r, Store(sums, place, row.taken + column.taken)),
-            *loops_of((t, s), (For(u, (self.each_sum(r, Store(sums, place, added)),), kind="unrolled"),)),
+            each(Store(sums, place, constant(0, I32))),
+            *loops_of((t, s), (For(u, (each(Store(sums, place, added)),), kind="unrolled"),)),
+            each(Store(points, (self.n, *place), sums[place])),
         )
 
     def turned_back(self, points: Tensor, tiles: Tiles, held: Tensor) -> Block:
@@ -222,7 +187,7 @@ class _Blocks(Packed):
         return loops_of((tiles.r, self.u), (For(self.lane, tuple(body), kind="vector", width=LANES),))
 
     def of_piece(self, e: Expr, n: Expr | int) -> Expr:
-        """What is of a step, in one piece of the sum: the halves of each block, one after the other."""
+        """What is of a step, in one piece of the sum."""
         part: dict[Expr, Expr] = {self.words.part: self.piece + n * extent_of(self.piece)}
         return substitute(substitute(e, {self.step: self.words.step}), part)
 
@@ -230,15 +195,13 @@ class _Blocks(Packed):
         self, side: Callable[..., Matrix], words: Matrix, n: int, body: list[Statement]
     ) -> list[tuple[Expr, Expr]]:
         """The numbers of the nth of 7 products, and its sums of words, with names in a block."""
-        if self.points == 1:
-            return [(as_index(0), words[0][0])]
         naming = _naming(body, "addhalves"), _naming(body, "subhalves")
         first = n * self.points // PRODUCTS
         return [(as_index(m), e) for m, e in enumerate(turned(side, side(words, n, *naming), *naming), first)]
 
     # rows
 
-    def turned_rows(self, tiles: Tiles) -> Factor:
+    def turned_rows(self, tiles: Tiles) -> Row:
         """The words of the rows, tile by tile."""
         tile, r, low = tiles.tile, tiles.r, tiles.low
         known = self.known_rows()
@@ -248,63 +211,33 @@ class _Blocks(Packed):
                 p.reshape(*p.shape[:-2], -1, self.side, low, p.shape[-1])
                 for p in self.cut_words(known[..., tiles.first : stop, :])
             ]
-            words = [[[p[..., i, :, :] for p in cut[h::2]] for i in range(self.side)] for h in (0, 1)]
-            return self.known_points("rows", left, words, (*self.around, tile), r)
+            words = [[p[..., i, :, :] for p in cut] for i in range(self.side)]
+            packed = self.known_points("rows", turned(left, words, add, sub))
+            return lambda block, u: packed[(*self.around, tile, self.n, block * self.strip + u, r)]
         each, (*rest, last) = self.strip, self.pieces
-        t, o, i, k = (
-            Index("t", extent_of(last) // each),
-            Index("o", each),
-            Index("i", self.side),
-            Index("k", 2 * self.side),
-        )
-        inner, above = (*rest, t, r), (*self.around, tile)
-        shape, deep = tuple(x.extent for x in above), tuple(x.extent for x in inner)
-        to = Tensor("turned", (*shape, self.points, *deep, 2, each), I32, "heap")
+        t, o, i, k = Index("t", extent_of(last) // each), Index("o", each), Index("i", self.side), Index("k", self.side)
+        inner = (*rest, t, r, o)
+        shape, deep = tuple(x.extent for x in (*self.around, tile)), tuple(x.extent for x in inner)
+        near = Tensor("near", (self.side, self.side, *deep), I32, "stack")
+        to = Tensor("turned", (*shape, self.points, *deep), I32, "heap")
 
-        def lanes(*body: Statement) -> For:
-            return For(o, body, kind="vector" if each > 1 else "serial", width=each)
+        def each_word(loops: Sequence[Index], body: Block) -> Block:
+            lanes = For(o, body, kind="vector" if each > 1 else "serial", width=each)
+            return loops_of(loops, (lanes,))
 
         row = tile * (low * self.side) + i * low + r + tiles.first
         word = substitute(self.of_piece(self.word_of_row(), k), {self.c.row: row, last: t * each + o})
-        if self.points == 1:
-            alone = substitute_block((lanes(Store(to, (*above, as_index(0), *inner, k, o), word)),), {i: as_index(0)})
-            body = loops_of((r, *rest, t, k), alone)
-        else:
-            near = Tensor("near", (self.side, 2 * self.side, *deep, each), I32, "stack")
-            body = (Alloc(near), *loops_of((i, r, k, *rest, t), (lanes(Store(near, (i, k, *inner, o), word)),)))
-            for h in (0, 1):
-                words = [
-                    [near[(as_index(y), as_index(2 * x + h), *inner, o)] for x in range(self.side)]
-                    for y in range(self.side)
-                ]
-                for n in range(PRODUCTS):  # few places at once are written to
-                    named: list[Statement] = []
-                    for m, e in self.products_of(left, words, n, named):
-                        named.append(Store(to, (*above, m, *inner, as_index(h), o), e))
-                    body += loops_of(inner, (lanes(*named),))
-        less = Tensor("less", (*shape, self.points, low), I32, "heap")
-        both = apply("pairdot", *(to[(*above, self.n, *inner, as_index(h), o)] for h in (0, 1)))
-        sums, part = (
-            Tensor(name, (low, each), I32, space) for name, space in (("sums", "register"), ("part", "stack"))
-        )
-
-        def each_row(*body: Statement) -> For:
-            return For(r, body, kind="unrolled")
-
-        body += (
-            Alloc(part),
-            For(self.n, (
-                *(Alloc(sums), each_row(lanes(Store(sums, (r, o), constant(0, I32))))),
-                *loops_of((*rest, t), (each_row(lanes(Store(sums, (r, o), sums[r, o] - both))),)),
-                *(each_row(lanes(Store(part, (r, o), sums[r, o]))),),
-                each_row(Store(less, (*above, self.n, r), reduce(lambda x, y: x + y, (part[r, as_index(n)] for n in range(each))))),
-            )),
-        )  # fmt: skip
-        self.kernels.append(made(self.kernel, "turned", loops_of(above, body), (to, less)))
-        lined = replace(to, shape=(*shape, self.points, self.steps // each, low, 2, each))
+        body: Block = (Alloc(near), *each_word((i, r, k, *rest, t), (Store(near, (i, k, *inner), word),)))
+        words = [[near[(as_index(y), as_index(x), *inner)] for x in range(self.side)] for y in range(self.side)]
+        for n in range(PRODUCTS):  # few places at once are written to
+            named: list[Statement] = []
+            for m, e in self.products_of(left, words, n, named):
+                named.append(Store(to, (*self.around, tile, m, *inner), e))
+            body += each_word((*rest, t, r), tuple(named))
+        self.kernels.append(made(self.kernel, "turned", loops_of((*self.around, tile), body), (to,)))
+        lined = replace(to, shape=(*shape, self.points, self.steps // each, low, each))
         self.views[lined] = to
-        at = (*above, self.n)
-        return Factor(lambda block, u, h: lined[(*at, block, r, as_index(h), u)], less[(*at, r)])
+        return lambda block, u: lined[(*self.around, tile, self.n, block, r, u)]
 
     def word_of_row(self) -> Expr:
         """A row's word in a step: of the factor itself where its terms are side by side, so that vectors can be made of it."""
@@ -320,71 +253,47 @@ class _Blocks(Packed):
         axis = known.ndim - 1 + words.folds.index(words.part)
         known = known.reshape(*known.shape[:-1], *map(extent_of, words.folds))
         shape = (*known.shape[: -len(words.folds)], -1)
-        return [np.ascontiguousarray(p).reshape(shape).view(np.int16) for p in np.split(known, 2 * self.side, axis)]
+        return [np.ascontiguousarray(p).reshape(shape).view(np.int16) for p in np.split(known, self.side, axis)]
 
-    def known_points(
-        self, name: str, side: Callable[..., Matrix], words: Sequence[Matrix], lines: Sequence[Expr], line: Expr
-    ) -> Factor:
-        """Sums of known blocks, which are lines of steps, as they are used: by number, step and half."""
-        halves = [turned(side, half, add, sub) for half in words]
-        array = np.stack([np.stack([np.ascontiguousarray(p).view(np.int32) for p in half], -3) for half in halves], -1)
-        packed = self.constant(name, np.moveaxis(array, -3, -1))
-        less = self.constant("less", np.stack([taken(p) for p in zip(*halves, strict=True)], -2))
-        at = (*lines, self.n)
-        return Factor(lambda block, u, h: packed[(*at, block * self.strip + u, as_index(h), line)], less[(*at, line)])
-
-    def constant(self, name: str, array: np.ndarray) -> Tensor:
-        tensor = Tensor(name, array.shape, I32, "constant")
-        self.constants[tensor] = np.ascontiguousarray(array)
-        return tensor
+    def known_points(self, name: str, points: list[np.ndarray]) -> Tensor:
+        """Sums of blocks, which are lines of steps, as they are used: by number and step."""
+        array = np.stack([np.ascontiguousarray(p).view(np.int32) for p in points], -3).swapaxes(-1, -2)
+        packed = Tensor(name, array.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(array)
+        return packed
 
     # columns
 
-    def turned_columns(self) -> tuple[Block, Factor] | None:
-        """What fills a panel with words of the columns, and those of a number."""
+    def turned_columns(self) -> tuple[Block, Column] | None:
+        """What fills a panel with words of the columns, and one of them, of a number and a place at hand in a step."""
         read = only_read(self.c.b)
         known = None if self.c.guard or read is None or not is_plain(read) else self.known_panels(self.words)
         width = BLOCKS * LANES
         if known is not None:
             cut = self.cut_words(known.swapaxes(-1, -2))
-            words = [
-                [[p[..., j * width : (j + 1) * width, :] for j in range(self.side)] for p in cut[h::2]] for h in (0, 1)
-            ]
-            return (), self.known_points("columns", right, words, (*self.beside, self.panel), self.beside_each_other)
+            words = [[p[..., j * width : (j + 1) * width, :] for j in range(self.side)] for p in cut]
+            packed = self.known_points("columns", turned(right, words, add, sub))
+            return (), lambda step: packed[(*self.beside, self.panel, self.n, step, self.beside_each_other)]
         columns = self.columns()
         if columns is None:
             return None
         fill, column = columns
-        to = Tensor("columns", (self.points, self.steps, 2, width), I32, "stack")
+        to = Tensor("columns", (self.points, self.steps, width), I32, "stack")
         body: list[Statement] = []
-        at = flat_index(self.pieces, tuple(i.extent for i in self.pieces))
-        for h in (0, 1):
-            words = [
-                [
-                    _named(body, substitute(self.of_piece(column, 2 * k + h), {self.v: j * BLOCKS + self.u}))
-                    for j in range(self.side)
-                ]
-                for k in range(self.side)
+        words = [
+            [
+                _named(body, substitute(self.of_piece(column, k), {self.v: j * BLOCKS + self.u}))
+                for j in range(self.side)
             ]
-            for n in range(min(PRODUCTS, self.points)):
-                for m, e in self.products_of(right, words, n, body):
-                    body.append(Store(to, (m, at, as_index(h), self.beside_each_other), e))
+            for k in range(self.side)
+        ]
+        at = flat_index(self.pieces, tuple(i.extent for i in self.pieces))
+        for n in range(PRODUCTS):
+            for m, e in self.products_of(right, words, n, body):
+                body.append(Store(to, (m, at, self.beside_each_other), e))
         lanes = For(self.lane, tuple(body), kind="vector", width=LANES)
-        less, place = Tensor("less", (self.points, width), I32, "stack"), (as_index(0), self.beside_each_other)
-        sums, r, step = Tensor("sums", (1, width), I32, "register"), Index("r", 1), Index("s", self.steps)
-        both = apply("pairdot", *(to[self.n, step, as_index(h), self.beside_each_other] for h in (0, 1)))
-        turn: Block = (
-            *(Alloc(to), *loops_of((*self.pieces, self.u), (lanes,)), Alloc(less)),
-            For(self.n, (
-                *(Alloc(sums), self.each_sum(r, Store(sums, place, constant(0, I32)))),
-                For(step, (self.each_sum(r, Store(sums, place, sums[place] - both)),)),
-                self.each_sum(r, Store(less, (self.n, self.beside_each_other), sums[place])),
-            )),
-        )  # fmt: skip
-        return (*fill, *turn), Factor(
-            lambda block, u, h: to[self.n, block * self.strip + u, as_index(h), self.beside_each_other],
-            less[self.n, self.beside_each_other],
-        )
+        turn = (Alloc(to), *loops_of((*self.pieces, self.u), (lanes,)))
+        return (*fill, *turn), lambda step: to[self.n, step, self.beside_each_other]
 
 
 def _named(body: list[Statement], e: Expr) -> Expr:
