@@ -23,7 +23,7 @@ SOME = LARGE // 4  # of so many bytes streams
 PART = 16  # bytes of an access that streams, which is aligned
 WHOLE = 32  # bytes of the widest such access
 LINE = 64  # bytes that memory takes at once
-MANY = 16  # vectors of a loop that is worth being aligned
+MANY = 16  # vectors of a loop that is worth being aligned; it has to be longer than a line
 
 
 def stream(kernel: Kernel) -> Kernel:
