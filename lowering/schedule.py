@@ -94,32 +94,38 @@ def _parts(
 
     def same(new: Kernel) -> Kernel:
         """What is made of the kernel, whose parameters are its own, seen differently."""
-        shapes = reshaped(kernel, new)
-        views.update(shapes)
-        ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+        views.update(_reshaped(kernel, new, ranges))
         return new
 
     if "collapse" not in names:
         return [(kernel, names, None)]
     if (met := meet(kernel)) is not None:
         equal = _parts(replace(same(met.kernel), name=f"{kernel.name}.equal"), names, views, constants, ranges)
-        found = [(k, n, _and(met.condition, c)) for k, n, c in equal]
+        found = [(k, n, _both(met.condition, c)) for k, n, c in equal]
         others = by_order(kernel) if "blocks" in names else [Ordered(kernel, "either")]
         return [
             *found,
-            *((same(o.kernel), _ordered(names, o.order), _and(~met.condition, o.condition)) for o in others),
+            *((same(o.kernel), _ordered(names, o.order), _both(~met.condition, o.condition)) for o in others),
         ]
     if "blocks" not in names:
         return _of_order(kernel, "either", names, views, constants, ranges)
     return [
-        (k, n, c if o.condition is None else _and(o.condition, c))
+        (k, n, _both(o.condition, c))
         for o in by_order(kernel)
         for k, n, c in _of_order(same(o.kernel), o.order, names, views, constants, ranges)
     ]
 
 
-def _and(condition: Expr, other: Expr | None) -> Expr:
-    return condition if other is None else condition & other
+def _reshaped(old: Kernel, new: Kernel, ranges: dict[Tensor, Interval]) -> dict[Tensor, Tensor]:
+    """The parameters that a kernel got in place of others, which have their ranges."""
+    shapes = reshaped(old, new)
+    ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
+    return shapes
+
+
+def _both(condition: Expr | None, other: Expr | None) -> Expr | None:
+    """Where both hold; None is everywhere."""
+    return condition if other is None else other if condition is None else condition & other
 
 
 def _ordered(names: Sequence[str], order: Order) -> Sequence[str]:
@@ -137,9 +143,8 @@ def _of_order(
 ) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
     """The same for a kernel whose folds go in this order."""
     plain = collapse(unname(kernel))
-    shapes = reshaped(kernel, plain)
+    shapes = _reshaped(kernel, plain, ranges)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
-    ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
     last = tuple(n for n in names if n in LAST)
     names = _ordered(names, order)
     found = None if order == "blocks" else contract(plain, known, ranges)
