@@ -1,10 +1,11 @@
-"""The results of all groups that were measured, as the tables of docs/performance.md and a plot beside it."""
+"""The goals and the results of all groups that were measured, as the tables of docs/performance.md and a plot beside it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from goals import table
 from groups import GROUPS, is_ours, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -101,7 +102,7 @@ def write() -> None:
     results = load()
     if not results:
         return
-    parts = [machine(results), *(section(g, r) for g, r in results.items())]
+    parts = [table(results), machine(results), *(section(g, r) for g, r in results.items())]
     before, rest = PAGE.read_text("utf-8").split(BEGIN)
     PAGE.write_text(before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + rest.split(END)[1], "utf-8")
     try:
