@@ -39,7 +39,7 @@ class CompiledFunction:
     def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
         """What calls go by: the function, which may be without its operations here, and which result is left in which argument."""
         self.head = head
-        self._static = all(t.is_static for t in (*head.argument_types, *head.result_types))
+        self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
         self.overwritten = overwritten
         self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
 
@@ -144,7 +144,7 @@ class CompiledFunction:
 
     def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
         """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
-        if self._static:
+        if self.is_static:
             return list(self.head.result_types)
         key = tuple(a.shape for a in arrays)
         if key not in self._types:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,10 @@ from .native import Library
 from .threads import imports
 
 if TYPE_CHECKING:
+    from .head import Head
     from .kept import Compiled
-    from .recalled import Head, Program
+
+Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is asked for
 
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
@@ -145,7 +147,7 @@ class NativeFunction(CompiledFunction):
         addresses = self.library.addresses
         types = function.argument_types, function.result_types
         table = CallTable(addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms)
-        if self._static:
+        if self.is_static:
             assert isinstance(made.workspace, int)
             shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
             if made.workspace < LARGEST_KEPT:
@@ -157,7 +159,7 @@ class NativeFunction(CompiledFunction):
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
         work = self.workspace(sizes)
         self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, work))
-        if self._direct is not None and not self._static:
+        if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
 
     def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
