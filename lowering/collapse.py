@@ -21,6 +21,7 @@ from ..dialect.loops import (
     Store,
     expressions,
     map_expressions,
+    nodes,
     rewrite_block,
     statements,
     substitute_block,
@@ -174,8 +175,14 @@ def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
     mine = {id(e) for tensor, at in every_access(inner.body) if tensor in axes for e in at}
     if not axes or any(_used_otherwise(s, i, j, mine) for s in statements(inner.body)):
         return None
-    elsewhere = sum(t in axes for t, _ in every_access(kernel.body))
-    return axes if elsewhere == sum(t in axes for t, _ in every_access((outer,))) else None
+    everywhere, within = (sum(t in axes for t in _accessed(b)) for b in (kernel.body, (outer,)))
+    return axes if everywhere == within else None
+
+
+def _accessed(block: Block) -> Iterator[Tensor]:
+    """The tensor of every access of a block; one that several statements share comes with each of them."""
+    yield from (s.tensor for s in stores(block))
+    yield from (e.tensor for e in nodes(block) if isinstance(e, Read))
 
 
 def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:

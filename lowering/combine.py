@@ -18,6 +18,7 @@ from ..dialect.sizes import same_size
 from ..dialect.traverse import rewrite
 from .accesses import reads
 from .collapse import is_whole
+from .plan import viewed
 from .rename import renamed
 
 LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
@@ -76,7 +77,7 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
         block = loop.body
     results = kernel.outputs
     simple = len(results) == 1 and _straight(block, results[0], tuple(indices))
-    read = {_root(r.tensor, views) for r in reads(block)}
+    read = {viewed(r.tensor, views) for r in reads(block)}
     size = sum(1 for _ in nodes(block))
     return _Group(
         [kernel],
@@ -84,7 +85,7 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
         [block],
         simple and results[0] not in read,
         read,
-        {_root(t, views) for t in results},
+        {viewed(t, views) for t in results},
         size,
     )
 
@@ -99,12 +100,6 @@ def _straight(block: Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
 
 def _at(at: tuple[Expr, ...], indices: tuple[Index, ...]) -> bool:
     return len(at) == len(indices) and all(a is i for a, i in zip(at, indices, strict=True))
-
-
-def _root(tensor: Tensor, views: Mapping[Tensor, Tensor]) -> Tensor:
-    while tensor in views:
-        tensor = views[tensor]
-    return tensor
 
 
 def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
@@ -163,7 +158,7 @@ def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bo
     """Whether all that the kernel reads of what the group writes is at the very point, and it overwrites nothing."""
     if new.writes & (group.reads | group.writes):
         return False
-    met = [e for e in reads(new.bodies[0]) if _root(e.tensor, views) in group.writes]
+    met = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]
     return all(e.tensor not in views and _at(e.indices, new.indices) for e in met)
 
 

@@ -22,23 +22,34 @@ from ..dialect.loops import (
 )
 from ..dialect.traverse import rewrite
 from .accesses import Accesses, accesses
+from .plan import viewed
 
 
 def in_place(
-    kernels: Sequence[Kernel], results: Sequence[Tensor], arguments: Sequence[Tensor], pairs: Mapping[int, int]
+    kernels: Sequence[Kernel],
+    results: Sequence[Tensor],
+    arguments: Sequence[Tensor],
+    pairs: Mapping[int, int],
+    views: Mapping[Tensor, Tensor],
 ) -> tuple[list[Kernel], tuple[Tensor, ...]]:
     """The kernels and results with those of `pairs`, result to argument, in the argument's storage where that is safe."""
     uses = [_Uses(kernel) for kernel in kernels]
     writers = Counter(t for u in uses for t in u.results)
     writer = {t: n for n, u in enumerate(uses) for t in u.results}
     last = {t: n for n, kernel in enumerate(kernels) for t in kernel.parameters}  # the last kernel that has it
+    seen: dict[Tensor, int] = {}  # the last kernel that has a view of it
+    for t in views:
+        root = viewed(t, views)
+        seen[root] = max(last.get(t, -1), seen.get(root, -1))
     times, taken = Counter(results), set[Tensor]()
     names: dict[Tensor, Tensor] = {}
     found, given = list(results), set(arguments)
     for n, k in pairs.items():
         result, argument = results[n], arguments[k]
         alone = writers[result] == 1 and times[result] == 1 and result not in given and argument not in taken
-        if alone and last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
+        if not alone or result in seen or not seen.get(argument, -1) < writer[result]:
+            continue
+        if last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
             names[result] = found[n] = argument
             taken.add(argument)
     return [_renamed(kernel, names) for kernel in kernels], tuple(found)

@@ -17,7 +17,7 @@ from .graph.inline import inline_calls
 from .graph.pipeline import improve
 from .inplace import in_place
 from .nests import nest, sorted_tensors
-from .plan import Plan, make_plan
+from .plan import Plan, make_plan, viewed
 from .ranges.infer import declared_range, ranges_of
 from .ranges.rounded import rounded
 from .schedule import schedule
@@ -44,9 +44,7 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
     results: list[Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:
-        root = result
-        while root in views:
-            root = views[root]
+        root = viewed(result, views)
         if root in owned or result in results:  # an argument, a constant, or given back already: a copy
             copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
             at = axes(result.shape)
@@ -64,7 +62,7 @@ def to_plan(program: Formulas, function: Function) -> Plan:
     ranges = ranges_of(program, {t: found for t, found in declared if found is not None})
     kernels, views, results = to_kernels(rounded(program, ranges))
     kernels = combine(kernels, results, views)
-    kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function))
+    kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function), views)
     known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
     plan = make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views, known)
     return split_complex(plan)

@@ -50,7 +50,7 @@ def make_plan(
     ranges: Mapping[Tensor, Interval] = MappingProxyType({}),
 ) -> Plan:
     """Places every array. `views` maps a view to what it is a view of."""
-    home = {t: _root(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
+    home = {t: viewed(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
     own = set(results)
     for (
         result
@@ -83,7 +83,8 @@ def written(kernel: Kernel) -> set[Tensor]:
     return {s.tensor for s in statements(kernel.body) if isinstance(s, Store)}
 
 
-def _root(tensor: Tensor, views: dict[Tensor, Tensor]) -> Tensor:
+def viewed(tensor: Tensor, views: Mapping[Tensor, Tensor]) -> Tensor:
+    """What a tensor is a view of, at last; itself if it is none."""
     while tensor in views:
         tensor = views[tensor]
     return tensor

@@ -335,3 +335,45 @@ def test_a_damaged_state_is_rejected_and_changes_nothing(tmp_path):
     with pytest.raises(cvm.CallError, match="cannot be written"):
         g.save(tmp_path)
     assert g.time() == 2
+
+
+@pytest.mark.parametrize("shape", ["[6]", "[2, 3]"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "%y = cog.add %x, %x; cog.feedback %s, %y; cog.feedback %t, %v",
+        "%y = cog.add %x, %x; %w = cog.reshape %y SHAPE; cog.feedback %s, %y; cog.feedback %t, %w",
+        "%y = cog.reshape %t SIX; cog.feedback %s, %y; cog.feedback %t, %v",
+        "%y = cog.add %x, %x; %w = cog.mul %v, %t; cog.feedback %s, %y; cog.feedback %t, %w",
+    ],
+)
+@pytest.mark.parametrize("points", [6, 1])
+def test_state_seen_in_another_shape(rest, shape, points):
+    """What another state takes is the value before the tick, whether or not the storage is overwritten."""
+    shape, six = (shape, "[6]") if points == 6 else ({"[6]": "[1]", "[2, 3]": "[]"}[shape], "[]")
+    rest = rest.replace("SHAPE", f"{{shape = {shape}}}").replace("SIX", f"{{shape = {six}}}").replace("; ", "\n")
+    text = f"""
+    graph @main {{
+      %s = cog.field "s" : !cog.field<{six}, f32>
+      %t = cog.field "t" init dense<2.0> : !cog.field<{shape}, f32>
+      %x = cog.add %s, 1
+      %v = cog.reshape %s {{shape = {shape}}}
+      {rest}
+    }}
+    """
+    wanted, found = graph(text, "reference"), graph(text, "cpu")
+    for tick in range(4):
+        for name in ("s", "t"):
+            np.testing.assert_array_equal(found.read(name), wanted.read(name), f"{name} at {tick}", strict=True)
+        wanted.step(), found.step()
+
+
+def test_complex_sum_of_fields_that_a_fold_chooses_among():
+    text = """
+    func @main(%x: !cog.field<[30, 301], complex<f32>>) {
+      %y = cog.stack %x, %x
+      %z = cog.field_reduce_sum %y
+      return %z
+    }
+    """
+    assert cvm.compile(text)(np.full((30, 301), 1 + 2j, np.complex64)) == 2 * 30 * 301 * (1 + 2j)

@@ -60,8 +60,8 @@ def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> T
     kernels = combine(kernels, results, views, SCALARS)
     moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
     arguments = program.arguments
-    kernels, results = in_place(kernels, results, arguments, dict(enumerate(moving)))
-    packing = _Packing(arguments, kernels, dict(zip(moving, results, strict=True)))
+    kernels, results = in_place(kernels, results, arguments, dict(enumerate(moving)), views)
+    packing = _Packing(arguments, kernels, dict(zip(moving, results, strict=True)), {*views, *views.values()})
     plan = make_plan(
         clockwork.advance.name,
         tuple(packing.arrays),
@@ -123,9 +123,14 @@ def _several(tick: Tick) -> Tick:
 
 
 class _Packing:
-    """Arrays for all states: one for each, and one for all 0-dimensional ones of an element type that move alike."""
+    """Arrays for all states: one for each, and one for all 0-dimensional ones of an element type that move alike.
 
-    def __init__(self, arguments: tuple[Tensor, ...], kernels: list[Kernel], nexts: dict[int, Tensor]) -> None:
+    Those of which there are views have their own: a view is of a whole array.
+    """
+
+    def __init__(
+        self, arguments: tuple[Tensor, ...], kernels: list[Kernel], nexts: dict[int, Tensor], views: set[Tensor]
+    ) -> None:
         self.kernels = kernels
         self.arrays: list[Tensor] = []
         self.seconds: list[Tensor] = []
@@ -134,8 +139,9 @@ class _Packing:
         self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # of a packed scalar: the array and the element
         shared: dict[tuple[ElementType, bool], list[int]] = {}
         for n, argument in enumerate(arguments):
-            turning = nexts.get(n, argument) is not argument
-            if argument.rank == 0:
+            following = nexts.get(n, argument)
+            turning = following is not argument
+            if argument.rank == 0 and argument not in views and following not in views:
                 shared.setdefault((argument.element, turning), []).append(n)
         self.groups: dict[Tensor, tuple[Group, ...]] = {}
         rows = {n: key for key, members in shared.items() for n in members}
