@@ -306,11 +306,11 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
         inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
         found = check_function(inner, callee)
         scope.known[key] = None if inner.diagnostics else found
-        concrete = all(t.is_static for t in arguments) and not all(a.is_static for a in callee.argument_types)
-        if concrete or any(d.code == "call.depth" for d in inner.diagnostics):
+        legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None
+        if legal or any(d.code == "call.depth" for d in inner.diagnostics):
             called_here = Note("called here", operation.span)
             scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
-        # otherwise they are reported where the callee itself is verified
+        # otherwise the callee itself has mistakes, which are reported where it is verified
     results = scope.known[key]
     if results is None:
         return None

@@ -420,3 +420,21 @@ def test_damaged_files() -> None:
         never_fails(bytes(data[:at]))
         data[at : at + chance.randrange(4)] = chance.choice(WORDS).encode()
         never_fails(bytes(data))
+
+
+def test_sizes_that_one_call_makes_wrong_are_reported_there():
+    text = """func @layer(%x: tensor<?N x ?K x i32>, %w: tensor<?M x ?K x i32>) -> tensor<?N x ?M x i32> {
+  %y = cvm.relu %x
+  return %y
+}
+func @main(%x: tensor<?N x 8xi32>, %w: tensor<4x8xi32>) {
+  %y = call @layer(%x, %w)
+  return %y
+}
+"""
+    with pytest.raises(VerifyError) as e:
+        parse(text)
+    (diagnostic,) = e.value.diagnostics
+    assert (diagnostic.code, diagnostic.line) == ("func.type", 3)
+    (_, note) = diagnostic.notes
+    assert (note.message, note.span.line) == ("called here", 6)
