@@ -7,13 +7,16 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
 from . import cache
 from .identity import environment
 from .llvm import instructions, powers, rows, tables
+
+if TYPE_CHECKING:
+    from ..lowering.processor import Processor
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -68,6 +71,14 @@ def _complete(text: str) -> str:
 def _features() -> frozenset[str]:
     """What this machine's processor has."""
     return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+def processor() -> Processor:
+    """This machine's, for the loops."""
+    from ..lowering.processor import Processor
+
+    features = _features()
+    return Processor(instructions.has_quads(features), 32 if "avx512vl" in features else 16)
 
 
 @lru_cache(maxsize=1)

@@ -22,10 +22,11 @@ from .calls.table import CallTable, Way, atoms_of, can_serve
 from .function import CompiledFunction
 from .identity import name_of
 from .llvm.within import checked_text, declared
-from .native import Library
+from .native import Library, processor
 from .threads import imports
 
 if TYPE_CHECKING:
+    from ..lowering.plan import Plan
     from .head import Head
     from .kept import Compiled
 
@@ -97,7 +98,7 @@ class NativeFunction(CompiledFunction):
         emission = Emission(plain)
         checked = self._ranges_text(emission.sizes)
         with Parts(emission, checked) as parts:
-            self.plan = plan = schedule(plain, ready=parts.add)
+            self.plan = plan = schedule(plain, ready=parts.add, processor=processor())
             parts.end(plan)
             work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
@@ -112,6 +113,12 @@ class NativeFunction(CompiledFunction):
                 parts.parallel,
                 bool(checked),
             )
+
+    @cached_property
+    def plan(self) -> Plan:
+        from ..lowering.pipeline import lower
+
+        return lower(self.module, self.function, processor())
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

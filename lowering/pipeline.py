@@ -18,6 +18,7 @@ from .graph.pipeline import improve
 from .inplace import in_place
 from .nests import nest, sorted_tensors
 from .plan import Plan, make_plan, viewed
+from .processor import PLAIN, Processor
 from .ranges.infer import declared_range, ranges_of
 from .ranges.rounded import rounded
 from .schedule import schedule
@@ -78,9 +79,9 @@ def nests(module: Module, function: Function) -> Plan:
     return by_rows(compact(unscheduled(module, function)))
 
 
-def lower(module: Module, function: Function) -> Plan:
+def lower(module: Module, function: Function, processor: Processor = PLAIN) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
-    return schedule(nests(module, function))
+    return schedule(nests(module, function), processor=processor)
 
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:

@@ -30,6 +30,7 @@ from .movement.tile import tile
 from .narrow import narrow
 from .parallelise import parallelise
 from .plan import Plan, make_plan
+from .processor import PLAIN, Processor
 from .ranges.intervals import Interval
 from .saturate import saturate
 from .split import split
@@ -64,6 +65,7 @@ def schedule(
     plan: Plan,
     passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES),
     ready: Callable[[Kernel], None] = lambda kernel: None,
+    processor: Processor = PLAIN,
 ) -> Plan:
     """The plan with its kernels scheduled; `ready` is told each as soon as it is. A pass may give parameters other shapes, not
     other storage."""
@@ -71,7 +73,7 @@ def schedule(
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
-        for part, names, condition in _parts(kernel, passes(kernel), views, constants, ranges):
+        for part, names, condition in _parts(kernel, passes(kernel), views, constants, ranges, processor):
             made = part
             for name in names:
                 made = PASSES[name](made)
@@ -89,6 +91,7 @@ def _parts(
     views: dict[Tensor, Tensor],
     constants: dict[Tensor, np.ndarray],
     ranges: dict[Tensor, Interval],
+    processor: Processor,
 ) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
     """The kernels that take a kernel's place, each with the passes it goes through, and where it computes anything."""
 
@@ -100,7 +103,9 @@ def _parts(
     if "collapse" not in names:
         return [(kernel, names, None)]
     if (met := meet(kernel)) is not None:
-        equal = _parts(replace(same(met.kernel), name=f"{kernel.name}.equal"), names, views, constants, ranges)
+        equal = _parts(
+            replace(same(met.kernel), name=f"{kernel.name}.equal"), names, views, constants, ranges, processor
+        )
         found = [(k, n, _both(met.condition, c)) for k, n, c in equal]
         others = by_order(kernel) if "blocks" in names else [Ordered(kernel, "either")]
         return [
@@ -108,11 +113,11 @@ def _parts(
             *((same(o.kernel), _ordered(names, o.order), _both(~met.condition, o.condition)) for o in others),
         ]
     if "blocks" not in names:
-        return _of_order(kernel, "either", names, views, constants, ranges)
+        return _of_order(kernel, "either", names, views, constants, ranges, processor)
     return [
         (k, n, _both(o.condition, c))
         for o in by_order(kernel)
-        for k, n, c in _of_order(same(o.kernel), o.order, names, views, constants, ranges)
+        for k, n, c in _of_order(same(o.kernel), o.order, names, views, constants, ranges, processor)
     ]
 
 
@@ -140,6 +145,7 @@ def _of_order(
     views: dict[Tensor, Tensor],
     constants: dict[Tensor, np.ndarray],
     ranges: dict[Tensor, Interval],
+    processor: Processor,
 ) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
     """The same for a kernel whose folds go in this order."""
     plain = collapse(unname(kernel))
@@ -147,7 +153,7 @@ def _of_order(
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     last = tuple(n for n in names if n in LAST)
     names = _ordered(names, order)
-    found = None if order == "blocks" else contract(plain, known, ranges)
+    found = None if order == "blocks" else contract(plain, known, ranges, processor)
     if found is None:
         if "sweep" not in names:
             return [(kernel, names, None)]

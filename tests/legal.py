@@ -7,14 +7,15 @@ from cvm.dialect.loops import Kernel
 from cvm.dialect.program import Module
 from cvm.lowering.check import check
 from cvm.lowering.pipeline import lower
+from cvm.lowering.processor import PLAIN, Processor
 
 import cvm
 
 
-def legal(program: str | Module) -> tuple[Kernel, ...]:
+def legal(program: str | Module, processor: Processor = PLAIN) -> tuple[Kernel, ...]:
     """The kernels of a program's @main, each checked."""
     module = cvm.parse(program) if isinstance(program, str) else program
-    kernels = lower(module, module.functions["main"]).kernels
+    kernels = lower(module, module.functions["main"], processor).kernels
     for kernel in kernels:
         check(kernel)
     return tuple(kernels)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contractions
 import numpy as np
 import pytest
+from cvm.jit import native_function
 from cvm.lowering.contraction import bytewise, contract, panels, winograd
 from cvm.lowering.contraction.matching import partners
+from cvm.lowering.processor import Processor
 from legal import agreed
 
 PROGRAMS = {
@@ -34,6 +36,7 @@ WEIGHTS = {  # the least and the largest
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(native_function, "processor", Processor)
     monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from cvm.dialect.index import indices, total
 from cvm.dialect.types import F32, F64, ElementType
+from cvm.jit import native_function
 from cvm.lowering.check import check
 from cvm.lowering.contraction import contract, packing, panels
 from cvm.lowering.formulas import Formula
 from cvm.lowering.nests import nest
+from cvm.lowering.processor import Processor
 from cvm.lowering.text import kernels_text
 from kernels import compiled, tensor
 from legal import legal
@@ -40,6 +42,7 @@ PROGRAMS = {
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(native_function, "processor", Processor)
 
 
 def text(operation: str, a: tuple[int, ...], b: tuple[int, ...], more: str = "") -> str:

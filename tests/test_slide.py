@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cvm.jit import native_function
+from cvm.lowering.processor import Processor
 from legal import legal
 
 import cvm
@@ -31,6 +33,11 @@ RANGES = {  # of the image and the weights, and how they are multiplied
     "16 bits": ((-32768, 32767), (-32768, 32767), "pairdot"),
     "beyond": ((-32769, 32767), (-128, 127), ""),
 }
+
+
+@pytest.fixture(autouse=True)
+def of_a_plain_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_function, "processor", Processor)
 
 
 def text(name: str, low: int, high: int, weights: np.ndarray) -> str:

@@ -8,7 +8,9 @@ from operator import add, sub
 import contractions
 import numpy as np
 import pytest
+from cvm.jit import native_function
 from cvm.lowering.contraction import contract, sevenths, strassen, winograd
+from cvm.lowering.processor import Processor
 from legal import agreed
 
 import cvm
@@ -30,6 +32,7 @@ def whatever_it_costs(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(strassen, "LEVELS", (request.param,))
     monkeypatch.setattr(strassen, "GAIN", inf)
     monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(native_function, "processor", Processor)
     monkeypatch.setattr(contract, "by_bytes", lambda *_: None)
     monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
     return request.param

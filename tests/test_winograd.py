@@ -6,8 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from cvm.jit import native_function
 from cvm.lowering.contraction import contract, winograd
 from cvm.lowering.contraction.turning import BY_FOUR, BY_TWO
+from cvm.lowering.processor import Processor
 from legal import legal
 
 import cvm
@@ -27,6 +29,7 @@ SHAPES = {  # of the image, the weights, and what else is said
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(native_function, "processor", Processor)
     monkeypatch.setattr(winograd, "LEAST", 0)
     monkeypatch.setattr(winograd, "LEAST_RESULTS", 0)
 

@@ -18,7 +18,7 @@ from ...lowering.near import Lanes, offsets, windows
 from .addresses import Addresses, Val
 from .early import LINE
 from .lines import is_number, memory_text, number_text, suffix, type_text
-from .spelling import ANY_DIVISOR, INSTRUCTIONS, VECTOR_ROWS, conversion
+from .spelling import ANY_DIVISOR, INSTRUCTIONS, QUADS, VECTOR_ROWS, conversion
 from .squares import turn
 from .tables import ENTRIES, look_up, table_of
 
@@ -98,6 +98,8 @@ class Expressions(Addresses):
         return Val(self.add(f"add nuw nsw {type_text(I64, self.lanes)} {wide.text}, <{steps}>"), self.lanes)
 
     def apply(self, function: str, operands: tuple[Expr, ...]) -> Val:
+        if function == "add" and (sum := self.quads_added(*operands)) is not None:
+            return sum
         values = [self.value(o) for o in operands]
         lanes = max(v.lanes for v in values)
         if function == "any":
@@ -111,6 +113,17 @@ class Expressions(Addresses):
             row = VECTOR_ROWS[function]
         texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
         return Val(self.spell(row, texts, words), lanes)
+
+    def quads_added(self, sum: Expr, term: Expr) -> Val | None:
+        """Products of bytes added to a sum, a function of its own for vectors; None where the term is none of these."""
+        match term:
+            case Apply("quaddot_us", factors, type):
+                values = [self.value(e) for e in (*factors, sum)]
+                lanes = max(v.lanes for v in values[:2])
+                if lanes > 1:
+                    texts = [self.splat(v, type, lanes).text for v in values]
+                    return Val(self.spell((QUADS,), texts, self.words(type, lanes)), lanes)
+        return None
 
     def look_up(self, e: Apply) -> Val | None:
         """A choice between constants, where a register holds them all."""

@@ -8,9 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from .spelling import HALVES, INSTRUCTIONS, WORDS
+from .spelling import HALVES, INSTRUCTIONS, QUADSUM, WORDS
 
-_DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
+_NAMES = "|".join((*WORDS, "quadsum"))
+_DECLARED = re.compile(rf"^declare <(\d+) x i32> @({_NAMES})\.v\1i32\(.*\)$", re.MULTILINE)
+
+QUADS = "quads"  # one of several features, by `has_quads`
+
+OPERANDS = {"quadsum": "abc"}  # of others, a and b
 
 # by lanes: the feature, the instruction, and the bits of what it takes and gives
 _INTRINSICS = {
@@ -18,12 +23,20 @@ _INTRINSICS = {
     ("pairdot", 8): ("avx2", "llvm.x86.avx2.pmadd.wd", 16, 32),
     ("bytepairs", 4): ("ssse3", "llvm.x86.ssse3.pmadd.ub.sw.128", 8, 16),
     ("bytepairs", 8): ("avx2", "llvm.x86.avx2.pmadd.ub.sw", 8, 16),
+    ("quadsum", 4): (QUADS, "llvm.x86.avx512.vpdpbusd.128", 32, 32),
+    ("quadsum", 8): (QUADS, "llvm.x86.avx512.vpdpbusd.256", 32, 32),
 }
+
+
+def has_quads(features: Collection[str]) -> bool:
+    """Whether the products of four bytes and a sum, modulo 2^32, are added by one instruction."""
+    return "avxvnni" in features or {"avx512vnni", "avx512vl"} <= set(features)
 
 
 def complete(text: str, features: Collection[str]) -> str:
     """The module with every such function defined."""
     called: set[str] = set()
+    features = {*features, QUADS} if has_quads(features) else features
     made = _DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features, called), text)
     return "\n".join([made, *sorted(called)])
 
@@ -34,20 +47,26 @@ def _defined(name: str, lanes: int, features: Collection[str], called: set[str])
     feature, instruction, taken, given = _INTRINSICS.get((name, lanes), ("", "", 0, 0))
     halved = _INTRINSICS.get((name, lanes // 2), ("",))[0] in features
     before: list[str] = []
+    operands = OPERANDS.get(name, "ab")
     if halved and feature not in features:
         half = f"{name}.v{lanes // 2}i32"
         before = [_defined(name, lanes // 2, features, called).replace(f"@{half}", f"@half.{half}")]
-        body = _by_halves(f"@half.{half}", lanes)
+        body = _by_halves(f"@half.{half}", lanes, operands)
     elif feature in features:
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (taken, given))
-        called.add(f"declare {result} @{instruction}({parts}, {parts})")
-        body = _on_parts(f"call {result} @{instruction}({parts} %x, {parts} %y)", wide, parts, result)
+        if name == "quadsum":
+            called.add(f"declare {wide} @{instruction}({wide}, {wide}, {wide})")
+            body = [f"%r = call {wide} @{instruction}({wide} %c, {wide} %a, {wide} %b)"]
+        else:
+            called.add(f"declare {result} @{instruction}({parts}, {parts})")
+            body = _on_parts(f"call {result} @{instruction}({parts} %x, {parts} %y)", wide, parts, result)
     elif name in HALVES:
         halves = f"<{2 * lanes} x i16>"
         body = _on_parts(f"{HALVES[name]} {halves} %x, %y", wide, halves, halves)
     else:
         body = _plain(name, lanes)
-    head = f"define internal {wide} @{name}.v{lanes}i32({wide} %a, {wide} %b) alwaysinline nounwind {{"
+    parameters = ", ".join(f"{wide} %{v}" for v in operands)
+    head = f"define internal {wide} @{name}.v{lanes}i32({parameters}) alwaysinline nounwind {{"
     return "\n".join([*before, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
 
 
@@ -57,26 +76,27 @@ def _on_parts(instruction: str, wide: str, parts: str, result: str) -> list[str]
     return [*casts, f"%z = {instruction}", f"%r = bitcast {result} %z to {wide}"]
 
 
-def _by_halves(function: str, lanes: int) -> list[str]:
+def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
     """A function on the two halves of vectors."""
     wide, half = f"<{lanes} x i32>", f"<{lanes // 2} x i32>"
     ends = [", ".join(f"i32 {n}" for n in range(first, first + lanes // 2)) for first in (0, lanes // 2)]
     lines = [
         f"%{v}{n} = shufflevector {wide} %{v}, {wide} poison, {half} <{end}>"
-        for v in "ab"
+        for v in operands
         for n, end in enumerate(ends)
     ]
-    lines += [f"%r{n} = call {half} {function}({half} %a{n}, {half} %b{n})" for n in (0, 1)]
+    for n in (0, 1):
+        lines.append(f"%r{n} = call {half} {function}({', '.join(f'{half} %{v}{n}' for v in operands)})")
     return [*lines, f"%r = shufflevector {half} %r0, {half} %r1, {wide} <{', '.join(ends)}>"]
 
 
 def _plain(name: str, lanes: int) -> list[str]:
     """The instructions for one word, on vectors."""
-    row = INSTRUCTIONS[name, "int"]
+    row = QUADSUM if name == "quadsum" else INSTRUCTIONS[name, "int"]
     names = [*(f"%v{n}" for n in range(len(row) - 1)), "%r"]
     lines: list[str] = []
     for name, template in zip(names, row, strict=True):
         numbers = re.sub(r"(?<![\w{])-?\d+(?![\w}])", r"splat (i32_ \g<0>)", template)
         typed = re.sub(r"\bi(32|1)\b", rf"<{lanes} x i\1>", numbers).replace("i32_", "i32")
-        lines.append(f"{name} = {typed.format(*names, a='%a', b='%b')}")
+        lines.append(f"{name} = {typed.format(*names, a='%a', b='%b', c='%c')}")
     return lines

@@ -58,13 +58,17 @@ def _by_minus_one(row: Row, result: str) -> Row:
 _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
 
 
+def _byte_product(place: int, first: int) -> Row:
+    """The product of a byte without a sign and one with it, of these bits on; the row has so many instructions before."""
+    signs = f"lshr i32 {{a}}, {place}", f"and i32 {{{first}}}, 255", f"shl i32 {{b}}, {24 - place}"
+    return *signs, f"ashr i32 {{{first + 2}}}, 24", f"mul i32 {{{first + 1}}}, {{{first + 3}}}"
+
+
 def _byte_pair(place: int, first: int) -> Row:
     """The sum of two products of bytes from this bit on, within 16 bits; the row has so many instructions before."""
     row: list[str] = []
     for shift in (place, place + 8):
-        n = first + len(row)
-        row += [f"lshr i32 {{a}}, {shift}", f"and i32 {{{n}}}, 255", f"shl i32 {{b}}, {24 - shift}"]
-        row += [f"ashr i32 {{{n + 2}}}, 24", f"mul i32 {{{n + 1}}}, {{{n + 3}}}"]
+        row += _byte_product(shift, first + len(row))
     sum = first + len(row)
     row.append(f"add i32 {{{first + 4}}}, {{{first + 9}}}")
     for n, (beyond, end) in ((sum, ("slt", -32768)), (sum + 2, ("sgt", 32767))):
@@ -133,6 +137,12 @@ INSTRUCTIONS["bytepairs", "int"] = (
     "shl i32 {29}, 16",
     "or i32 {30}, {31}",
 )
+INSTRUCTIONS["quaddot_us", "int"] = (
+    *(line for n in range(4) for line in _byte_product(8 * n, 5 * n)),
+    "add i32 {4}, {9}",
+    "add i32 {14}, {19}",
+    "add i32 {20}, {21}",
+)
 HALVES = {"addhalves": "add", "subhalves": "sub"}
 for _name, _instruction in HALVES.items():
     INSTRUCTIONS[_name, "int"] = (
@@ -143,8 +153,13 @@ for _name, _instruction in HALVES.items():
         f"{_instruction} i32 {{2}}, {{3}}",
         "or i32 {1}, {4}",
     )
-WORDS = ("pairdot", "bytepairs", *HALVES)  # for vectors, what instructions.py defines
-VECTOR_ROWS: dict[str, Row] = {f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS}
+WORDS = ("pairdot", "bytepairs", "quaddot_us", *HALVES)  # for vectors, what instructions.py defines
+QUADS = "call {t} @quadsum.{s}({t} {a}, {t} {b}, {t} {c})"  # quaddot_us of two factors, added to a sum
+QUADSUM: Row = (*INSTRUCTIONS["quaddot_us", "int"], "add i32 {22}, {c}")
+VECTOR_ROWS: dict[str, Row] = {
+    **{f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS},
+    "quaddot_us": (QUADS.replace("{c}", "{z}"),),
+}
 
 # signed division by what may be -1: the least integer divided by it wraps
 ANY_DIVISOR: dict[str, Row] = {

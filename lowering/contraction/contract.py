@@ -17,13 +17,15 @@ A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. W
 or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
 blocks a panel, or three of floats. Blocks and tiles that would reach beyond the end move back and compute elements again, so
 that nothing is masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and
-one has no sign, `bytewise` does the same with words of four terms.
+one has no sign, `bytewise` does the same with words of four terms; where the processor adds their products to a sum by one
+instruction, `quads` does, and signs do not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from types import MappingProxyType
 
@@ -35,11 +37,13 @@ from ...dialect.sizes import Dim, product
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import F32, F64, I16, I32
 from ..collapse import flatten
+from ..processor import PLAIN, Processor
 from ..ranges.infer import Ranges
 from .bytewise import by_bytes
 from .groups import grouped
 from .packing import Packed
 from .panels import BLOCKS, LANES, ROWS, SUMS
+from .quads import are_bytes, by_quads
 from .slide import slide
 from .strassen import by_blocks
 from .structure import Contracted, Contraction, recognise
@@ -58,7 +62,10 @@ WIDE = BLOCKS + 1  # vectors of a panel of floats, with tiles of fewer rows
 
 
 def contract(
-    kernel: Kernel, constants: Constants = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
+    kernel: Kernel,
+    constants: Constants = MappingProxyType({}),
+    ranges: Ranges = MappingProxyType({}),
+    processor: Processor = PLAIN,
 ) -> Contracted | None:
     """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
 
@@ -66,21 +73,27 @@ def contract(
     """
     found = recognise(kernel)
     if found is None and (cut := grouped(kernel)) is not None and recognise(cut.kernel) is not None:
-        made = _seen_as(kernel, cut.kernel, contract, constants, ranges)
+        made = _seen_as(kernel, cut.kernel, partial(contract, processor=processor), constants, ranges)
         if made is None or not isinstance(cut.whole, Expr):
             return made
         plain = replace(kernel, name=f"{kernel.name}.other")
         return made.only(cut.whole).beside(Contracted((plain,), {}).only(~cut.whole))
     if found is None:
-        return slide(kernel, constants, ranges)
+        return slide(kernel, constants, ranges, processor)
     if found.unknown:
-        return _where_large(kernel, found, constants, ranges)
+        return _where_large(kernel, found, constants, ranges, processor)
     sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
-    made = _turned(found, sizes, constants, kernel, lambda kernel: _by_panels(kernel, sizes, constants, ranges))
+
+    def others(kernel: Kernel) -> Contracted | None:
+        return _by_panels(kernel, sizes, constants, ranges, processor)
+
+    made = _turned(found, sizes, constants, kernel, others, processor)
     return None if made is None else _after(sizes, made)
 
 
-def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> Contracted | None:
+def _where_large(
+    kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges, processor: Processor
+) -> Contracted | None:
     """Of sizes that are not known: by panels where they turn out to be large, and else as it was."""
     large = _worth_packing(c)
     if not isinstance(large, Expr):
@@ -88,9 +101,9 @@ def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: R
     sizes = sizes_of(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
 
     def others(kernel: Kernel) -> Contracted | None:
-        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
+        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges, processor)
 
-    made = _turned(c, sizes, constants, kernel, others)
+    made = _turned(c, sizes, constants, kernel, others, processor)
     if made is None:
         return None
     plain = replace(kernel, name=f"{kernel.name}.small")
@@ -124,13 +137,20 @@ def _seen_as(
 
 
 def _turned(
-    c: Contraction, sizes: Sizes | None, constants: Constants, kernel: Kernel, others: Kernels
+    c: Contraction,
+    sizes: Sizes | None,
+    constants: Constants,
+    kernel: Kernel,
+    others: Kernels,
+    processor: Processor,
 ) -> Contracted | None:
     """By windows that are turned where that is right, by large tiles where these are, and others where neither is."""
     if sizes is None:
         return others(kernel)
 
     def by_two(kernel: Kernel) -> Contracted | None:
+        if processor.quads and are_bytes(c, sizes, constants):  # twice as many products at once are nearly as good
+            return others(kernel)
         return _with(by_turning(BY_TWO, kernel, c, sizes, constants), kernel, others)
 
     return _with(by_turning(BY_FOUR, kernel, c, sizes, constants), kernel, by_two)
@@ -147,7 +167,9 @@ def _with(quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: 
     return None if made is None else first.only(held).beside(made.only(~held))
 
 
-def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges: Ranges) -> Contracted | None:
+def _by_panels(
+    kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges: Ranges, processor: Processor
+) -> Contracted | None:
     """By panels of columns as they are, or of all that a window goes over as one."""
 
     def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> Contracted | None:
@@ -155,7 +177,9 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         if c is None or _worth_packing(c) is False:
             return None
         element = c.accumulator.element
-        quick = None if sizes is None or c.unknown else by_bytes(kernel, c, sizes, constants, ranges)
+        quick = None
+        if sizes is not None and not c.unknown:
+            quick = _of_bytes(kernel, c, sizes, constants, ranges, processor)
 
         def others(kernel: Kernel) -> Contracted | None:
             fewer = None if sizes is None else by_blocks(kernel, c, sizes, constants)
@@ -178,6 +202,15 @@ def _by_panels(kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges
         if flat is not kernel and recognise(flat) is not None:
             return _seen_as(kernel, flat, contracted, constants, ranges)
     return contracted(kernel, constants, ranges)
+
+
+def _of_bytes(
+    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Constants, ranges: Ranges, processor: Processor
+) -> tuple[Contracted, Expr | bool] | None:
+    """By words of four bytes, as the processor multiplies them."""
+    if processor.quads:
+        return by_quads(kernel, c, sizes, constants, processor)
+    return by_bytes(kernel, c, sizes, constants, ranges)
 
 
 def _waste(rows: Dim, columns: Dim) -> float:

@@ -29,6 +29,7 @@ from .words import (
     loops_of,
     only_read,
     row_words,
+    turned,
 )
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
@@ -57,6 +58,7 @@ class Packed(Panels):
         self.kernels: list[Kernel] = []
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
+        self.row_bits: Expr | None = None  # the bits of their words that are turned
 
     def share_rows(self, height: int, steps: Dim) -> None:
         """Shares of the rows, where panels are packed before and so few that threads would not be done at the same time. All
@@ -77,7 +79,7 @@ class Packed(Panels):
         """The words of the rows: those of constants tile by tile, as they are used."""
         found = self.known_rows()
         if found is None:
-            flat = self.lined("rows", self.c.a, (*self.around, self.c.row))
+            flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
         starts = np.minimum(np.arange(-(-found.shape[-2] // height)) * height, found.shape[-2] - height)
         tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
@@ -98,9 +100,9 @@ class Packed(Panels):
         rest = For(fold, placed(lanes), as_index(t.extent * side))
         return For(t, placed((square,))), *(() if is_multiple(fold.extent, side) else (rest,))
 
-    def lined(self, name: str, factor: Expr, lines: Sequence[Index]) -> Tensor:
+    def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
-        words, body = row_words(factor, self.words, lines)
+        words, body = row_words(factor, self.words, lines, bits)
         self.kernels.append(made(self.kernel, name, body, (words,)))
         flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
         self.views[flat] = words
@@ -176,7 +178,11 @@ class Packed(Panels):
         """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
 
         def lanes(value: Expr) -> Block:
-            store = Store(packed, (*at, terms.step, self.place), substitute(value, self.column(self.lane)))
+            store = Store(
+                packed,
+                (*at, terms.step, self.place),
+                turned(substitute(value, self.column(self.lane)), self.column_bits),
+            )
             return (For(self.lane, (store,), kind="vector", width=LANES),)
 
         def placed(body: Block) -> Block:

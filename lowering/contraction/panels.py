@@ -43,7 +43,7 @@ from ...dialect.types import I64
 from ..accesses import depends, stride
 from ..narrow import narrowed
 from .structure import Contraction, made
-from .words import Image, Words, divided, is_multiple, loops_of, size_of
+from .words import Image, Words, divided, is_multiple, loops_of, size_of, turned
 
 LANES = 8
 BLOCKS = 2  # vectors of a panel, of 4 bytes an element
@@ -58,6 +58,7 @@ WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
 Sum = Callable[[Expr, Expr, Expr, Expr], Expr]  # a sum with a step's products, of the sum before and the same
+Rest = Callable[[Expr, Expr], Expr]  # what is left to add to a sum, which is given with its row
 Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 
 
@@ -85,6 +86,8 @@ class Panels:
         self.group = Index("g", GROUPS)
         shallow = isinstance(self.terms, int) and self.terms <= DEEPEST
         self.own: tuple[Expr, ...] = () if shallow else (self.group,)  # where a panel's buffer begins
+        self.column_bits: Expr | None = None  # the bits of their words that are turned
+        self.rest: Rest = lambda sum, row: sum
 
     # panels
 
@@ -156,7 +159,9 @@ class Panels:
     def of_image(self, image: Image, words: Words, to: Tensor) -> Block:
         """Fills a panel with words of an image."""
         at = tuple(substitute(e, self.column(self.lane)) for e in image.at)
-        store = Store(to, (*self.own, words.step, self.v * LANES + self.lane), image.words[at])
+        store = Store(
+            to, (*self.own, words.step, self.v * LANES + self.lane), turned(image.words[at], self.column_bits)
+        )
         apart = stride(image.words, at, self.lane)
         if apart is not None and 0 <= apart <= NEAR:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
@@ -268,7 +273,7 @@ class Panels:
         values = {**self.column(self.lane), self.c.row: start + r}
 
         def of_sums(e: Expr) -> Expr | None:
-            return sums[place] if isinstance(e, Read) and e.tensor is self.c.accumulator else None
+            return self.rest(sums[place], start + r) if isinstance(e, Read) and e.tensor is self.c.accumulator else None
 
         block = substitute_block(map_expressions(self.c.epilogue, lambda e: rewrite(e, of_sums)), values)
         if sums.space == "register":

@@ -27,6 +27,7 @@ from ...dialect.traverse import substitute
 from ...dialect.types import I8, I16, I32, UI8
 from ..accesses import depends
 from ..affine import affine
+from ..processor import PLAIN, Processor
 from ..ranges.infer import Ranges, interval
 from ..rename import renamed
 from .bytewise import MANY, ONES, fit
@@ -38,14 +39,16 @@ LEAST = 8  # places in a row
 TERMS = 4, 64  # of a window
 
 
-def slide(kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges) -> Contracted | None:
+def slide(
+    kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, processor: Processor = PLAIN
+) -> Contracted | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     w = windowed(kernel)
     if w is None or w.accumulator.element is not I32 or not TERMS[0] <= prod(map(extent_of, w.folds)) <= TERMS[1]:
         return None
     lines = tuple(i for i in w.outer if depends(w.weights, {i}))
     known = known_terms(w.weights, constants, (*lines, *w.folds))
-    many = _terms_of_a_word(w, constants, ranges)
+    many = _terms_of_a_word(w, constants, ranges, processor.quads)
     if known is None or many is None or extent_of(w.places[-1]) < LEAST:
         return None
     rows = _rows_of_a_word(w, many)
@@ -70,7 +73,7 @@ def slide(kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
     def windows(u: int) -> Block:
         own = (as_index(u),) if rows > 1 else ()
         factors = image.words[image.at], weights[(*lines, *own, *words.folds)]
-        return loops_of(w.places[1:], _window(w, words.folds, _product(many, *factors)))
+        return loops_of(w.places[1:], _window(w, words.folds, _product(many, processor.quads, *factors)))
 
     def of_rows(h: Expr, count: int) -> Block:
         return tuple(s for u in range(count) for s in renamed(windows(u), {first: h * rows + u}, f"{u}"))
@@ -103,16 +106,18 @@ def _in_places(known: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray
     return np.stack([np.pad(known, side) for side in sides], axis)
 
 
-def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges: Ranges) -> int | None:
+def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, quads: bool) -> int | None:
     """How many terms of these ranges go in a word, if any do."""
     values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
-    if values.within(UI8) and weights.within(I8) and fit(values.high, weights):
+    if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
         return MANY
     return 2 if values.within(I16) and weights.within(I16) else None
 
 
-def _product(many: int, values: Expr, weights: Expr) -> Expr:
+def _product(many: int, quads: bool, values: Expr, weights: Expr) -> Expr:
     """The dot product of two words."""
+    if many == MANY and quads:
+        return apply("quaddot_us", values, weights)
     if many == MANY:
         return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
     return apply("pairdot", values, weights)

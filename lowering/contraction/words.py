@@ -137,6 +137,11 @@ def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
     return reduce(lambda a, b: a | b, placed)
 
 
+def turned(word: Expr, bits: Expr | None) -> Expr:
+    """A word with these bits turned."""
+    return word if bits is None else word ^ bits
+
+
 def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
     """The words of an array of terms, so many along an axis in each."""
     terms = np.moveaxis(terms, axis, -1)
@@ -192,11 +197,11 @@ def loops_of(indices: Sequence[Index], body: Block) -> Block:
 # rows
 
 
-def row_words(a: Expr, words: Words, rows: Sequence[Index]) -> tuple[Tensor, Block]:
-    """The words of the rows, and the loops that write them."""
+def row_words(a: Expr, words: Words, rows: Sequence[Index], bits: Expr | None = None) -> tuple[Tensor, Block]:
+    """The words of the rows, these bits turned, and the loops that write them."""
     packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
     at = (*rows, *words.folds)
-    return packed, by_words(words, a, at, lambda value: (Store(packed, at, value),))
+    return packed, by_words(words, a, at, lambda value: (Store(packed, at, turned(value, bits)),))
 
 
 def by_words(words: Words, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
