@@ -2,8 +2,8 @@
 
     void @parallel(ptr function, ptr context, i64 n, i64 grain)      function(context, begin, end) over all of [0, n)
 
-Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. Workers spin a
-little and then sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
+Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. All spin a
+little before they sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
 workers that joined it are waited for. A caller that finds the pool busy, as inside another parallel loop, does all of the job
 itself. Results do not depend on the number of threads: pieces write places of their own.
 
@@ -35,6 +35,7 @@ TEXT = f"""
 @generation = global i32 0
 @state = global i64 0          ; generation << 32 | open << 16 | workers that joined
 @sleepers = global i32 0
+@waiting = global i32 0        ; whether the caller sleeps until the workers are done
 @busy = global i32 0
 @quit = global i32 0
 @workers = global i64 0
@@ -45,7 +46,6 @@ TEXT = f"""
 @parts = internal global i64 1
 @next = internal global i64 0
 declare i64 @syscall(i64, ...)
-declare i32 @sched_yield()
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
 
 define internal void @work() nounwind {{
@@ -131,9 +131,18 @@ hold:
   call void @{PAUSE}
   %again = add i32 %spun, 1
   %long = icmp sgt i32 %spun, {SPINS}
-  br i1 %long, label %yield, label %more_wait
-yield:
-  %yielded = call i32 @sched_yield()
+  br i1 %long, label %rest, label %more_wait
+rest:
+  store atomic i32 1, ptr @waiting seq_cst, align 4
+  %still = load atomic i64, ptr @state seq_cst, align 8
+  %count = trunc i64 %still to i32
+  %held = icmp ne i32 %count, 0
+  br i1 %held, label %doze, label %rested
+doze:
+  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 128, i32 %count, ptr null)
+  br label %rested
+rested:
+  store atomic i32 0, ptr @waiting monotonic, align 4
   br label %more_wait
 more_wait:
   br label %wait
@@ -186,6 +195,11 @@ attempt:
 joined:
   call void @work()
   %left = atomicrmw sub ptr @state, i64 1 seq_cst
+  %waited = load atomic i32, ptr @waiting seq_cst, align 4
+  %asleep = icmp ne i32 %waited, 0
+  br i1 %asleep, label %call, label %back
+call:
+  call i64 (i64, ...) @syscall(i64 {FUTEX}, ptr @state, i32 129, i32 1)
   br label %back
 back:
   br label %look
