@@ -21,6 +21,7 @@ from cvm.dialect.loops import Kernel
 from cvm.dialect.printer import print_module
 from cvm.jit.identity import environment
 from cvm.lowering import schedule
+from cvm.lowering.processor import Processor
 from llvmlite import binding as llvm
 
 import cvm
@@ -198,6 +199,7 @@ SHARED = {
     f"{C}.packing.LEAST_TILES": 1,
     f"{M}.interleave.WORTH_SHARING": 1,
 }
+QUADS = {"cvm.jit.native_function.processor": lambda: Processor(quads=True)}
 STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.tile.RUN": 64, f"{M}.tile.SHORT": 64}
 IN_BLOCKS = {f"{F}.blocks.LONG": 1, f"{F}.blocks.BLOCK": 16, f"{F}.shares.LARGE": 1, f"{F}.sweep.NEAR": 1}
 IN_BLOCKS |= {f"{F}.sweep.LEAST": 2, f"{F}.keep.LEAST": 0, f"{F}.rowwise.LEAST": 1}
@@ -234,12 +236,14 @@ PATHS = {
     "unknown sizes, panels": Path(SMALL, _of_unknown_sizes, seen="pairdot("),
     "declared ranges": Path(rewritten=_of_declared_ranges),
     "constants": Path(rewritten=_of_constants),
+    "four products added": Path(SMALL | QUADS, _of_declared_ranges),
     "generic form": Path(rewritten=_in_generic_form),
     "an old processor": Path(
         {
             "cvm.jit.native.target_machine": _baseline,
             "llvmlite.binding.get_host_cpu_name": _oldest,
             "llvmlite.binding.get_host_cpu_features": _features,
+            "cvm.jit.native_function.processor": Processor,
         }
     ),
     "calls by ctypes": Path({"cvm.jit.calls.fastcall.usable": lambda: False}),

@@ -150,11 +150,15 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
 @pytest.mark.parametrize("element", [F32, F64])
 @pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 128)])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("blocks", [contract.BLOCKS, contract.WIDE])
+@pytest.mark.parametrize("tile", [(2, 12), (3, 12), (4, 24)])
 def test_floats_are_summed_in_the_order_of_the_terms(
-    element: ElementType, sizes: tuple[int, int, int], turned: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
+    element: ElementType,
+    sizes: tuple[int, int, int],
+    turned: bool,
+    tile: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contract, "blocks_of", lambda c: blocks)
+    monkeypatch.setattr(contract, "tile_of", lambda c, registers: tile)
     monkeypatch.setattr(panels, "DEEP", 256)
     monkeypatch.setattr(packing, "SHARED", 1)
     monkeypatch.setattr(packing, "BESIDE", 4)
@@ -166,7 +170,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     made = contract.contract(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
-    width = blocks * panels.LANES if element is F32 else panels.LANES
+    width = tile[0] * 4 // element.bytes * panels.LANES
     assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns > width)
     random = np.random.default_rng(0)
     operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]

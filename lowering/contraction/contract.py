@@ -58,7 +58,8 @@ Kernels = Callable[[Kernel], Contracted | None]
 LEAST = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
 LEAST_ROWS, LEAST_TERMS = 4, 8
-WIDE = BLOCKS + 1  # vectors of a panel of floats, with tiles of fewer rows
+WIDTHS = {16: (2, 3), 32: (2, 3, 4)}  # vectors of a panel of floats, by registers
+MOST_SUMS = {16: SUMS, 32: 2 * SUMS}  # of a tile of these
 
 
 def contract(
@@ -191,7 +192,7 @@ def _by_panels(
             if words is None and element is I32:
                 return _Contract(kernel, c, constants, pairs).in_full()
             if element in (F32, F64) and not c.guard:  # a guard's zero could make a NaN
-                return _Contract(kernel, c, constants, pairs, blocks_of(c)).in_full()
+                return _Contract(kernel, c, constants, pairs, *tile_of(c, processor.registers)).in_full()
             return words
 
         return _with(quick, kernel, others)
@@ -235,18 +236,19 @@ def _worth_packing(c: Contraction) -> Expr | bool:
     return both(*(at_least(n, least) for n, least in wanted))
 
 
-def blocks_of(c: Contraction) -> int:
-    """How many vectors of floats a panel has, and tiles have the fewer rows for it: as many as take the least time. What a step
-    loads takes a third of the time of its sums."""
+def tile_of(c: Contraction, registers: int) -> tuple[int, int]:
+    """How many vectors of floats a panel has, and how many sums a tile, which has the fewer rows the more vectors: as many as
+    take the least time. What a step loads takes a third of the time of its sums."""
+    most = MOST_SUMS[registers]
     if c.unknown:
-        return BLOCKS
+        return BLOCKS, most
     rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
 
     def cost(together: int) -> int:
-        height = SUMS // together
-        return -(-blocks // together) * -(-rows // height) * (3 * SUMS + height + together)
+        height = min(ROWS, most // together)
+        return -(-blocks // together) * -(-rows // height) * (3 * height * together + height + together)
 
-    return min((BLOCKS, WIDE), key=cost)
+    return min(WIDTHS[registers], key=cost), most
 
 
 class _Contract(Packed):

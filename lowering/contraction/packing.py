@@ -16,7 +16,7 @@ from ...dialect.sizes import Dim, product
 from ...dialect.traverse import substitute, walk
 from ...dialect.types import I32
 from ..accesses import depends, stride
-from .panels import BLOCKS, LANES, NEAR, WORTH_SHARING, Panels, Row
+from .panels import BLOCKS, LANES, NEAR, SUMS, WORTH_SHARING, Panels, Row
 from .structure import Contracted, Contraction, made
 from .words import (
     Terms,
@@ -49,8 +49,9 @@ class Packed(Panels):
         constants: Mapping[Tensor, np.ndarray],
         words: Words,
         blocks: int = BLOCKS,
+        sums: int = SUMS,
     ) -> None:
-        super().__init__(kernel, c, blocks)
+        super().__init__(kernel, c, blocks, sums)
         self.known, self.words = constants, words
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))

@@ -65,7 +65,7 @@ Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 class Panels:
     """The kernel that computes a contraction from panels of columns, one after the other."""
 
-    def __init__(self, kernel: Kernel, c: Contraction, blocks: int = BLOCKS) -> None:
+    def __init__(self, kernel: Kernel, c: Contraction, blocks: int = BLOCKS, sums: int = SUMS) -> None:
         self.kernel, self.c = kernel, c
         self.element = c.accumulator.element
         self.terms = product(tuple(i.extent for i in c.folds))
@@ -75,7 +75,7 @@ class Panels:
         most = blocks * 4 // self.element.bytes
         self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
         self.width = self.together * LANES
-        self.highest = min(ROWS, SUMS // (self.width * self.element.bytes // VECTOR))
+        self.highest = min(ROWS, sums // (self.width * self.element.bytes // VECTOR))
         self.panels = divided(self.blocks, self.together)
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", LANES)

@@ -35,7 +35,7 @@ from .structure import Contracted, Windowed, made, windowed
 from .words import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
 
 LARGEST = 1 << 16  # words of a channel, on the stack
-LEAST = 8  # places in a row
+LEAST = 4  # places in a row, a short vector
 TERMS = 4, 64  # of a window
 
 
