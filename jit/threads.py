@@ -4,7 +4,8 @@
 
 Pieces are a share of what is left, so that the last ones are small and threads are done at about the same time. All spin a
 little before they sleep on a futex; a job is open until its caller has seen its last piece handed out, and only
-workers that joined it are waited for. A caller that finds the pool busy, as inside another parallel loop, does all of the job
+workers that joined it are waited for. A worker that finds itself on its caller's processor leaves it for the others: systems
+wake threads there, though others are idle, and neither gets on. A caller that finds the pool busy, as inside another parallel loop, does all of the job
 itself. Results do not depend on the number of threads: pieces write places of their own.
 
 How many: `set_num_threads`, else CVM_NUM_THREADS, else the processors this process may use, one in a worker of a
@@ -29,6 +30,7 @@ PAUSES = {"x86_64": ("llvm.x86.sse2.pause()", "()"), "aarch64": ("llvm.aarch64.h
 PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
 PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # how a module asks for it
 MOST = 256
+MASK = 16  # words of 64 processors that are told apart
 SPINS = 4000  # looks at the generation before a worker sleeps: some tens of microseconds
 
 TEXT = f"""
@@ -36,6 +38,8 @@ TEXT = f"""
 @state = global i64 0          ; generation << 32 | open << 16 | workers that joined
 @sleepers = global i32 0
 @waiting = global i32 0        ; whether the caller sleeps until the workers are done
+@home = global i32 -1          ; the caller's processor
+@allowed = global [{MASK} x i64] zeroinitializer  ; a bit for each processor that threads may run on
 @busy = global i32 0
 @quit = global i32 0
 @workers = global i64 0
@@ -46,6 +50,9 @@ TEXT = f"""
 @parts = internal global i64 1
 @next = internal global i64 0
 declare i64 @syscall(i64, ...)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @sched_getcpu()
+declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
 
 define internal void @work() nounwind {{
@@ -96,6 +103,8 @@ serial:
   call void %function(ptr %context, i64 0, i64 %n)
   ret void
 open:
+  %here = call i32 @sched_getcpu()
+  store atomic i32 %here, ptr @home monotonic, align 4
   %threads = add i64 %workers, 1
   %parts = shl i64 %threads, 1
   store ptr %function, ptr @function
@@ -151,6 +160,29 @@ finish:
   ret void
 }}
 
+; moves the thread off a processor, as long as it has no reason to go there again
+define internal void @leave(i32 %home) noinline nounwind {{
+entry:
+  %known = icmp ult i32 %home, {64 * MASK}
+  br i1 %known, label %copy, label %done
+copy:
+  %others = alloca [{MASK} x i64], align 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %others, ptr @allowed, i64 {8 * MASK}, i1 false)
+  %wide = zext i32 %home to i64
+  %n = lshr i64 %wide, 6
+  %place = getelementptr i64, ptr %others, i64 %n
+  %bit = and i64 %wide, 63
+  %one = shl i64 1, %bit
+  %all = load i64, ptr %place
+  %not = xor i64 %one, -1
+  %rest = and i64 %all, %not
+  store i64 %rest, ptr %place
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {8 * MASK}, ptr %others)
+  br label %done
+done:
+  ret void
+}}
+
 define i32 @worker(i32 %first) nounwind {{
 entry:
   br label %look
@@ -193,6 +225,14 @@ attempt:
   %won = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %won, label %joined, label %join
 joined:
+  %home = load atomic i32, ptr @home monotonic, align 4
+  %here = call i32 @sched_getcpu()
+  %together = icmp eq i32 %here, %home
+  br i1 %together, label %part, label %apart
+part:
+  call void @leave(i32 %home)
+  br label %apart
+apart:
   call void @work()
   %left = atomicrmw sub ptr @state, i64 1 seq_cst
   %waited = load atomic i32, ptr @waiting seq_cst, align 4
@@ -233,7 +273,7 @@ class Pool:
         from .native import Library
 
         functions = {"parallel": (), "worker": (ctypes.c_int32,), "stop": ()}
-        words = ("generation", "busy", "quit", "workers")
+        words = ("generation", "busy", "quit", "workers", "allowed")
         self.library = Library(SERIAL, {"parallel": ()}) if FUTEX is None else Library(TEXT, functions, words)
         self.address = self.library.addresses["parallel"]
         self.threads: list[threading.Thread] = []
@@ -247,6 +287,11 @@ class Pool:
             return
         self.stop()
         self.word("quit").value = 0
+        allowed = self.word("allowed", ctypes.c_uint64 * MASK)
+        allowed[:] = [0] * MASK
+        for n in os.sched_getaffinity(0):
+            if n < 64 * MASK:
+                allowed[n // 64] |= 1 << n % 64
         generation = self.word("generation").value
         for _ in range(workers):
             thread = threading.Thread(

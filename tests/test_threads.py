@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -187,3 +188,22 @@ def test_the_environment_says_how_many(value, shown):
     environment = {**os.environ, "CVM_NUM_THREADS": value, "PYTHONPATH": folder}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert shown in run.stdout, run.stderr
+
+
+def test_a_worker_leaves_its_caller_s_processor():
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("there is one processor")
+    cvm.set_num_threads(2)
+    function, x, w = cvm.compile(PROGRAM), arrays(96, 1000), arrays(80, 1000)
+    function(x, w)
+    worker, home = threads._pool.threads[-1].native_id, min(allowed)
+    try:
+        for thread in (0, worker):
+            os.sched_setaffinity(thread, {home})
+        end = time.monotonic() + 20
+        while home in os.sched_getaffinity(worker) and time.monotonic() < end:
+            function(x, w)
+        assert os.sched_getaffinity(worker) == allowed - {home}
+    finally:
+        os.sched_setaffinity(0, allowed)
