@@ -78,6 +78,8 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
     if function is None:
         return traced(_positional(derived))
     plain, target = _plain(function), getattr(function, "target", "cpu")
+    if not callable(plain):
+        fail(f"expected a function to differentiate, got {type(plain).__name__}")
     signature = inspect.signature(plain)
 
     @wraps(plain)

@@ -97,6 +97,8 @@ class CompiledGraph:
         ticks = _ticks(ticks)
         if not isinstance(sensors, (Mapping, NoneType)):
             raise CallError(f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}")
+        if on_tick is not None and not callable(on_tick):
+            raise CallError(f"on_tick is a function of the graph and the time, got {type(on_tick).__name__}")
         feeds = {name: _feed(name, source) for name, source in (sensors or {}).items()}
         with self._lock:
             self._ready()
@@ -186,6 +188,8 @@ class CompiledGraph:
                     np.savez(file, time=np.int64(self._time), **arrays)
             except OSError as e:
                 raise CallError(f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}") from None
+            except TypeError as e:  # no path
+                raise CallError(f"the state cannot be written: {e}") from None
 
     def load(self, path: str | PathLike[str]) -> None:
         """Takes the time and all state from a file that `save` wrote for this graph."""

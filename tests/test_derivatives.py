@@ -334,3 +334,9 @@ def test_seeds_have_the_shapes_of_their_values() -> None:
         cvm.vjp(lambda x: x * x, x)[1](x[:1])
     with pytest.raises(cvm.Error, match="wrt names arguments 0 to 0, each once, got 'x'"):
         cvm.grad(lambda x: x.sum(), wrt="x")(x)
+
+
+@pytest.mark.parametrize("function", [3, "func @main() {}"])
+def test_what_is_no_function_has_no_derivative(function: Any) -> None:
+    with pytest.raises(cvm.Error, match="expected a function to differentiate"):
+        cvm.grad(function)

@@ -377,3 +377,16 @@ def test_complex_sum_of_fields_that_a_fold_chooses_among():
     }
     """
     assert cvm.compile(text)(np.full((30, 301), 1 + 2j, np.complex64)) == 2 * 30 * 301 * (1 + 2j)
+
+
+def test_what_is_no_function_no_path_and_no_number_of_the_kind(target):
+    g = graph(FED, target)
+    with pytest.raises(cvm.CallError, match="on_tick is a function of the graph and the time, got int"):
+        g.run(2, on_tick=3)
+    with pytest.raises(cvm.CallError, match="the state cannot be written"):
+        g.save(None)
+    counter = graph(COUNTER, target, "counter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(cvm.CallError, match="numbers that do not fit"):
+            counter.write("n", 1j)
