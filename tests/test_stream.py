@@ -131,3 +131,24 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
     x = np.arange(28, dtype=np.int32).reshape(4, 7)
     for found, wanted in zip(cvm.compile(text)(x), cvm.compile(text, target="reference")(x), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("element", ["i8", "i16", "i32", "f64"])
+@pytest.mark.parametrize("known", [True, False])
+def test_loops_as_short_as_may_be(element: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What aligning a loop costs decides nothing else: one that does not reach a line is not aligned."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(stream, "MANY", 0)
+    dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
+    for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):
+        t = f"tensor<3x{columns if known else '?'}x{element}>"
+        f = cvm.compile(f"func @main(%x: {t}) {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
+        seen |= "streaming" in f.lower("schedule")
+        x = np.random.default_rng(0).integers(-60, 60, (3, columns)).astype(dtype)
+        for offset in range(0, 65, dtype().itemsize):
+            held = np.full(x.nbytes + 192, 77, np.uint8)
+            start = -held.ctypes.data % 64 + offset
+            out = held[start : start + x.nbytes].view(dtype).reshape(x.shape)
+            np.testing.assert_array_equal(f(x, out=out), x + x)
+            assert (held[:start] == 77).all() and (held[start + x.nbytes :] == 77).all()
+    assert seen

@@ -49,6 +49,21 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], mo
 
 
 @pytest.mark.parametrize("element", TYPES)
+@pytest.mark.parametrize("shape", [(32, 32), (41, 41), (97, 100), (200, 33), (33, 200), (129, 64)])
+@pytest.mark.parametrize("known", [True, False])
+def test_as_small_tiles_as_may_be(
+    element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a tile holds at least does not depend on what pays."""
+    for name in ("LARGE", "MANY"):
+        monkeypatch.setattr(stream, name, 1)
+    for name in ("DOWN", "ALONG", "RUN", "ACROSS", "NEAR", "SHORT"):
+        monkeypatch.setattr(tiling, name, 0)
+    x = numbers(shape, element)
+    np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
+
+
+@pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(300, 128), (333, 70), (1100, 40), (272, 257), (1200, 16)])
 @pytest.mark.parametrize("offset", [0, 3, 64])
 @pytest.mark.parametrize("threads", [1, 2])

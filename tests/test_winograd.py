@@ -232,3 +232,28 @@ def test_large_weights_are_asked_for_before_they_are_multiplied(monkeypatch: pyt
         text = program("asked", declared=" {range = [-127, 127]}", weights=w)
         assert ("call void @llvm.prefetch" in cvm.compile(text).lower("llvm")) == asked
         by_four(text, x)
+
+
+SMALL = {  # as few tiles, rows and channels as there may be
+    "one tile": ((1, 2, 4, 4), (2, 2, 3, 3), ""),
+    "a column of tiles": ((1, 2, 20, 4), (2, 2, 3, 3), ""),
+    "a row of tiles": ((2, 4, 1, 21), (3, 4, 3, 3), "padding = [1, 1]"),
+    "more than a vector": ((1, 2, 6, 6), (3, 2, 3, 3), "padding = [1, 1]"),
+    "nothing but a border": ((1, 2, 1, 1), (5, 2, 3, 3), "padding = [3, 4]"),
+    "small groups": ((1, 6, 5, 4), (6, 2, 3, 3), "padding = [1, 0], groups = 3"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("gain", [0, np.inf])
+def test_small_ones_whatever_they_cost(name: str, known: bool, gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    for cost in ("LEAST_ROWS", "LEAST_TILES", "LEAST_STEPS"):
+        monkeypatch.setattr(winograd, cost, 0)
+    monkeypatch.setattr(winograd, "GAIN", gain)
+    monkeypatch.setitem(SHAPES, name, SMALL[name])
+    x, w = values(name, 127, 127)
+    text = program(name, weights=w if known else None)
+    assert in_tiles_of_four(text) == (known and gain > 0)
+    for most in (1, 1 << 10, 1 << 20):
+        both(text, *((x * most,) if known else (x * most, w)))

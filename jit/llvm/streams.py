@@ -19,7 +19,7 @@ from math import lcm
 
 from ...dialect.index import Const, Tensor
 from ...dialect.loops import For, Store
-from ...lowering.movement.stream import LINE, MANY, PART, WHOLE, leading_store, left_over
+from ...lowering.movement.stream import LINE, PART, WHOLE, leading_store, least_length, left_over
 from .expressions import Expressions
 from .lines import memory_text
 
@@ -110,7 +110,7 @@ class Streams(Expressions):
         size = store.tensor.element.bytes
         tests = [f"eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0"]
         if not (isinstance(s.start, Const) and isinstance(s.end, Const)):
-            tests.append(f"sge i64 {length}, {MANY * s.width}")
+            tests.append(f"sge i64 {length}, {least_length(s)}")
         found, *others = [self.add(f"icmp {test}") for test in tests]
         for other in others:
             found = self.add(f"and i1 {found}, {other}")

@@ -158,14 +158,15 @@ def _turned(
 
 
 def _with(quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: Kernels) -> Contracted | None:
-    """The quick kernels where a condition holds, and others where it does not."""
+    """The quick kernels where a condition holds, and others where it does not, or the kernel as it was."""
     if quick is None:
         return others(kernel)
     first, held = quick
     if not isinstance(held, Expr):
         return first
-    made = others(replace(kernel, name=f"{kernel.name}.other"))
-    return None if made is None else first.only(held).beside(made.only(~held))
+    plain = replace(kernel, name=f"{kernel.name}.other")
+    made = others(plain) or Contracted((plain,), {})
+    return first.only(held).beside(made.only(~held))
 
 
 def _by_panels(

@@ -25,7 +25,7 @@ from ...dialect.index import (
     unflatten,
 )
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, map_expressions, substitute_block
-from ...dialect.sizes import product, same_size, smaller
+from ...dialect.sizes import larger, product, same_size, smaller
 from ...dialect.traverse import rewrite, substitute
 from ...dialect.types import I32, I64
 from ..accesses import depends
@@ -69,16 +69,20 @@ class Turned:
         self.tiles = -(-extent_of(c.row) // self.height)
         self.lane = Index("l", LANES)
         self.outer = tuple(i.extent for i in c.outer)
-        self.results = Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.count), I32, "heap")
         self.by_panels()
+        self.results = Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
 
     def by_panels(self) -> None:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
-        that is enough. Where these are few, threads share the rows as well, and columns are turned before."""
+        that is enough. Of fewer tiles than it has there is room for whole vectors, which hold anything in the places of others.
+        Where panels are few, threads share the rows as well, and columns are turned before."""
         self.narrow = self.width = width = BLOCKS * LANES
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
             self.narrow = -(-left // LANES) * LANES
+        self.room, self.lines = self.count, self.high  # tiles, and rows of them, that there are places for
+        if isinstance(self.count, int) and self.count < self.narrow:
+            self.room, self.lines = self.narrow, max(int(self.high), -(-self.narrow // int(self.wide)))
         sure = prod(n for n in (*self.outer, self.panels) if isinstance(n, int))
         few = isinstance(self.panels, int) and sure < FEW
         self.groups = min(self.tiles, -(-GROUPS // sure)) if few else 1
@@ -125,9 +129,9 @@ class Turned:
     def image(self) -> tuple[Tensor, Block]:
         """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile."""
         w, pairs, size, side = self.windows, self.pairs, self.turning.size, self.turning.side
-        h, t = Index("h", self.high * size + 2), Index("t", self.wide)
+        h, t = Index("h", self.lines * size + 2), Index("t", self.wide)
         lines = (*self.beside, *pairs.folds)
-        words = Tensor("image", (*(i.extent for i in lines), side, size, self.high + 1, self.wide), I32, "heap")
+        words = Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
         sizes = [w.read.tensor.shape[axis] for axis in w.axes]
         height, width = sizes
         assert self.c.window is not None
@@ -148,7 +152,7 @@ class Turned:
             }
             low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
             first = max(0, -((left + s) // size))
-            stop = smaller(self.wide, (width - 1 - left - s) // size + 1)
+            stop = larger(smaller(self.wide, (width - 1 - left - s) // size + 1), first)
             inner = For(t, (Store(words, place, word((low, high), 2)),), as_index(first), as_index(stop))
             body.append(For(h, (inner,), as_index(above), as_index(below)))
         return words, loops_of(lines, tuple(body))
@@ -190,9 +194,9 @@ class Turned:
             return Let(first, begin), *block(first, Index("v", width // LANES))
 
         if self.narrow == self.width:
-            return by(minimum(panel * self.width, self.count - self.width), self.width)
-        assert isinstance(self.count, int) and isinstance(self.panels, int)
-        last = by(as_index(self.count - self.narrow), self.narrow)
+            return by(minimum(panel * self.width, self.room - self.width), self.width)
+        assert isinstance(self.room, int) and isinstance(self.panels, int)
+        last = by(as_index(self.room - self.narrow), self.narrow)
         return (If(panel < self.panels - 1, by(panel * self.width, self.width), last),)
 
     def shared(self, ways: Sequence[Index], body: Block) -> Block:

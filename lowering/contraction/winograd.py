@@ -24,16 +24,17 @@ from ...dialect.loops import Kernel
 from ...dialect.types import I32
 from ..accesses import depends
 from ..affine import affine
-from .panels import LANES
+from .panels import BLOCKS, LANES
 from .structure import Contracted, Contraction, made
 from .turned import Turned, Windows
 from .turning import BY_TWO, Turning
 from .widths import Sizes
-from .words import at_least, divided, extent_of, in_words, is_edge, known_terms, only_read, size_of
+from .words import at_least, extent_of, in_words, is_edge, known_terms, only_read, size_of
 
 LEAST = 1 << 15  # products, rows, tiles and words of a sum for which it pays
 LEAST_ROWS, LEAST_TILES, LEAST_STEPS = 8, 16, 8
 LEAST_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
+GAIN = 1.0  # of the products by smaller tiles that larger ones take, less than that
 MOST_STEPS = 1024  # turned columns of a panel may be on the stack
 
 
@@ -99,7 +100,7 @@ def by_turning(
     if (held := both(held, pays)) is False:
         return None
     shaped, body = turned.image()
-    image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.high + 1)))
+    image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.lines + 1)))
     views[image] = shaped
     kernels.append(made(kernel, "image", body, (shaped,)))
     ready: list[Kernel] = []
@@ -116,16 +117,17 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     work = high * wide * (extent_of(c.row) * windows.terms)
     if extent_of(c.row) < LEAST_ROWS or not LEAST_STEPS <= windows.pairs.steps <= MOST_STEPS:
         return False
-    least = [(((high + 1) // 2) * ((wide + 1) // 2), LEAST_TILES), (work, LEAST)]
-    if c.unknown:
-        least.append((wide, 2 * LANES))
-    return both(*(at_least(n, most) for n, most in least))
+    tiles, results = (
+        (BLOCKS * LANES, 2 * LANES) if c.unknown else (0, 0)
+    )  # whole vectors of what is not known have to fit
+    wanted = (((high + 1) // 2) * ((wide + 1) // 2), max(LEAST_TILES, tiles)), (work, LEAST), (wide, results)
+    return both(*(at_least(n, least) for n, least in wanted if least))
 
 
 def _fewer(one: Turned, other: Turned) -> bool:
-    """Whether one takes fewer products, by vectors of tiles; to read a weight takes as long as one of them."""
-    sizes = [t.count for t in (one, other)]
-    if not all(isinstance(n, int) and n >= LEAST_TILES for n in sizes):
+    """Whether one takes fewer products, by vectors of tiles; to read a weight takes as long as one of them. Only where it is
+    known how many tiles there are."""
+    if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < LEAST_TILES:
         return False
-    first, second = ((divided(n, LANES) + 1) * t.turning.points for n, t in zip(sizes, (one, other), strict=True))
-    return first < second
+    first, second = ((-(-n // LANES) + 1) * t.turning.points for n, t in ((one.count, one), (other.count, other)))
+    return first < GAIN * second

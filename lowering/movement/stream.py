@@ -23,7 +23,7 @@ SOME = LARGE // 4  # of so many bytes streams
 PART = 16  # bytes of an access that streams, which is aligned
 WHOLE = 32  # bytes of the widest such access
 LINE = 64  # bytes that memory takes at once
-MANY = 16  # vectors of a loop that is worth being aligned; it has to be longer than a line
+MANY = 16  # vectors of a loop that is worth being aligned
 
 
 def stream(kernel: Kernel) -> Kernel:
@@ -127,9 +127,14 @@ def can_shift(s: For) -> bool:
     if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Require)) or is_rare(b) for b in s.body):
         return False
     length = affine(s.end) - affine(s.start)
-    if not length.terms and length.constant < MANY * s.width:
+    if not length.terms and length.constant < least_length(s):
         return False
     return overlaps(s) and period(reads(s.body), s.index) == 1
+
+
+def least_length(s: For) -> int:
+    """The elements of a loop that is worth being aligned, and reaches the first line of memory that begins in it."""
+    return max(MANY * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
 
 
 def left_over(s: For) -> int:

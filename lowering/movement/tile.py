@@ -162,7 +162,8 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, SHORT // size + 1)
-    j = _Axis(inner.index, lanes, RUN // out + max(line, lanes), max(line, lanes))
+    lines = max(line, lanes)  # of a row: a tile's own are whole, and it overlaps the next by one
+    j = _Axis(inner.index, lanes, -(-max(RUN // out, 1) // lines) * lines + lines, lines)
     across = SHORT if short else NEAR if many and skew is None else ACROSS
     i = _Axis(outer.index, rows, across // size, skew=skew)
     held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
@@ -215,6 +216,7 @@ class _Axis:
         n = index.extent
         known = isinstance(n, int)
         self.index = index
+        most = max(most, step)
         self.overlap = overlap if known and n >= most else 0
         self.side = (min(most, n) if known else most) // step * step
         if known and not self.overlap:  # as even tiles as whole cache lines allow
