@@ -1,7 +1,7 @@
 """The paths to native code, each forced: what is set in the compiler, what becomes of a case's program, and how it is called.
 
-Costs decide which path a program takes, and cases are small: without this, most of them would go only one way. Too small to be
-turned, cut into blocks or multiplied as bytes they are even so; tests of their own have larger ones.
+Costs decide which path a program takes, and cases are small: without this, most of them would go only one way. What needs many
+rows, columns or terms, whatever it costs, is computed as part of a larger case.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from pathlib import Path as File
 from typing import Any
 
@@ -22,20 +24,22 @@ from cvm.dialect.printer import print_module
 from cvm.jit.identity import environment
 from cvm.lowering import schedule
 from cvm.lowering.processor import Processor
+from larger import larger
 from llvmlite import binding as llvm
 
 import cvm
 
-Arrays = Mapping[str, np.ndarray]
+Arrays = dict[str, np.ndarray]
 Given = list[np.ndarray]
-TYPED = re.compile(r"(%\w+): (tensor<((?:\d+x)*)(\w+|complex<\w+>)>)(?! *\{)")
+ARGUMENT = r"(%\w+): (tensor<((?:\d+x)*)(\w+|complex<\w+>)>)"
+TYPED = re.compile(ARGUMENT + r"(?! *\{)")  # and nothing else is said of it
 
 
 def _as_it_is(case: Case, known: Arrays) -> Case:
     return case
 
 
-def _plainly(function: Any, given: Given) -> Any:
+def _plainly(function: Any, given: Given, case: Case) -> Any:
     return function(*given)
 
 
@@ -45,10 +49,12 @@ class Path:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
-    called: Callable[[Any, Given], Any] = _plainly
+    called: Callable[[Any, Given, Case], Any] = _plainly
     threads: int = 1
     kept: bool = False  # on disk, and compiled once more
-    seen: str = ""  # in the kernels of some convolution that goes this way
+    only: tuple[str, ...] = ()  # the operators whose cases go this way, if not all do
+    seen: str = ""  # in the kernels of some case that goes this way,
+    of: str = "cvm.conv2d"  # of this operator
 
     @contextmanager
     def taken(self, folder: File) -> Iterator[None]:
@@ -101,11 +107,26 @@ def _of_declared_ranges(case: Case, known: Arrays) -> Case | None:
 
     def declared(m: re.Match[str]) -> str:
         array = known[next(given)]
-        if array.dtype.kind not in "iu" or not array.size:
+        if m[5] or array.dtype.kind not in "iu" or not array.size:
             return m[0]
         return f"{m[0]} {{range = [{array.min()}, {array.max()}]}}"
 
-    return {**case, "program": before + TYPED.sub(declared, arguments) + rest}
+    return {**case, "program": before + re.sub(ARGUMENT + r"( *\{)?", declared, arguments) + rest}
+
+
+def _clipped(case: Case, known: Arrays) -> Case | None:
+    """With arguments that become arrays of known ranges first."""
+    if not case["op"].startswith("cvm.") or "func @main(" not in case["program"]:
+        return None
+    before, arguments, rest = _main(case["program"])
+    head, brace, body = rest.partition("{\n")
+    clips = ""
+    for m, name in zip(TYPED.finditer(arguments), case["inputs"], strict=False):
+        array = known[name]
+        if m[4] == "i32" and array.size:
+            clips += f"  {m[1]}.clipped = cvm.clip {m[1]} {{a_min = {array.min()}, a_max = {max(int(array.max()), int(array.min()) + 1)}}}\n"
+            body = re.sub(rf"{m[1]}\b", f"{m[1]}.clipped", body)
+    return _accepted(case, before + arguments + head + brace + clips + body)
 
 
 def _of_constants(case: Case, known: Arrays) -> Case | None:
@@ -132,6 +153,22 @@ def _in_generic_form(case: Case, known: Arrays) -> Case | None:
         return None
 
 
+def _many_ticks_at_once(case: Case, known: Arrays) -> Case | None:
+    """A script that begins anew before each reading, and goes there in one step."""
+    script: list[list[Any]] = []
+    ticks = 0
+    for command, *arguments in case.get("script", ()):
+        if command == "read":
+            script += [["reset"], ["step", ticks], ["read"]]
+        elif command == "step":
+            ticks += arguments[0]
+        elif command == "reset":
+            ticks = 0
+        else:
+            return None
+    return {**case, "script": script} if script else None
+
+
 def _accepted(case: Case, program: str) -> Case | None:
     """The case with another program, if that is a valid one."""
     try:
@@ -142,7 +179,7 @@ def _accepted(case: Case, program: str) -> Case | None:
     return {**case, "program": program}
 
 
-def _into_arrays(function: Any, given: Given) -> Any:
+def _into_arrays(function: Any, given: Given, case: Case) -> Any:
     """Results in arrays that are there, full of something else."""
     if not hasattr(function, "lower"):
         return function(*given)
@@ -158,7 +195,7 @@ def _full(like: np.ndarray) -> np.ndarray:
     return held
 
 
-def _apart(function: Any, given: Given) -> Any:
+def _apart(function: Any, given: Given, case: Case) -> Any:
     """Arguments whose elements do not lie beside each other, backwards."""
     spread = []
     for array in given:
@@ -170,6 +207,23 @@ def _apart(function: Any, given: Given) -> Any:
     for array, view in zip(given, spread, strict=True):
         array[...] = view
     return returned
+
+
+def _known_weights(case: Case, known: Arrays, **how: bool) -> Case | None:
+    """Part of a larger case whose weights are constant."""
+    made = larger(case, known, **how)
+    return None if made is None else _of_constants(made, known)
+
+
+def _known_weights_of_ranges(case: Case, known: Arrays) -> Case | None:
+    """With the weights as constants, and the range of the rest said."""
+    made = _of_constants(case, known)
+    return None if made is None else _of_declared_ranges(made, known)
+
+
+def _part(function: Any, given: Given, case: Case) -> Any:
+    """Those results of a larger case that were recorded."""
+    return function(*given)[case["part"]]
 
 
 def _baseline(jit: bool = True) -> Any:
@@ -199,10 +253,48 @@ SHARED = {
     f"{C}.packing.LEAST_TILES": 1,
     f"{M}.interleave.WORTH_SHARING": 1,
 }
+PLAIN = {"cvm.jit.native_function.processor": Processor}
 QUADS = {"cvm.jit.native_function.processor": lambda: Processor(quads=True)}
-STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.tile.RUN": 64, f"{M}.tile.SHORT": 64}
+LOOKED = {f"cvm.jit.llvm.within.{name}": 16 for name in ("BLOCK", "WORTH")}
+SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
+STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.stream.MANY": 0}
+STREAMS |= {f"{M}.tile.{name}": 0 for name in ("RUN", "ACROSS", "NEAR", "SHORT")}
 IN_BLOCKS = {f"{F}.blocks.LONG": 1, f"{F}.blocks.BLOCK": 16, f"{F}.shares.LARGE": 1, f"{F}.sweep.NEAR": 1}
+IN_BLOCKS |= {f"{F}.parts.LONG": 1, f"{F}.orders.LONG": 1}
 IN_BLOCKS |= {f"{F}.sweep.LEAST": 2, f"{F}.keep.LEAST": 0, f"{F}.rowwise.LEAST": 1}
+
+
+TURNED = {f"{C}.winograd.LEAST{name}": 0 for name in ("", "_ROWS", "_TILES", "_STEPS", "_RESULTS")}
+BY_TWO, BY_FOUR = ({f"{C}.winograd.GAIN": gain} for gain in (0, inf))
+NOT_TURNED = {f"{C}.contract.by_turning": lambda *_: None}
+NOT_BYTES = {f"{C}.contract.by_bytes": lambda *_: None}
+CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
+SHORT = {f"{M}.interleave.MANY": 0, f"{M}.interleave.WORTH_SHARING": 1, f"{F}.partial.LEAST": 0}
+SHORT |= {f"{C}.slide.LEAST": 0, f"{C}.slide.TERMS": (0, 1 << 16)}
+
+
+def _cut(levels: int) -> dict[str, Any]:
+    """Blocks cut so often, whatever that costs."""
+    blocks = {f"{C}.strassen.LEVELS": (levels,), f"{C}.strassen.GAIN": inf}
+    return SMALL | NOT_TURNED | NOT_BYTES | blocks
+
+
+L = "cvm.lowering.clocked"
+AT_ONCE = {f"{L}.leap.TICKS": 2, f"{L}.tick.TICKS": 2}
+AT_ONCE |= {f"{L}.skew.TICKS": 2, f"{L}.skew.SMALLEST": 0, f"{L}.skew.ROWS": 1}
+
+
+APART = {"cvm.lowering.fuse.LARGEST": 0, "cvm.lowering.combine.LARGEST": 0, "cvm.lowering.combine.LOOKS": 0}
+NARROW = {"cvm.lowering.compact.SMALL": 0, "cvm.lowering.compact.OFTEN": 1 << 20}
+
+
+OLD = {
+    "cvm.jit.native.target_machine": _baseline,
+    "cvm.jit.native._features": lambda: frozenset(_features()),
+    "llvmlite.binding.get_host_cpu_name": _oldest,
+    "llvmlite.binding.get_host_cpu_features": _features,
+    **PLAIN,
+}
 
 
 class _Passes(dict[str, Callable[[Kernel], Kernel]]):
@@ -214,7 +306,7 @@ class _Passes(dict[str, Callable[[Kernel], Kernel]]):
 
 def _without(*names: str) -> dict[str, Any]:
     passes = _Passes({n: p for n, p in schedule.PASSES.items() if n not in names})
-    return {"cvm.lowering.schedule.PASSES": passes}
+    return {f"cvm.lowering.{module}.PASSES": passes for module in ("schedule", "passes", "clocked.tick")}
 
 
 PATHS = {
@@ -222,30 +314,49 @@ PATHS = {
     "no passes over loops": Path(_without(*schedule.PASSES)),
     "no vectors": Path(_without("vectorise", "tile", "interleave")),
     "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ("decompose",)}),
-    "nothing fused": Path(
-        {"cvm.lowering.fuse.LARGEST": 0, "cvm.lowering.combine.LARGEST": 0, "cvm.lowering.combine.LOOKS": 0}
-    ),
+    "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
-    "streams": Path(STREAMS),
-    "folds in blocks": Path(IN_BLOCKS),
-    "narrow in memory": Path({"cvm.lowering.compact.SMALL": 0, "cvm.lowering.compact.OFTEN": 1 << 20}),
-    "two threads": Path(SHARED, threads=2),
-    "three threads, panels": Path(SMALL | SHARED, threads=3),
-    "unknown sizes": Path(rewritten=_of_unknown_sizes),
+    "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
+    "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x8x"),
+    "larger, turned windows": Path(
+        SMALL | TURNED | BY_TWO, partial(larger, windows=True), _part, only=CONTRACTIONS[:1], seen=".turned("
+    ),
+    "larger, turned windows, weights known": Path(
+        SMALL | TURNED | BY_FOUR, partial(_known_weights, windows=True), _part, only=CONTRACTIONS[:1], seen="x36x8x"
+    ),
+    "larger, blocks": Path(_cut(1), larger, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
+    "larger, blocks of blocks": Path(_cut(2), larger, _part, only=CONTRACTIONS, seen="%points: tensor<49x"),
+    "larger, blocks, weights known": Path(_cut(1), _known_weights, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
+    "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, larger, _part, only=CONTRACTIONS, seen="quaddot"),
+    "larger, bytes": Path(
+        SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+    ),
+    "larger, bytes, weights known": Path(
+        SMALL | NOT_TURNED | PLAIN, partial(_known_weights, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+    ),
+    "larger, tiles": Path({}, larger, _part, only=TRANSPOSITIONS, seen=".tile in", of="cvm.transpose"),
+    "larger, strips": Path(STREAMS, larger, _part, only=TRANSPOSITIONS, seen=" overlap ", of="cvm.transpose"),
+    "streams": Path(STREAMS, seen="streaming", of="cvm.elemwise_add"),
+    "short rows": Path(SHORT, seen="for %l in", of="cvm.broadcast_div"),
+    "windows as words": Path(SHORT, _known_weights_of_ranges, only=CONTRACTIONS, seen=".windows("),
+    "folds in blocks": Path(IN_BLOCKS, seen="%part", of="theano.sum"),
+    "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
+    "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
+    "numbers in rows": Path(
+        {f"{L}.rows.FEWEST": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
+    ),
+    "two threads": Path(SHARED, threads=2, seen=" parallel ", of="dali.add"),
+    "two threads, declared ranges": Path(SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS),
+    "three threads, panels": Path(SMALL | SHARED, threads=3, seen="pairdot("),
+    "unknown sizes": Path(rewritten=_of_unknown_sizes, seen="<?"),
     "unknown sizes, panels": Path(SMALL, _of_unknown_sizes, seen="pairdot("),
     "declared ranges": Path(rewritten=_of_declared_ranges),
-    "constants": Path(rewritten=_of_constants),
-    "four products added": Path(SMALL | QUADS, _of_declared_ranges),
+    "constants": Path(rewritten=_of_constants, seen="xi8>"),
+    "four products added": Path(SMALL | QUADS, _of_declared_ranges, seen="quaddot"),
     "generic form": Path(rewritten=_in_generic_form),
-    "an old processor": Path(
-        {
-            "cvm.jit.native.target_machine": _baseline,
-            "llvmlite.binding.get_host_cpu_name": _oldest,
-            "llvmlite.binding.get_host_cpu_features": _features,
-            "cvm.jit.native_function.processor": Processor,
-        }
-    ),
+    "an old processor": Path(OLD),
+    "an old processor, panels": Path(OLD | SMALL, only=CONTRACTIONS, seen="pairdot("),
     "calls by ctypes": Path({"cvm.jit.calls.fastcall.usable": lambda: False}),
     "results into arrays": Path(called=_into_arrays),
     "arguments apart": Path(called=_apart),

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path as File
 from typing import Any
 
 import pytest
-from cases import arrays, cases, compiled, failure
+from cases import Case, arrays, cases, compiled, failure
+from cvm.jit import native, parts
 from paths import PATHS, Path
 
-SAMPLE = 24  # cases of a dialect on each path, others on each
+ROOT = File(__file__).parent.parent
+SAMPLE = 24  # cases of a dialect on each path, others on each,
+FEW = 4  # and fewer of those that only some operators' cases take
+SHARES = 4  # of a dialect's cases, to be run beside each other or one after the other
+DIALECTS = "cog", "cvm", "dali", "theano"
+WAYS = [
+    pytest.param(name, dialect, share, id=f"{name}-{dialect}-{share}")
+    for dialect in DIALECTS
+    for share in range(SHARES)
+    for name, path in PATHS.items()
+    if not path.only or any(op.partition(".")[0] == dialect for op in path.only)
+]
+TRIMMED = r"ignore:.*\[cog\.feedback\.trimmed\]"  # some cases have drivers that are
 SEEN = [name for name, path in PATHS.items() if path.seen]
 
 
-def failures(path: Path, dialect: str, every: int = 1, first: int = 0) -> tuple[int, list[str]]:
-    """How many cases of a dialect went this way, and what is wrong with some."""
-    known = arrays(dialect)
-    found = [c for op, some in cases().items() if op.partition(".")[0] == dialect for c in some]
+@pytest.fixture(scope="module", autouse=True)
+def code_made_once() -> Iterator[None]:
+    """Of a text that LLVM has made code of on another path, for the same processor, none is made again: half of the time."""
+    make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: native.emitted(native.optimise(text, slp)))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (native, parts):
+            patch.setattr(module, "fresh_object_code", lambda text, slp=False: make(text, slp, native.target_machine))
+        yield
+
+
+def failures(
+    path: Path, dialect: str, every: int = 1, first: int = 0, share: int = 0, shares: int = 1
+) -> tuple[int, list[str]]:
+    """How many of a share of a dialect's cases went this way, and what is wrong with some."""
+    known = dict(arrays(dialect))
+    found = [
+        c
+        for op, some in cases().items()
+        if op.partition(".")[0] == dialect and op in (path.only or (op,))
+        for c in some
+    ]
     wrong, count = [], 0
-    for case in found[first % every :: every]:
+    for case in found[first % every :: every][share::shares]:
         other = path.rewritten(case, known)
         if other is None:
             continue
@@ -27,8 +60,8 @@ def failures(path: Path, dialect: str, every: int = 1, first: int = 0) -> tuple[
             function = compiled(other, "cpu")
         count += 1
 
-        def called(*given: Any, function: Any = function) -> Any:
-            return path.called(function, list(given))
+        def called(*given: Any, function: Any = function, case: Case = other) -> Any:
+            return path.called(function, list(given), case)
 
         played = isinstance(function, Exception) or "script" in other
         said = failure(other, known, function if played else called)
@@ -37,23 +70,47 @@ def failures(path: Path, dialect: str, every: int = 1, first: int = 0) -> tuple[
     return count, wrong
 
 
-@pytest.mark.filterwarnings("error", r"ignore:.*\[cog\.feedback\.trimmed\]")
-@pytest.mark.parametrize("dialect", ["cog", "cvm", "dali", "theano"])
-@pytest.mark.parametrize("name", PATHS)
-def test(name: str, dialect: str, tmp_path: File, request: pytest.FixtureRequest) -> None:
+@pytest.mark.filterwarnings("error", TRIMMED)
+@pytest.mark.parametrize("name, dialect, share", WAYS)
+def test(name: str, dialect: str, share: int, tmp_path: File, request: pytest.FixtureRequest) -> None:
     path = PATHS[name]
-    total = sum(len(some) for op, some in cases().items() if op.partition(".")[0] == dialect)
-    every = 1 if request.config.getoption("--slow") else total // SAMPLE
+    total = sum(
+        len(some) for op, some in cases().items() if op.partition(".")[0] == dialect and op in (path.only or (op,))
+    )
+    every = 1 if request.config.getoption("--slow") else total // (FEW if path.only else SAMPLE)
     with path.taken(tmp_path):
-        count, wrong = failures(path, dialect, every, 7 * list(PATHS).index(name))
+        count, wrong = failures(path, dialect, every, 7 * list(PATHS).index(name), share, SHARES)
     if not count:
         pytest.skip("no case can be written so")
     assert not wrong, f"{len(wrong)} of {count} cases do not hold\n\n" + "\n".join(wrong)
 
 
+def test_settings_are_made_wherever_they_are_looked_up() -> None:
+    """A module that has a name from another one does not see what is set there."""
+    also: dict[str, set[str]] = {}
+    for file in (f for room in ("lowering", "jit") for f in (ROOT / room).rglob("*.py")):
+        own = ["cvm", *file.relative_to(ROOT).with_suffix("").parts]
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level and node.module:
+                origin = ".".join([*own[: -node.level], node.module])
+                for alias in node.names:
+                    also.setdefault(f"{origin}.{alias.name}", set()).add(".".join([*own, alias.name]))
+    for name, path in PATHS.items():
+        missing = set().union(*(also.get(setting, ()) for setting in path.settings)) - path.settings.keys()
+        assert not missing, f"{name}: {sorted(missing)}"
+
+
+@pytest.mark.filterwarnings(TRIMMED)
 @pytest.mark.parametrize("name", SEEN)
 def test_is_taken(name: str, tmp_path: File) -> None:
-    path, known = PATHS[name], arrays("cvm")
+    """By some recorded case, and by none as costs say."""
+    path, known = PATHS[name], dict(arrays(PATHS[name].of.partition(".")[0]))
+    found = [case for case in cases()[path.of] if case["valid"]]
+    assert not any(_shows(path, case) for case in found)
     with path.taken(tmp_path):
-        found = (path.rewritten(case, known) for case in cases()["cvm.conv2d"] if case["valid"])
-        assert any(path.seen in compiled(case, "cpu").lower("schedule") for case in found if case is not None)
+        others = (path.rewritten(case, known) for case in found)
+        assert any(_shows(path, case) for case in others if case is not None)
+
+
+def _shows(path: Path, case: Case) -> bool:
+    return path.seen in compiled(case, "cpu").lower("schedule")
