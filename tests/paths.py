@@ -267,7 +267,7 @@ IN_BLOCKS |= {f"{F}.sweep.LEAST": 2, f"{F}.keep.LEAST": 0, f"{F}.rowwise.LEAST":
 TURNED = {f"{C}.winograd.LEAST{name}": 0 for name in ("", "_ROWS", "_TILES", "_STEPS", "_RESULTS")}
 BY_TWO, BY_FOUR = ({f"{C}.winograd.GAIN": gain} for gain in (0, inf))
 NOT_TURNED = {f"{C}.contract.by_turning": lambda *_: None}
-NOT_BYTES = {f"{C}.contract.by_bytes": lambda *_: None}
+NOT_BYTES = {f"{C}.contract._of_bytes": lambda *_: None}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {f"{M}.interleave.MANY": 0, f"{M}.interleave.WORTH_SHARING": 1, f"{F}.partial.LEAST": 0}
 SHORT |= {f"{C}.slide.LEAST": 0, f"{C}.slide.TERMS": (0, 1 << 16)}
@@ -328,7 +328,7 @@ PATHS = {
     "larger, blocks": Path(_cut(1), larger, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
     "larger, blocks of blocks": Path(_cut(2), larger, _part, only=CONTRACTIONS, seen="%points: tensor<49x"),
     "larger, blocks, weights known": Path(_cut(1), _known_weights, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
-    "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, larger, _part, only=CONTRACTIONS, seen="quaddot"),
+    "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
     ),
@@ -353,7 +353,7 @@ PATHS = {
     "unknown sizes, panels": Path(SMALL, _of_unknown_sizes, seen="pairdot("),
     "declared ranges": Path(rewritten=_of_declared_ranges),
     "constants": Path(rewritten=_of_constants, seen="xi8>"),
-    "four products added": Path(SMALL | QUADS, _of_declared_ranges, seen="quaddot"),
+    "four products added": Path(SMALL | QUADS, _of_declared_ranges),
     "generic form": Path(rewritten=_in_generic_form),
     "an old processor": Path(OLD),
     "an old processor, panels": Path(OLD | SMALL, only=CONTRACTIONS, seen="pairdot("),
