@@ -164,6 +164,11 @@ def test_shapes_are_computed(tmp_path: Path) -> None:
         ([("Conv", ["x", "x"], {"auto_pad": "SAME_UPPER", "group": 3})], "node 0, Conv '': C = IC * groups, but C = 4"),
         ([("Reshape", ["x", "x"], {})], "node 0, Reshape '': a shape that is not a constant is not taken"),
         (
+            [("Constant", [], {"value_ints": [0, -6]}), ("Unsqueeze", ["x", "y"], {})],
+            "expected axes of 6 dimensions, each once, got [0, -6]",
+        ),
+        ([("Constant", [], {"value_ints": [5]}), ("Unsqueeze", ["x", "y"], {})], "expected axes of 5 dimensions"),
+        (
             [("MaxPool", ["x"], {"kernel_shape": [2, 2], "dilations": [2, 2]})],
             "windows that are not plain rectangles is not taken",
         ),

@@ -73,7 +73,11 @@ def ones(to: Importer, given: Sequence[Any], attributes: Attributes) -> Any:
         if isinstance(given[0], np.ndarray):
             return np.expand_dims(given[0], axes)
         x = to.node(given[0])
-        return x.with_ones(sorted(a % (x.rank + len(axes)) for a in axes))
+        rank = x.rank + len(axes)
+        placed = {a % rank for a in axes if -rank <= a < rank}
+        if len(placed) < len(axes):
+            raise ValueError(f"expected axes of {rank} dimensions, each once, got {list(axes)}")
+        return x.with_ones(sorted(placed))
     if isinstance(given[0], np.ndarray):
         return np.squeeze(given[0], axes or None)
     return to.apply("cvm.squeeze", given[0], axes=axes)
