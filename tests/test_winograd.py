@@ -237,7 +237,7 @@ def test_large_weights_are_asked_for_before_they_are_multiplied(monkeypatch: pyt
 SMALL = {  # as few tiles, rows and channels as there may be
     "one tile": ((1, 2, 4, 4), (2, 2, 3, 3), ""),
     "a column of tiles": ((1, 2, 20, 4), (2, 2, 3, 3), ""),
-    "a row of tiles": ((2, 4, 1, 21), (3, 4, 3, 3), "padding = [1, 1]"),
+    "a row of tiles": ((2, 4, 2, 21), (3, 4, 3, 3), "padding = [1, 1]"),
     "more than a vector": ((1, 2, 6, 6), (3, 2, 3, 3), "padding = [1, 1]"),
     "nothing but a border": ((1, 2, 1, 1), (5, 2, 3, 3), "padding = [3, 4]"),
     "small groups": ((1, 6, 5, 4), (6, 2, 3, 3), "padding = [1, 0], groups = 3"),
