@@ -17,7 +17,7 @@ from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.spelling import INSTRUCTIONS, WORDS
 from cvm.lowering.plan import make_plan
 from evaluate import execute
-from kernels import compiled, kernel, tensor
+from kernels import MachineCode, compiled, kernel, tensor
 
 import cvm
 
@@ -303,6 +303,34 @@ def test_unrolled_loops_have_constant_bounds() -> None:
     agree(kernel((For(i, (Store(y, (i,), i * i),), kind="unrolled"),), y))
     with pytest.raises(AssertionError, match="constant bounds"):
         compiled(kernel((For(i, (Store(y, (i,), i),), stop=apply("min", i, Const(3, I64)), kind="unrolled"),), y))
+
+
+@pytest.mark.parametrize("turns, hint", [(3, "!1"), (30, "!3")])
+def test_folds_of_few_turns_are_not_unrolled(turns: int, hint: str) -> None:
+    p, j, k, n = Index("p", turns), Index("j", 8), Index("k", turns), Index("n", 2)
+    x, y = tensor("x", I32, turns, 10), tensor("y", I32, turns, 8)
+    acc = accumulator("acc", I32)
+    fold = For(
+        k, (For(n, (update("add", acc, x[k, j + n]),), kind="unrolled"),), start=apply("max", as_index(0), 1 - p)
+    )
+    lanes = For(j, (Alloc(acc), assign(acc, Const(0, I32)), fold, Store(y, (p, j), acc[()])), kind="vector", width=8)
+    code = MachineCode(kernel((For(p, (lanes,)),), x, y))
+    assert code.text.module.count("!llvm.loop !3") == (hint == "!3")
+    given = np.arange(turns * 10, dtype=np.int32).reshape(turns, 10)
+    np.testing.assert_array_equal(code(given)[0], execute(code.plan.kernels[0], given)[0])
+
+
+@pytest.mark.parametrize(
+    "turns, stores, is_unrolled", [(8, 2, True), (8, 8, False), (1000, 2, True), (1000, 16, False)]
+)
+def test_loops_that_fold_nothing_are_unrolled_if_few_lines_come_of_it(
+    turns: int, stores: int, is_unrolled: bool
+) -> None:
+    i = Index("i", turns)
+    x, y = tensor("x", I32, turns), tensor("y", I32, stores, turns)
+    body = tuple(Store(y, (as_index(n), i), x[i] * n) for n in range(stores))
+    code = MachineCode(kernel((For(i, body),), x, y))
+    assert ("!llvm.loop !1" not in code.text.module) == is_unrolled
 
 
 @pytest.mark.parametrize("element", [I8, I32, F64, I1])

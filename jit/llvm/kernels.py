@@ -23,7 +23,9 @@ from .invariants import Invariants
 from .lines import is_number, memory_text
 from .streams import Streams
 
-LARGEST_UNROLLED = 40  # lines of a loop's body: beyond that LLVM does not unroll it
+LARGEST_UNROLLED = 40  # lines of the body of a loop that folds vectors: beyond that LLVM does not unroll it
+LARGEST_COPIED, LARGEST_WHOLE = 20, 128  # the same for another loop, and for all of its turns together
+MANY_TURNS, FEW_TURNS = 64, 4  # so many of them are not unrolled wholly; so few, of a number not known, not at all
 METADATA = """!0 = !{i32 1}
 !1 = distinct !{!1, !2}
 !2 = !{!"llvm.loop.unroll.disable"}
@@ -149,19 +151,23 @@ class Function(Streams):
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
-        known = is_number(start) and is_number(stop)
-        hint, weights = "3" if folds_vectors(s) and not known else "", ""
+        known, folds = is_number(start) and is_number(stop), folds_vectors(s)
+        hint, weights = "3" if folds and not known else "", ""
+        if not known and isinstance(s.index.extent, int) and s.index.extent <= FEW_TURNS * int(step):
+            hint = "1"
         if s.kind == "vector":
             self.by_vectors.add(s.index)
         elif s.index in self.by_vectors and not known:
             hint, weights = "1", LESS_OFTEN  # what vectors leave over: few turns, and registers are for the others
-        with self.counting(start, stop, step, hint, weights) as variable, self.inside(s, variable):
+        with self.counting(start, stop, step, hint, weights, folds) as variable, self.inside(s, variable):
             for r in self.few.get(id(s), ()):
                 self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), FURTHER // r.tensor.element.bytes)
             self.emit_block(s.body)
 
     @contextmanager
-    def counting(self, start: str, stop: str, step: str, hint: str = "", weights: str = "") -> Iterator[str]:
+    def counting(
+        self, start: str, stop: str, step: str, hint: str = "", weights: str = "", folds: bool = False
+    ) -> Iterator[str]:
         """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it, and
         under `weights` of whether it has any turns."""
         before, body, after = self.block, self.label(), self.label()
@@ -182,7 +188,11 @@ class Function(Streams):
         self.lines.insert(phi, f"  {variable} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]")
         self.raw(f"{following} = add nuw nsw i64 {variable}, {step}")
         known = is_number(start) and is_number(stop)
-        if len(self.lines) - phi > LARGEST_UNROLLED or (not known and self.holds_loop(phi + 1)):
+        lines = len(self.lines) - phi
+        turns = (int(stop) - int(start)) // int(step) if known else 0
+        whole = lines * turns if turns < MANY_TURNS and not folds else 0
+        largest = LARGEST_UNROLLED if folds else LARGEST_COPIED
+        if lines > largest or whole > LARGEST_WHOLE or (not known and self.holds_loop(phi + 1)):
             hint = "1"
         test = self.add(f"icmp slt i64 {following}, {stop}")
         self.raw(f"br i1 {test}, label %{body}, label %{after}{f', !llvm.loop !{hint}' if hint else ''}")
