@@ -58,6 +58,7 @@ class Addresses(Lines):
         self.pure: dict[str, str] = {}  # values that can be used here, by their instruction
         self.kept: list[object] = []  # keeps what the tables know by id alive
         self.changing: dict[int, bool] = {}
+        self.parts: dict[int, tuple[list[tuple[Expr, int]], int]] = {}  # of index expressions, by id
         self.frames: list[Frame] = []  # of the function, then two of each loop around the current point
         self.levels: dict[str, int] = {}  # the first frame that knows a value; parameters are known to all
         self.lane: Index | None = None
@@ -164,22 +165,20 @@ class Addresses(Lines):
 
     def sum(self, e: Expr) -> Sum:
         """An index expression at lane 0, taken apart."""
-        match e:
-            case Const(value, _):
-                return Sum({}, value)
-            case Apply("add" | "sub", (a, b), _):
-                x, y = self.sum(a), self.sum(b)
-                sign = 1 if e.function == "add" else -1
-                if not y.terms:
-                    return Sum(x.terms, x.constant + sign * y.constant)
-                terms = dict(x.terms)
-                for text, factor in y.terms.items():
-                    terms[text] = terms.get(text, 0) + sign * factor
-                return Sum(terms, x.constant + sign * y.constant)
-            case Apply("mul", (a, Const(value)), _) | Apply("mul", (Const(value), a), _):
-                return self.times(self.sum(a), value)
-        text = self.address(e)
-        return Sum({}, int(text)) if is_number(text) else Sum({text: 1})
+        found = self.parts.get(id(e))
+        if found is None:
+            terms: list[tuple[Expr, int]] = []
+            found = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
+            self.kept.append(e)
+        sums: dict[str, int] = {}
+        constant = found[1]
+        for atom, factor in found[0]:
+            text = self.address(atom)
+            if is_number(text):
+                constant += factor * int(text)
+            else:
+                sums[text] = sums.get(text, 0) + factor
+        return Sum(sums, constant)
 
     def times(self, sum: Sum, factor: Dim) -> Sum:
         if isinstance(factor, int):
@@ -285,6 +284,20 @@ class Addresses(Lines):
         if value.lanes > 1:
             return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
         return value.text
+
+
+def _taken_apart(e: Expr, factor: int, terms: list[tuple[Expr, int]]) -> int:
+    """Adds so many times the terms of an index expression to others, in its order; gives its constant."""
+    match e:
+        case Const(value, _):
+            return factor * value
+        case Apply("add" | "sub", (a, b), _):
+            first = _taken_apart(a, factor, terms)
+            return first + _taken_apart(b, factor if e.function == "add" else -factor, terms)
+        case Apply("mul", (a, Const(value)), _) | Apply("mul", (Const(value), a), _):
+            return _taken_apart(a, factor * value, terms)
+    terms.append((e, factor))
+    return 0
 
 
 def at_least_zero(e: Expr) -> bool:

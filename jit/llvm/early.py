@@ -23,7 +23,7 @@ from ...dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, mi
 from ...dialect.loops import Block, For, Kernel, statements
 from ...dialect.sizes import product
 from ...dialect.traverse import substitute, walk
-from ...lowering.accesses import depends, reads, stores, stride
+from ...lowering.accesses import allocated, depends, reads, stores, stride
 from ...lowering.affine import affine
 from ...lowering.movement.stream import is_large
 
@@ -32,6 +32,12 @@ CACHE = 1 << 18  # bytes, which are kept until it is their turn
 SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
 FEWEST, FURTHER = 16, 1 << 11  # bytes that are read in a turn at least, and those between them and what is asked for
 LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
+
+
+def is_fed_by_memory(kernel: Kernel) -> bool:
+    """Whether there is anything to ask for: an array that the cache may not hold."""
+    sizes = ((product(t.shape), t.element.bytes) for t in (*kernel.parameters, *allocated(kernel.body)))
+    return any(isinstance(size, int) and size * bytes >= CACHE for size, bytes in sizes)
 
 
 def asked_for(kernel: Kernel) -> dict[int, int]:

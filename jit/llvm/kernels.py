@@ -17,7 +17,7 @@ from ...lowering.parallelise import adjoining
 from ...lowering.plan import ALIGNMENT, scratch_buffers, written
 from ...lowering.vectorise import is_one_turn
 from .addresses import Val
-from .early import FURTHER, asked_for, few_each_time, picked_later
+from .early import FURTHER, asked_for, few_each_time, is_fed_by_memory, picked_later
 from .expressions import Square
 from .invariants import Invariants
 from .lines import is_number, memory_text
@@ -75,9 +75,10 @@ class Function(Streams):
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.invariants = Invariants()
-        self.early = asked_for(kernel)
-        self.picked = picked_later(kernel)
-        self.few = few_each_time(kernel)
+        fed = is_fed_by_memory(kernel)
+        self.early = asked_for(kernel) if fed else {}
+        self.picked = picked_later(kernel) if fed else {}
+        self.few = few_each_time(kernel) if fed else {}
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
