@@ -254,6 +254,18 @@ def test_index_arithmetic_rounds_down(divisor: int) -> None:
         agree(kernel((loop(i, body, lanes),), y, z, results=2))
 
 
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_index_arithmetic_by_sizes(size: int) -> None:
+    """A quotient is found before the loops that do not change it, which need not have any turns where the divisor is 0."""
+    n, i = Size.named("N"), Index("i", 4)
+    j, x, m, y = Index("j", n), tensor("x", I32, 4), tensor("m", I8, n), tensor("y", I32, 4, n)
+    made = kernel((For(i, (For(j, (Store(y, (i, j), x[i // as_index(n)] + x[i % as_index(n)]),)),)),), x, m, y)
+    agree(made, np.arange(4, dtype=np.int32), np.zeros(size, np.int8))
+    text = emit(make_plan("k", made.inputs, made.outputs, {}, (made,), {})).module
+    outer, inner = (text.index("= phi ", place) for place in (0, text.index(" udiv ")))
+    assert outer < text.index(" udiv ") < text.index(" urem ") < inner
+
+
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("bad", [None, 0, 13, 15])
 def test_requirements(lanes: int, bad: int | None) -> None:

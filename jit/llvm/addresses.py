@@ -7,7 +7,8 @@ find it done, and the constant comes last, so that neighbouring accesses share a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple, cast
@@ -54,7 +55,8 @@ class Addresses(Lines):
         self.pointers: dict[Tensor, str] = {}
         self.widths: dict[Tensor, int] = {}  # lanes of the buffers that have one element for each lane
         self.known: dict[int, Val] = {}  # expressions already emitted where the current block can use them, by id
-        self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0: expressions, sizes and sums
+        self.addresses: dict[object, str] = {}  # the same for index arithmetic, at lane 0: expressions and sums
+        self.lengths: dict[object, str] = {}  # sizes that were computed
         self.pure: dict[str, str] = {}  # values that can be used here, by their instruction
         self.kept: list[object] = []  # keeps what the tables know by id alive
         self.changing: dict[int, bool] = {}
@@ -136,6 +138,14 @@ class Addresses(Lines):
     def level(self, text: str) -> int:
         return self.levels.get(text, 0)
 
+    @contextmanager
+    def at_beginning(self) -> Iterator[None]:
+        """What is emitted meanwhile goes to the beginning of the function."""
+        here = self.lines, self.frames
+        self.lines, self.frames = cast(list[str], self.frames[0].lines), []
+        yield
+        self.lines, self.frames = here
+
     def add(self, instruction: str) -> str:
         name = super().add(instruction)
         self.levels[name] = len(self.frames)
@@ -202,11 +212,13 @@ class Addresses(Lines):
         return found[::-1]
 
     def size(self, dim: Dim) -> str:
+        """A size, computed at the beginning of the function."""
         if isinstance(dim, int):
             return str(dim)
-        if dim.key not in self.addresses:
-            self.addresses[dim.key] = self.dim(dim, self.sizes)
-        return self.addresses[dim.key]
+        if dim.key not in self.lengths:
+            with self.at_beginning():
+                self.lengths[dim.key] = self.dim(dim, self.sizes)
+        return self.lengths[dim.key]
 
     # what differs between lanes
 
@@ -277,6 +289,9 @@ class Addresses(Lines):
                 return str((max if e.function == "max" else min)(int(x), int(y)))
             case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
                 return self.add(f"{'udiv' if e.function == 'floordiv' else 'urem'} i64 {self.address(a)}, {b.value}")
+            case Apply("floordiv" | "floormod", (a, b), _) if at_least_zero(a) and at_least_zero(b):
+                operation = "udiv" if e.function == "floordiv" else "urem"
+                return self.divided(operation, self.address(a), self.address(b))
             case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
                 texts = [self.address(o) for o in operands]
                 return self.spell(INSTRUCTIONS[function, "int"], texts, self.words(I64, 1))
@@ -284,6 +299,12 @@ class Addresses(Lines):
         if value.lanes > 1:
             return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
         return value.text
+
+    def divided(self, operation: str, a: str, b: str) -> str:
+        """A quotient or remainder, found where both operands are known: there the divisor may be 0, which is taken for 1."""
+        none = self.earliest(f"icmp eq i64 {b}, 0", b)
+        divisor = self.earliest(f"select i1 {none}, i64 1, i64 {b}", none, b)
+        return self.earliest(f"{operation} i64 {a}, {divisor}", a, divisor)
 
 
 def _taken_apart(e: Expr, factor: int, terms: list[tuple[Expr, int]]) -> int:
