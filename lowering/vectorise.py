@@ -186,9 +186,20 @@ def widen(s: For, width: int) -> Block:
     ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
     whole = not any(n % parts for e in ends for n in (e.constant, *(factor for _, factor in e.terms.values())))
     if not (whole and overlaps(s)):
-        middle = start + maximum(end - start, 0) // width * width
-        return replace(s, stop=middle, kind="vector", width=width), replace(s, start=middle, stop=end)
+        return _by_halves(s, width, parts)
     return _of_any_length(s, difference.expression(), width)
+
+
+def _by_halves(s: For, width: int, parts: int) -> Block:
+    """Vectors, and what is left over as it was; of what folds by vectors of half the width first, and again."""
+    made: list[Statement] = []
+    start, count = s.start, maximum(s.end - s.start, 0)
+    least = SHORTEST if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
+    while width >= least:
+        middle = s.start + count // width * width
+        made.append(replace(s, start=start, stop=middle, kind="vector", width=width))
+        start, width = middle, width // 2
+    return *made, replace(s, start=start, stop=s.end)
 
 
 def _of_any_length(s: For, count: Expr, width: int) -> Block:

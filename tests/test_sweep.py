@@ -53,6 +53,19 @@ def test_sums_of_floats_in_order(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(f(x), total.astype(np.float32))  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("columns", [1, 3, 4, 7, 15, 28, 63])
+@pytest.mark.parametrize("element", ["i32", "f32"])
+def test_few_columns_of_unknown_number_go_by_shorter_vectors(columns: int, element: str) -> None:
+    x = np.random.default_rng(0).standard_normal((19, columns)) * 100
+    x = x.astype(np.int32 if element == "i32" else np.float32)
+    f = reduced("sum", element, "?", "?")
+    assert all(f"vector {n} {{" in f.lower("schedule") for n in (8, 4))  # type: ignore[attr-defined]
+    total = np.zeros(columns, np.int64 if element == "i32" else np.float64)
+    for row in x:
+        total = total + row
+    np.testing.assert_array_equal(f(x), total.astype(np.int64 if element == "i32" else np.float32))  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("shape", [(3, 40, 100), (1, 17, 3000), (0, 17, 20), (3, 0, 20), (3, 20, 0)])
 def test_middle_axis(shape: tuple[int, int, int]) -> None:
     x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.int32)
