@@ -8,14 +8,15 @@
           for j { y[i, j] = row[j] / acc }
         }
 
-Where that is more than a few operations, for a row that stays in the nearest caches.
+Where that is more than a few operations, for a row that stays in the nearest caches: of what is only known when called a
+branch asks.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.index import Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.index import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -55,19 +56,28 @@ def _rows(s: Statement) -> Block | None:
 
 
 def _kept(block: Block) -> Block:
-    """The loops' block with a row for the first two that compute alike, and those after them."""
+    """The loops' block with a row for the first two that compute alike, and those after them; of rows whose length is not
+    known where that is short enough."""
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
-                return _with_row(block, n, m, *found)
+                assert isinstance(first, For)
+                fits = as_index(first.index.extent) <= _longest(found[1])
+                made = _with_row(block, n, m, *found)
+                return made if isinstance(first.index.extent, int) else (If(fits, made, renamed(block, {}, "long")),)
     return block
+
+
+def _longest(value: Var | Tensor) -> int:
+    """The elements of a row at most."""
+    return ROW // (value.type if isinstance(value, Var) else value.element).bytes
 
 
 def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
     """How many statements two loops begin with that compute the same, and what that is called in either; None if they do not."""
     if not (isinstance(a, For) and isinstance(b, For) and is_whole(a) and is_whole(b)):
         return None
-    if not isinstance(a.index.extent, int) or not same_size(a.index.extent, b.index.extent):
+    if not same_size(a.index.extent, b.index.extent):
         return None
     pairs: dict[object, object] = {a.index: b.index}
     count = 0
@@ -86,8 +96,8 @@ def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tenso
         return None
     if len(mine) != 1 or len(others) != 1 or pairs.get(value := mine.pop()) is not (other := others.pop()):
         return None
-    element = value.type if isinstance(value, Var) else value.element
-    return (count, value, other) if a.index.extent * element.bytes <= ROW else None
+    known = isinstance(a.index.extent, int)
+    return None if known and a.index.extent > _longest(value) else (count, value, other)
 
 
 def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
@@ -140,7 +150,8 @@ def _with_row(block: Block, n: int, m: int, count: int, value: Var | Tensor, oth
     first, second = block[n], block[m]
     assert isinstance(first, For) and isinstance(second, For)
     at = first.index
-    row = Tensor(f"{value.name}.row", (at.extent,), value.type if isinstance(value, Var) else value.element, "stack")
+    length = at.extent if isinstance(at.extent, int) else _longest(value)
+    row = Tensor(f"{value.name}.row", (length,), value.type if isinstance(value, Var) else value.element, "stack")
     computed = value if isinstance(value, Var) else value[()]
     fills = replace(first, body=(*first.body[:count], Store(row, (at,), computed)))
     rest = _from_row(first.body[count:], value, row, at)
