@@ -8,6 +8,7 @@
     memory   Alloc(tensor)                         a buffer that lives for the rest of the block
     write    Store(tensor, indices, value)
     report   Require(condition, message, span)     what must hold when the kernel runs
+    ask      Ask(tensor, indices)                  what will be read soon
 
 An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A read is
 evaluated only where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the guard. Nodes
@@ -83,7 +84,15 @@ class Require:
     span: Span = NOWHERE
 
 
-Statement: TypeAlias = For | If | Let | Alloc | Store | Require
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """The line of memory with an element is brought nearer. It computes nothing, and the element need not be there."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+Statement: TypeAlias = For | If | Let | Alloc | Store | Require | Ask
 Block: TypeAlias = tuple[Statement, ...]
 
 
@@ -143,6 +152,8 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
             return (value,)
         case Store(_, at, value):
             return (*at, value)
+        case Ask(_, at):
+            return at
     return ()
 
 
@@ -233,6 +244,8 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
                 return s if same else replace(s, indices=places, value=new)
             case Require(condition, message, span):
                 return Require(change(condition), message, span)
+            case Ask(tensor, at):
+                return Ask(tensor, tuple([change(i) for i in at]))
         return s
 
     return _as_before(block, [one(s) for s in block])

@@ -15,11 +15,12 @@ from math import gcd
 
 from ..dialect.bounds import interval
 from ..dialect.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, Var, When, as_index
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
+from ..dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, expressions, statements
 from ..dialect.traverse import walk
 from ..dialect.types import I1, I64
+from .accesses import stores
 from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
-from .movement.stream import can_shift, left_over
+from .movement.stream import begins_lines, can_shift, left_over
 from .text import statement_text
 
 
@@ -91,6 +92,9 @@ class _Checker:
                 self.store(s, scope)
             case Require(condition, _, _):
                 self.hold(condition.type is I1, f"a requirement of {condition.type}")
+            case Ask(tensor, at):
+                self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
+                self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope
 
     def given(self, scope: Scope, facts: list[Affine] | None, bound: Expr | None = None) -> Scope:
@@ -124,7 +128,8 @@ class _Checker:
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
             self.hold(
-                _multiple(affine(s.end) - affine(s.start), s.width) or (left_over(s) > 0 and can_shift(s)),
+                _multiple(affine(s.end) - affine(s.start), s.width)
+                or (can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))),
                 f"the extent is not known to be a multiple of {s.width}",
             )
             scope = copy(scope, lane=s.index)

@@ -16,7 +16,7 @@ from lark.exceptions import LarkError, UnexpectedInput
 
 from .. import grammar
 from ..dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor, Var, as_index
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
+from ..dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
 from ..dialect.sizes import OPERATIONS, Dim, Size
 from ..dialect.source import Diagnostic, ParseError, Source, Span
@@ -140,6 +140,12 @@ class _Reader:
 
     def require(self, condition: Any, message: Any) -> Statement:
         return Require(self.typed(condition, I1), _unquoted(str(message)))
+
+    def ask(self, name: Any, at: Any) -> Statement:
+        tensor = self.known(self.names, name, "buffer")
+        if not isinstance(tensor, Tensor):
+            raise self.mistake(f"{name} is no buffer that could be asked for", name)
+        return Ask(tensor, self.indices(at))
 
     def indices(self, tree: Any) -> tuple[Expr, ...]:
         return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)

@@ -24,7 +24,7 @@ from ..dialect.index import (
     Var,
     When,
 )
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store
+from ..dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
 from ..dialect.scalars import SCALARS
 from ..dialect.sizes import Dim
 from ..dialect.types import I1, I64, ElementType
@@ -263,6 +263,8 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
             return [line + (" streaming" if streaming else "")]
         case Require(condition, message, _):
             return [f"{pad}require {text(condition, I1)}, {quoted(message)}"]
+        case Ask(tensor, at):
+            return [f"{pad}ask {_place(tensor, at, names)}"]
     raise TypeError(f"no text for {type(s).__name__}")
 
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from cvm.dialect.index import Const, Extent, Index, Skew, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign
+from cvm.dialect.loops import Alloc, Ask, For, If, Kernel, Let, Require, Store, accumulator, assign
 from cvm.dialect.sizes import Size
 from cvm.dialect.types import F32, I1, I32, I64
 from cvm.lowering.check import check
@@ -61,6 +61,7 @@ def every_statement() -> Kernel:
     body = (
         Alloc(acc),
         Alloc(tile),
+        Ask(x, (Extent(n) - 1, as_index(2))),
         Store(acc, (), apply("lt", constant(1, I32), constant(2, I32))),
         For(i, (For(j, inner, kind="unrolled"),), start=apply("max", as_index(1), Extent(n) - 3)),
         Store(y, (as_index(0),), cast(constant(7, I32), F32) - apply("neg", constant(2.5, F32))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -75,8 +76,9 @@ def test_strips_that_overlap(
     monkeypatch.setattr(tiling, "RUN", 192)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
-    assert "overlap" in f.lower("schedule")
     size = x.itemsize
+    by_lines = shape[0] * size % 64 == 0 and shape[1] * size > tiling.SHORT
+    assert ("skew(%y" if by_lines else "overlap") in f.lower("schedule")
     for first in (offset * size, offset * size + 1):  # elements at multiples of their size, and elsewhere
         held = np.full(x.nbytes + 192 * size, 77, np.uint8)
         start = -held.ctypes.data % 64 + first
@@ -111,25 +113,22 @@ def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
     monkeypatch.setattr(stream, "LARGE", 1)
     monkeypatch.setattr(tiling, "RUN", 256)
+    monkeypatch.setattr(tiling, "SHORT", 64)
     rng = np.random.default_rng(0)
-    for given, wanted, other in (
-        ("f32", "f64", "f64"),
-        ("f64", "f32", "f32"),
-        ("ui8", "f32", "f32"),
-        ("f32", "i8", "i8"),
-    ):
-        text = f"""func @main(%x: tensor<400x99x{given}>, %w: tensor<99x400x{other}>) {{
+    names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
+    types = (("f32", "f64", "f64"), ("f64", "f32", "f32"), ("ui8", "f32", "f32"), ("f32", "i8", "i8"))
+    for rows, (given, wanted, other) in product((402, 448), types):
+        text = f"""func @main(%x: tensor<{rows}x99x{given}>, %w: tensor<99x{rows}x{other}>) {{
   %t = theano.dimshuffle %x {{new_order = [1, 0]}}
   %c = theano.elemwise %t {{scalar_op = "cast", dtype = {wanted}}}
   %y = dali.add %c, %w
   return %y
 }}
 """
-        names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
-        x = rng.integers(0, 50, (400, 99)).astype(names[given])
-        w = rng.integers(0, 50, (99, 400)).astype(names[other])
+        x = rng.integers(0, 50, (rows, 99)).astype(names[given])
+        w = rng.integers(0, 50, (99, rows)).astype(names[other])
         f = cvm.compile(text)
-        assert "overlap" in f.lower("schedule")
+        assert ("overlap" if rows % 64 else "skew(%y") in f.lower("schedule")
         np.testing.assert_array_equal(f(x, w), x.T.astype(names[wanted]) + w)
 
 
@@ -216,8 +215,18 @@ def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], monk
     np.testing.assert_array_equal(f(x), x.T)
 
 
-def test_pieces_of_rows_are_asked_for_early() -> None:
-    """Those of large arrays, so many rows before, a line at a time."""
-    text = "func @main(%x: tensor<{0}x{0}xi8>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n"
-    assert cvm.compile(text.format(4096)).lower("llvm").count("call void @llvm.prefetch") == 1
-    assert "prefetch" not in cvm.compile(text.format(1024)).lower("llvm")
+def test_another_tile_is_asked_for_with_each_row_that_is_written() -> None:
+    """As many lines as are written, where arrays are large."""
+    text = "func @main(%x: tensor<{0}x{0}x{1}>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n"
+    for element, size in (("i8", 1), ("f32", 4), ("f64", 8)):
+        large = cvm.compile(text.format(4096, element)).lower("schedule")
+        assert f"in 0..{2 if size == 1 else 4} unrolled {{\n            ask %x[" in large
+        assert large.count("ask %x[") == 2  # of tiles inside, and of those at the ends
+    assert "ask" not in cvm.compile(text.format(1024, "i8")).lower("schedule")
+
+
+def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(tiling, "RUN", 64)
+    f = tiled(numbers((256, 192), "f32"), "f32", (1, 0), known=True)
+    assert "select(%i0.tile + 2 >= 3, %i0.tile + 2 - 3, %i0.tile + 2)" in f.lower("schedule")

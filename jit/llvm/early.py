@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dialect.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.loops import Block, For, Kernel, statements
+from ...dialect.loops import Ask, Block, For, Kernel, statements
 from ...dialect.sizes import product
 from ...dialect.traverse import substitute, walk
 from ...lowering.accesses import allocated, depends, reads, stores, stride
@@ -43,11 +43,12 @@ def is_fed_by_memory(kernel: Kernel) -> bool:
 def asked_for(kernel: Kernel) -> dict[int, int]:
     """The reads, by id, that ask for an element further on, and how much further."""
     found: dict[int, int] = {}
+    said = any(isinstance(s, Ask) for s in statements(kernel.body))
     for s in statements(kernel.body):
         if isinstance(s, For):
             found.update(_next_rows(s))
             found.update(_side_by_side(s))
-            found.update(_pieces(s))
+            found.update(() if said else _pieces(s))
     return found
 
 

@@ -46,6 +46,7 @@ class Expressions(Addresses):
         self.entry: list[str] = []  # what stands before the first statement
         self.square: Square | None = None  # what is around the current lanes
         self.early: dict[int, int] = {}  # reads that ask for an element further on, by id
+        self.asked: set[Tensor] = set()  # what statements of the kernel ask for
 
     # values
 
@@ -268,7 +269,7 @@ class Expressions(Addresses):
     def ask_for_later(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
         """Brings what the rows that the lanes are at have further on nearer: processors foresee one row, not many side by side."""
         stride = self.stride(tensor, at)
-        if stride is None or tensor.space == "stack":
+        if stride is None or tensor.space == "stack" or tensor in self.asked:
             return
         size = tensor.element.bytes
         further = (AHEAD if stride * size > SHORT else AHEAD_OF_SHORT) // size

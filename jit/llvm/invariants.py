@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
-from ...dialect.loops import Alloc, Block, For, If, Let, Require, Store
+from ...dialect.loops import Alloc, Ask, Block, For, If, Let, Require, Store
 from ...dialect.traverse import children
 
 
@@ -53,6 +53,9 @@ class Invariants:
                 case Let(var, value):
                     self.parts(value, bound, False, found)
                     bound.add(id(var))
+                case Ask(_, at):
+                    for e in at:
+                        self.parts(e, bound, True, found)
                 case Require(condition, _, _):
                     self.parts(condition, bound, False, found)
                 case Alloc(tensor):

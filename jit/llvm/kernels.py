@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...dialect.index import Apply, Const, Index, Tensor
-from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, statements
+from ...dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, statements
 from ...dialect.sizes import product, same_size
 from ...dialect.source import Span
 from ...lowering.accesses import allocated, stores
@@ -75,6 +75,7 @@ class Function(Streams):
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.invariants = Invariants()
+        self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Ask)}
         fed = is_fed_by_memory(kernel)
         self.early = asked_for(kernel) if fed else {}
         self.picked = picked_later(kernel) if fed else {}
@@ -121,6 +122,8 @@ class Function(Streams):
                 self.write(tensor, at, self.value(value), streaming)
             case Require(condition, message, span):
                 self.require(self.value(condition), self.ask(message, span))
+            case Ask(tensor, at):
+                self.ask_for(tensor, self.pointer(tensor, at), 0)
         self.drop_stale()
 
     def loop(self, s: For) -> None:

@@ -19,7 +19,17 @@ from math import lcm
 
 from ...dialect.index import Const, Tensor
 from ...dialect.loops import For, Store
-from ...lowering.movement.stream import LINE, PART, WHOLE, leading_store, least_length, left_over
+from ...lowering.accesses import stores
+from ...lowering.movement.stream import (
+    LINE,
+    PART,
+    WHOLE,
+    begins_lines,
+    leading_store,
+    least_length,
+    left_over,
+    writes_lines,
+)
 from .expressions import Expressions
 from .lines import memory_text
 
@@ -51,13 +61,20 @@ class Streams(Expressions):
         does not, but leaves some elements over. Not others."""
         store = leading_store(s)
         if store is None:
+            lines = next((t for t in stores(s.body) if begins_lines(s, t)), None)
+            if lines is not None and lines.streaming:
+                self.only_lines(s, lines, start, stop)
+                return True
+            if lines is not None and not writes_lines(s, lines):
+                self.turns(replace(s, kind="serial", width=1), start, stop, "1")
+                return True
             over = left_over(s)
             if over:
                 middle = self.linear("sub", stop, str(over))
                 self.turns(s, start, middle, str(s.width))
                 self.turns(replace(s, kind="serial", width=1), middle, stop, "1")
             return over > 0
-        if s.overlap:
+        if s.overlap or begins_lines(s, store):
             self.whole_lines(s, store, start, stop)
             return True
         size, width, outer = store.tensor.element.bytes, str(s.width), (self.won, self.whole)
@@ -86,19 +103,39 @@ class Streams(Expressions):
         rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {LINE - 1}")
         return self.add(f"lshr i64 {rest}, {size.bit_length() - 1}")
 
+    def only_lines(self, s: For, store: Store, start: str, stop: str) -> None:
+        """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
+        outer, address = (self.won, self.whole), self.address_of(self.first_place(s, store, start))
+        good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {WHOLE - 1}')}, 0")
+        self.won, self.whole = None, (store.tensor, good)
+        self.turns(s, start, stop, str(s.width))
+        self.won, self.whole = outer
+
     def whole_lines(self, s: For, store: Store, start: str, stop: str) -> None:
-        """Emits a loop that overlaps others: the whole lines from the first one on, and the elements before and after them
-        where it is at an end of the index's extent. An array whose elements lie at no multiple of their size is written
-        by usual stores."""
+        """Emits the whole lines of a loop, and the elements before and after them; where it overlaps others only at an end of
+        the index's extent. An array whose elements lie at no multiple of their size is written by usual stores."""
         size, outer = store.tensor.element.bytes, (self.won, self.whole)
         address = self.address_of(self.first_place(s, store, start))
         good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0")
-        line = self.linear("add", start, self.to_line(address, size))
+        line, single = self.to_line(address, size), replace(s, kind="serial", width=1, overlap=0)
+        if not s.overlap:
+            length = self.linear("sub", stop, start)
+            inner = self.linear("sub", length, line)
+            over = self.add(f"and i64 {inner}, {LINE // size - 1}")
+            some = self.add(f"and i1 {good}, {self.add(f'icmp sge i64 {inner}, 0')}")
+            begin = self.add(f"select i1 {some}, i64 {self.linear('add', start, line)}, i64 {stop}")
+            end = self.add(f"select i1 {some}, i64 {self.linear('sub', stop, over)}, i64 {stop}")
+            self.turns(single, start, begin, "1")
+            self.won, self.whole = None, (store.tensor, good)
+            self.turns(s, begin, end, str(s.width))
+            self.won, self.whole = outer
+            self.turns(single, end, stop, "1")
+            return
+        line = self.linear("add", start, line)
         length = self.linear("sub", self.linear("sub", stop, start), str(s.overlap))
         begin = self.add(f"select i1 {good}, i64 {line}, i64 {start}")
         end = self.add(f"select i1 {good}, i64 {self.linear('add', line, length)}, i64 {stop}")
         first, last = (f"icmp eq i64 {e}, {n}" for e, n in ((start, "0"), (stop, self.size(s.index.extent))))
-        single = replace(s, kind="serial", width=1, overlap=0)
         self.turns(single, start, self.add(f"select i1 {self.add(first)}, i64 {begin}, i64 {start}"), "1")
         self.won, self.whole = None, (store.tensor, good)
         self.turns(s, begin, end, str(s.width))
@@ -133,11 +170,11 @@ class Streams(Expressions):
         if self.whole is None or tensor is not self.whole[0]:
             ways.append((self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts]))
         after = self.label()
-        for test, stores in ways:
+        for test, written in ways:
             yes, no = self.label(), self.label()
             self.raw(f"br i1 {test}, label %{yes}, label %{no}")
             self.start(yes)
-            for store in (*stores, f"br label %{after}"):
+            for store in (*written, f"br label %{after}"):
                 self.raw(store)
             self.start(no)
         for store in (*(f"{s}, align {tensor.element.bytes}" for s in parts), f"br label %{after}"):

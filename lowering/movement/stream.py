@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.index import Expr, Tensor, as_index, both
+from ...dialect.index import Expr, Skew, Tensor, as_index, both
 from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, is_rare, rewrite_block
 from ...dialect.sizes import Size, product
+from ...dialect.traverse import walk
 from ..accesses import reads, steps, stores, stride
 from ..affine import affine
 from ..near import period
@@ -105,7 +106,8 @@ def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
     def change(s: Statement) -> Block | None:
         match s:
             case Store(tensor, at, _) if tensor in large:
-                streams = _streams(s, lane) or (stride(tensor, at, lane.index) == 1 and _aligned(s, lane))
+                along = stride(tensor, at, lane.index) == 1
+                streams = _streams(s, lane) or (along and (_aligned(s, lane) or writes_lines(lane, s)))
                 return (replace(s, streaming=streams),)
         return None
 
@@ -135,6 +137,21 @@ def can_shift(s: For) -> bool:
 def least_length(s: For) -> int:
     """The elements of a loop that is worth being aligned, and reaches the first line of memory that begins in it."""
     return max(MANY * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
+
+
+def begins_lines(s: For, store: Store) -> bool:
+    """Whether a loop is meant to write whole lines of memory: it says where these begin."""
+    places = (s.start, *store.indices)
+    if s.kind != "vector":
+        return False
+    return any(isinstance(e, Skew) and e.tensor is store.tensor for place in places for e in walk(place))
+
+
+def writes_lines(s: For, store: Store) -> bool:
+    """Whether that is all that it writes, if lines are where it says."""
+    length, line = affine(s.end) - affine(s.start), LINE // store.tensor.element.bytes
+    whole = not length.terms and not length.constant % line and not line % s.width
+    return whole and begins_lines(s, store)
 
 
 def left_over(s: For) -> int:

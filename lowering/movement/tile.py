@@ -14,17 +14,24 @@ unrolled around lanes, code generation reads a vector for each lane, along the o
 begins earlier (elements are written twice, to the same value); where sizes are known only when called, the last part of a
 tile does.
 
-A result larger than the caches is made by strips of many rows that are read, two lines of memory of each at a time, which
-are asked for early. Such a tile is put together in a buffer, and then streams row by row, by whole lines. Where these begin
-is known when the program runs; strips overlap by a line, and write what is theirs:
+A result larger than the caches is made by strips of rows that are read, a few lines of memory of each at a time. Such a tile
+is put together in a buffer, and then streams row by row, by whole lines. Meanwhile what another tile is made of is asked for:
+memory reads and writes all the time, and never waits for squares to be turned:
 
-    =>  for j.tile in 0..16 parallel { for i.tile in 0..128 {
-          alloc stack turned: tensor<32x288xf32>
-          for j.part in 0..34 { for i.part in 0..8 { ... turned[...] = x[j, i] ... } }
-          for r in 0..32 { for c in j.first..j.first + 272 vector 8 overlap 16 {
-            y[i.tile * 32 + r, c] = turned[r, c - j.first] streaming
-          } }
+    =>  for j.tile in 0..65 parallel { for i.tile in 0..64 {
+          alloc stack turned: tensor<64x80xf32>
+          for j.part in 0..8 { for i.part in 0..16 { ... turned[...] = x[j, i] ... } }
+          let i.next = i.tile + 2, let j.next = j.tile                         (of the next strip, at the end of one)
+          for r in 0..64 {
+            for k in 0..4 unrolled { ask x[j.next * 64 + r, i.next * 64 + k * 16 + 15] }
+            for c in j.tile * 64 - skew(y)..(j.tile + 1) * 64 - skew(y) vector 8 {
+              y[i.tile * 64 + r, c] = turned[r, c - j.first] streaming
+            }
+          }
         } }
+
+Where lines begin is known when the program runs. Strips begin and end there; if rows of the result do not all begin alike,
+strips are wider, overlap by a line, and write what is theirs.
 
 Where elements are small, the many rows that are read across are first copied side by side, by whole lines of memory where
 all rows begin alike: tiles then begin at such lines, wherever the array does.
@@ -32,16 +39,18 @@ all rows begin alike: tiles then begin at such lines, wherever the array does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...dialect.index import Expr, Index, Read, Skew, Tensor, as_index, both, maximum, minimum
+from ...dialect.index import Expr, Index, Read, Skew, Tensor, Var, as_index, both, maximum, minimum, select
 from ...dialect.loops import (
     Alloc,
+    Ask,
     Block,
     For,
     If,
     Kernel,
+    Let,
     Statement,
     Store,
     map_expressions,
@@ -51,6 +60,7 @@ from ...dialect.loops import (
 )
 from ...dialect.sizes import Dim
 from ...dialect.traverse import rewrite, substitute
+from ...dialect.types import I64
 from ..accesses import allocated, reads, steps, stores, stride
 from ..affine import key
 from ..collapse import is_whole
@@ -62,10 +72,14 @@ VECTOR = 32  # bytes
 WAYS = 16  # as many rows that lie a power of two apart stay near enough,
 FEW = 8  # even if that is not by whole lines
 DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
-RUN = 1024  # bytes of a row that are written by a tile in a buffer
-ACROSS = 128  # bytes of a row that are read for it,
+PIECE = 256  # bytes of a row that are written by a tile in a buffer, and of one that is read for it,
+TILE = 1 << 14  # so many of all rows,
+FURTHER = 128  # and of one that is written if those that are read are copied first
+AHEAD = 2  # tiles after which another one is made that is asked for
+RUN = 1024  # bytes of a row that are written where strips overlap,
+ACROSS = 128  # of one that is read for it,
 NEAR = 256  # of one that is copied first,
-SHORT = 512  # and of one read whole
+SHORT = 512  # and of one read whole, in any case
 
 
 def tile(kernel: Kernel) -> Kernel:
@@ -163,9 +177,15 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, SHORT // size + 1)
     lines = max(line, lanes)  # of a row: a tile's own are whole, and it overlaps the next by one
-    j = _Axis(inner.index, lanes, -(-max(RUN // out, 1) // lines) * lines + lines, lines)
-    across = SHORT if short else NEAR if many and skew is None else ACROSS
-    i = _Axis(outer.index, rows, across // size, skew=skew)
+    whole = None if short or _below(inner.index.extent, RUN // out) else _skew(store, inner.index)
+    if whole is None:
+        j = _Axis(inner.index, lanes, -(-max(RUN // out, 1) // lines) * lines + lines, lines)
+        across = NEAR if many and skew is None else ACROSS
+    else:
+        j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
+        across = min(PIECE, TILE // j.side)
+    i = _Axis(outer.index, rows, (SHORT if short else across) // size, skew=skew)
+    named = (*i.named(), *j.named())
     held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
     body, first = (*inner.body[:-1], put), ()
@@ -176,26 +196,66 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
         piece = For(c, (Store(near, (k, c), value),))
         first = (Alloc(near), For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
         body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
-    block = (Alloc(held), *_turned(body, i, j, rows, lanes, first), _copied(store, held, outer, inner, i, j))
+    large = list({key(r): r for r in far if is_large(r.tensor)}.values())
+    asking, asked = _asked(large if j.own is not None else [], outer.index, inner.index, i, j)
+    written = _copied(store, held, asked, outer.index, inner.index, i, j)
+    block = (*named, Alloc(held), *_turned(body, i, j, rows, lanes, first), *asking, written)
     return (For(j.tile, (For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
-def _skew(r: Read, along: Index) -> Skew | None:
-    """Where in a line of memory all rows begin that a read goes along; None where they do not begin alike."""
-    line, row = LINE // r.tensor.element.bytes, steps(r.tensor, r.indices, along)
-    return None if row is None or any(n % line for n in row) else Skew(r.tensor, line)
+def _skew(access: Read | Store, along: Index) -> Skew | None:
+    """Where in a line of memory all rows begin that an access goes along; None where they do not begin alike."""
+    line, row = LINE // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
+    return None if row is None or any(n % line for n in row) else Skew(access.tensor, line)
 
 
-def _copied(store: Store, held: Tensor, outer: For, inner: For, i: _Axis, j: _Axis) -> For:
-    """The loops that write a tile from its buffer, row by row; where strips overlap, by whole lines of memory."""
-    r, c = Index("r", i.side), Index("c", inner.index.extent if j.overlap else j.side)
-    here, there = (c - j.first, c) if j.overlap else (c, j.first + c)
-    places: dict[Expr, Expr] = {outer.index: i.first + r, inner.index: there}
-    along = For(c, substitute_block((replace(store, value=held[r, here]),), places))
-    if j.overlap:
-        width = VECTOR // held.element.bytes
-        along = replace(along, start=j.first, stop=j.end, kind="vector", width=width, overlap=j.overlap)
-    return For(r, (along,))
+def _copied(
+    store: Store, held: Tensor, asked: Callable[[Index], Block], outer: Index, inner: Index, i: _Axis, j: _Axis
+) -> Statement:
+    """The loops that write a tile from its buffer, row by row, by whole lines of memory, and ask for another tile."""
+    width = VECTOR // held.element.bytes
+
+    def by_rows(along: For, here: Expr, there: Expr) -> For:
+        r = Index("r", i.side)
+        places: dict[Expr, Expr] = {outer: i.first + r, inner: there}
+        body = substitute_block((replace(store, value=held[r, here]),), places)
+        return For(r, (*asked(r), replace(along, body=body)))
+
+    if j.own is None and not j.overlap:
+        c = Index("c", j.side)
+        return by_rows(For(c, ()), c, j.first + c)
+    start, stop = (j.first, j.end) if j.own is None else j.own
+    c = Index("c", inner.extent)
+    part = by_rows(For(c, (), start, stop, "vector", width, j.overlap), c - j.first, c)
+    if j.begins is None:
+        return part
+    c = Index("c", j.side)
+    whole = by_rows(For(c, (), kind="vector", width=width), c, j.begins + c)
+    inside = (j.begins >= 0) & (j.begins <= inner.extent - j.side)
+    return If(inside, (whole,), (part,))
+
+
+def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> tuple[Block, Callable[[Index], Block]]:
+    """Which tile is asked for, and with each row that is written as many lines of it."""
+    ends, strips = i.tile.extent, j.tile.extent
+    if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= AHEAD or not far:
+        return (), lambda r: ()
+    later, tiles = i.tile + AHEAD, as_index(ends) if i.tiles is None else i.tiles
+    past = later >= tiles  # the end of the strip
+    next_i = as_index(0) if ends == 1 else select(past, later - tiles, later)
+    next_j = minimum(j.tile + AHEAD if ends == 1 else select(past, j.tile + 1, j.tile), strips - 1)
+    along, row = Var("along.next", I64), Var("row.next", I64)
+    named = Let(along, substitute(i.origin, {i.tile: next_i})), Let(row, substitute(j.origin, {j.tile: next_j}))
+
+    def lines_of(read: Read, r: Index) -> For:
+        part = LINE // read.tensor.element.bytes
+        lines = -(-i.side // part)  # of a row that is read
+        each = Index("k", -(-j.side * lines // i.side))
+        line = r * each.extent + each
+        places: dict[Expr, Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
+        return For(each, (Ask(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled")
+
+    return named, lambda r: tuple(lines_of(read, r) for read in far)
 
 
 def _read_from(there: Read, place: object, body: Block) -> Block:
@@ -229,10 +289,15 @@ class _Axis:
         if known and (n - self.overlap) % pace:
             self.first = minimum(self.first, as_index(n - self.side))
         self.tiles: Expr | None = None  # how many, if that is not the extent of their index
+        self.begins: Expr | None = None  # of a tile inside, where tiles begin earlier than at multiples,
+        self.own: tuple[Expr, Expr] | None = None  # and the elements of any tile that no other has
         if skew is not None and known and n > self.side:
             self.tile = Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
             self.tiles = (skew + (n + pace - 1)) // pace
-            self.first = minimum(maximum(self.tile * pace - skew, 0), as_index(n - self.side))
+            self.begins = self.tile * pace - skew
+            begin = maximum(self.begins, 0)
+            self.first = minimum(begin, as_index(n - self.side))
+            self.own = minimum(begin, as_index(n)), minimum((self.tile + 1) * pace - skew, as_index(n))
         self.begin = self.first + self.part * step  # of a part
         self.end = self.first + self.side
         self.stop: Expr | None = None
@@ -242,3 +307,12 @@ class _Axis:
             self.stop = (self.end - self.first + (step - 1)) // step
             self.begin = minimum(self.begin, as_index(n - step))
             self.fits = as_index(n) >= step
+        self.origin = self.first
+
+    def named(self) -> Block:
+        """A name for where a tile begins, which is used from now on, if that is no multiple."""
+        if self.begins is None:
+            return ()
+        self.first = Var(f"{self.index.name}.first", I64)
+        self.begin, self.end = self.first + self.part * (self.side // self.part.extent), self.first + self.side
+        return (Let(self.first, self.origin),)
