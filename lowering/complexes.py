@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..dialect.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, constant, select
-from ..dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
+from ..dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
 from ..dialect.traverse import children, with_children
 from ..dialect.types import C64, F32, F64, ElementType
 from .plan import Plan
@@ -112,6 +112,9 @@ class _Split:
                 return (replace(s, indices=tuple(map(self.real, at)), value=self.real(value)),)
             case Require(condition, message, span):
                 return (Require(self.real(condition), message, span),)
+            case Ask(tensor, at):
+                place = tuple(map(self.real, at))
+                return (Ask(self.tensor(tensor), (*place, as_index(0)) if tensor.element.kind == "complex" else place),)
 
     def real(self, e: Expr) -> Expr:
         """An expression that is not complex, its complex parts taken apart."""

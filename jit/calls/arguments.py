@@ -117,7 +117,7 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
     if array.dtype.kind not in "biufc":
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     with np.errstate(all="ignore"):
-        converted = (array if element.kind == "complex" else array.real).astype(element.dtype)
+        converted = (array if element.kind == "complex" else np.real(array)).astype(element.dtype)
     same_kind = "biufc".index(array.dtype.kind) <= "biufc".index(element.dtype.kind) or (
         array.dtype.kind == "i" and element.kind == "uint"
     )
