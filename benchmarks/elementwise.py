@@ -23,7 +23,7 @@ def triad(n: int = N) -> Case:
     a, b, c = operands(n, 3)
     out = np.empty_like(a)
     f = cvm.compile(lambda a, b, c: a * b + c)
-    case = Case({"cvm": lambda: f(a, b, c, out=out)}, 4 * a.nbytes, out)
+    case = Case({"cvm": lambda: f(a, b, c, out=out)}, 4 * a.nbytes, out, (3, 1))
     found = case.contenders
 
     def plain() -> None:
@@ -49,7 +49,7 @@ def arithmetic(n: int = N) -> Case:
     out = np.empty_like(a)
     f = cvm.compile(lambda a, b: ((a * 1.5 + b) * a - b * 0.25) * (a + 3.0) / (b * b + 2.0))
     c1, c2, c3, c4 = map(F32, (1.5, 0.25, 3, 2))
-    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out)
+    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out, (2, 1))
     found = case.contenders
 
     def loop(a: Any, b: Any, out: Any) -> None:
@@ -86,7 +86,7 @@ def exponential(n: int = N) -> Case:
     out = np.empty_like(a)
     f = cvm.compile(lambda a, b: cvm.clamp(cvm.exp((a * 0.5 + b) * a - b) * (a + 3.0) - b * 0.25, 0.0, 5.0))
     c1, c2, c3, low, high = map(F32, (0.5, 3, 0.25, 0, 5))
-    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out)
+    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out, (2, 1))
     found = case.contenders
 
     def written(np: Any, a: Any, b: Any) -> Any:
@@ -122,7 +122,7 @@ def broadcast(n: int = 4096) -> Case:
     column, row = (a.reshape(s) for a, s in zip(operands(n, 2), ((n, 1), (1, n)), strict=True))
     out = np.empty((n, n), F32)
     f = cvm.compile(lambda a, b: a + b)
-    case = Case({"cvm": lambda: f(column, row, out=out)}, out.nbytes, out, writes=True)
+    case = Case({"cvm": lambda: f(column, row, out=out)}, out.nbytes, out, (0, 1))
     found = case.contenders
     found["numpy"] = lambda: np.add(column, row, out=out)
 

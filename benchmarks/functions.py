@@ -46,7 +46,7 @@ def function(name: str, dtype: type) -> Case:
     f = cvm.compile(lambda x: ours(x)) if len(xs) == 1 else cvm.compile(lambda x, y: ours(x, y))
     special = name in SPECIAL
     theirs = getattr(math if special else np, NAMES[name])
-    case = Case({"cvm": lambda: f(*xs, out=out)}, (len(xs) + 1) * out.nbytes, out)
+    case = Case({"cvm": lambda: f(*xs, out=out)}, (len(xs) + 1) * out.nbytes, out, (len(xs), 1))
     if not special:
         case.contenders["numpy"] = lambda: theirs(*xs, out=out)
     on_libmvec(case.contenders, name, out, *xs)

@@ -19,7 +19,7 @@ def image(n: int) -> Case:
     gain = np.array([1.25, 0.75, 0.75], F32)
     out = np.empty(x.shape, F32)
     f = cvm.compile(lambda x, gain: cvm.clamp(x * gain, 128, 255))
-    case = Case({"cvm": lambda: f(x, gain, out=out)}, x.nbytes + out.nbytes, out)
+    case = Case({"cvm": lambda: f(x, gain, out=out)}, x.nbytes + out.nbytes, out, (1, 4))
     found = case.contenders
 
     def plain() -> None:

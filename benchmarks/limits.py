@@ -12,22 +12,35 @@ from cvm.jit.native import Library
 SUMS = 4  # for each of two vectors that are loaded: eight sums, and all factors, in registers
 TURNS = 4  # of both vectors, in one of the loop
 MIB = 1 << 20
+APART = 65 * 64  # bytes between arrays that are read side by side
+COPY, READ, WRITE = (1, 1), (1, 0), (0, 1)  # arrays read and written
+SHARES = (COPY, WRITE, (2, 1), (3, 1), (1, 4))
 PEAKS = {"f32 multiply-add, GFLOP/s": "f32", "i16 multiply-add of pairs, GOP/s": "i16"}
 
 
-def copying(name: str, streaming: bool, filling: bool = False) -> str:
-    """i32 @name(ptr to, ptr from, i64 bytes): 128 bytes a turn; those of `from` are the same each turn if it is filling."""
+def moving(name: str, read: int, written: int, streaming: bool) -> str:
+    """i32 @name(ptr to, ptr from, i64 bytes): so many arrays of as many bytes are read, APART from each other, and what they
+    hold is written to one as many times as large. Where none is read, it is the same all along."""
     hint = ", !nontemporal !0" if streaming else ""
-    lines = []
+    lines = [f"%far{k} = mul i64 %apart, {k}" for k in range(read)]
     for n in range(4):
+        lines.append(f"%at{n} = add i64 %i, {32 * n}" if read else f"%held{n}_0 = load <8 x i32>, ptr %from, align 32")
+        for k in range(read):
+            lines += [
+                f"%o{n}_{k} = add i64 %far{k}, %at{n}",
+                f"%f{n}_{k} = getelementptr i8, ptr %from, i64 %o{n}_{k}",
+                f"%v{n}_{k} = load <8 x i32>, ptr %f{n}_{k}, align 32",
+                f"%held{n}_{k + 1} = or <8 x i32> {f'%held{n}_{k}' if k else 'zeroinitializer'}, %v{n}_{k}",
+            ]
+    lines.append(f"%begin = mul i64 %i, {written}")
+    for n in range(4 * written):
         lines += [
-            f"%f{n} = getelementptr i8, ptr %from, i64 {32 * n if filling else f'%at{n}'}",
-            f"%v{n} = load <8 x i32>, ptr %f{n}, align 32",
-            f"%t{n} = getelementptr i8, ptr %to, i64 %at{n}",
-            f"store <8 x i32> %v{n}, ptr %t{n}, align 32{hint}",
+            f"%at_{n} = add i64 %begin, {32 * n}",
+            f"%t{n} = getelementptr i8, ptr %to, i64 %at_{n}",
+            f"store <8 x i32> %held{n // written}_{read}, ptr %t{n}, align 32{hint}",
         ]
-    offsets = [f"%at{n} = add i64 %i, {32 * n}" for n in range(4)]
-    return looped(name, "ptr %to, ptr %from, i64 %n", 128, [*offsets, *lines], {}, "fence seq_cst")
+    before = [f"%apart = add i64 %n, {APART}"]
+    return looped(name, "ptr %to, ptr %from, i64 %n", 128, lines, {}, "fence seq_cst", before)
 
 
 def reading() -> str:
@@ -109,10 +122,14 @@ def _pairs(new: str, sum: str, x: str, y: str) -> list[str]:
     ]
 
 
+def _name(shares: tuple[int, int], past: bool) -> str:
+    return f"move_{shares[0]}_{shares[1]}{'_past' if past else ''}"
+
+
 TEXT = "\n".join([
     "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)",
     "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
-    copying("copy", False), copying("copy_past", True), copying("fill", False, True), copying("fill_past", True, True), reading(),
+    *(moving(_name(shares, past), *shares, past) for shares in SHARES for past in (False, True)), reading(),
     adding("f32", "<8 x float>", "<8 x float>", _fused), adding("i16", "<16 x i16>", "<8 x i32>", _pairs), "!0 = !{i32 1}",
 ])  # fmt: skip
 
@@ -121,33 +138,32 @@ class Limits:
     """The loops, ready to run."""
 
     def __init__(self) -> None:
-        names = ("copy", "copy_past", "fill", "fill_past", "reading", "f32", "i16")
+        names = [*(_name(shares, past) for shares in SHARES for past in (False, True)), "reading", *PEAKS.values()]
         self.library = Library(TEXT, {name: (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64) for name in names})
 
     def run(self, name: str, to: np.ndarray, given: np.ndarray, n: int) -> Callable[[], int]:
         function, target, source = self.library.functions[name], to.ctypes.data, given.ctypes.data
         return lambda _kept=(to, given): function(target, source, n)
 
-    def moving(self, amount: int, reads: bool = False, writes: bool = False) -> dict[str, Callable[[], int]]:
-        """Loops that move so many bytes in all: copies, or only reads or writes. `past` are non-temporal stores."""
-        if reads:
+    def moving(self, amount: int, shares: tuple[int, int] = COPY) -> dict[str, Callable[[], int]]:
+        """Loops that move so many bytes in all, of so many arrays read and written; `past` are non-temporal stores."""
+        if shares == READ:
             each = max(32, amount // 256 * 32)
             return {"read": self.run("reading", aligned(512), aligned(8 * each), each)}
-        size = max(128, (amount if writes else amount // 2) // 128 * 128)
-        source, target = aligned(128 if writes else size), aligned(size)
-        return {
-            kind: self.run(kind, target, source, size)
-            for kind in (("fill", "fill_past") if writes else ("copy", "copy_past"))
-        }
+        read, written = shares
+        size = max(128, amount // (read + written) // 128 * 128)
+        source, target = aligned(max(read, 1) * (size + APART)), aligned(written * size)
+        return {f"moving{' past' * past}": self.run(_name(shares, past), target, source, size) for past in (False, True)}
 
     def measured(self) -> dict[str, float]:
         """GB/s and G operations/s: the best of several turns."""
-        loops = {**self.moving(128 * MIB), **self.moving(64 * MIB, writes=True), **self.moving(64 * MIB, reads=True)}
+        copy, write = self.moving(128 * MIB), self.moving(64 * MIB, WRITE)
+        read = self.moving(64 * MIB, READ)
         found = {
-            f"{title}, GB/s": (128 if "copy" in kind else 64) * MIB / fastest(loops[kind]) / 1e9
-            for title, kind in (
-                ("copy, ordinary stores", "copy"), ("copy, non-temporal stores", "copy_past"),
-                ("read", "read"), ("write, non-temporal stores", "fill_past"),
+            f"{title}, GB/s": size * MIB / fastest(run) / 1e9
+            for title, size, run in (
+                ("copy, ordinary stores", 128, copy["moving"]), ("copy, non-temporal stores", 128, copy["moving past"]),
+                ("read", 64, read["read"]), ("write, non-temporal stores", 64, write["moving past"]),
             )
         }  # fmt: skip
         turns, factors, sink = 50_000, aligned(1024, 0), aligned(1024)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from groups import RESULTS, is_ours
-from limits import PEAKS, Limits
+from limits import COPY, PEAKS, READ, WRITE, Limits
 from report import best_peer
 from side_by_side import Case, agreement, installed, ratio, timed
 
@@ -52,7 +52,7 @@ def versions() -> dict[str, str]:
 def measured(title: str, case: Case, limits: Limits, peaks: dict[str, float], seconds: float) -> dict[str, Any]:
     """A row: milliseconds of each contender, how results agree, and the least that the machine would take."""
     agrees = agreement(case)
-    moving = limits.moving(case.moved, case.reads, case.writes) if case.moved else {}
+    moving = limits.moving(case.moved, case.shares) if case.moved else {}
     times = timed(case, moving, seconds)
     ms = {name: statistics.median(found.values()) for name, found in times.items()}
     ratios = {name: ratio(found, times["cvm"]) for name, found in times.items() if not is_ours(name)}
@@ -64,7 +64,7 @@ def measured(title: str, case: Case, limits: Limits, peaks: dict[str, float], se
     }
     if moving:
         best = min(moving, key=lambda name: ratios[name][1])
-        row["bound"] = "read" if case.reads else "write" if case.writes else "copy"
+        row["bound"] = {COPY: "copy", READ: "read", WRITE: "write"}.get(case.shares, "move")
         row["limit"], row["limit ratio"] = ms[best], round(ratios[best][1], 4)
     if case.operations:
         peak = next(peaks[t] for t, kind in PEAKS.items() if kind == case.kind)

@@ -12,6 +12,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tables -->\n"
 BOUNDS = {
     "copy": "a copy of as many bytes, by the better kind of stores", "read": "reading as many bytes",
+    "move": "reading and writing as many bytes of as many arrays, by the better kind of stores",
     "write": "writing as many bytes", "i16": "the multiply-add peak of i16 pairs", "f32": "the multiply-add peak of f32",
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ def shifted(n: int) -> Case:
     a, b = (random.integers(-2000, 2000, n).astype(np.int32) for _ in range(2))
     out = np.empty_like(a)
     f = program(BODY, a, b)
-    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out)
+    case = Case({"cvm": lambda: f(a, b, out=out)}, 3 * a.nbytes, out, (2, 1))
     found = case.contenders
 
     def plain() -> None:
@@ -66,7 +66,7 @@ def bytes_chain(dtype: Any, n: int) -> Case:
     numba_loop(found, loop, x, y, out)
     on_torch(found, lambda torch, x, y, out: torch.maximum((x + y).clamp_(max=100), x ^ y, out=out), x, y, out)
     on_jax(found, lambda jax, x, y: jax.numpy.maximum(jax.numpy.minimum(x + y, 100), x ^ y), x, y)
-    return Case(found, 3 * x.nbytes, out)
+    return Case(found, 3 * x.nbytes, out, (2, 1))
 
 
 WORK = {

@@ -31,8 +31,8 @@ class Case:
     """One piece of work. Contenders give their result, or leave it in `out`; those whose names begin with `cvm` are ours, and
     the first of them is what the others are compared with.
 
-    `moved` bytes have to be read and written (only one of both if `reads` or `writes`), or `operations` done of a kind of limit; what bounds
-    the work is measured by the side. `tolerance` is relative to the largest element, for floats, which are rounded in
+    `moved` bytes have to be read and written in all, `shares` of them of either, or `operations` done of a kind of limit; what
+    bounds the work is measured by the side. `tolerance` is relative to the largest element, for floats, which are rounded in
     different places, but for contenders whose `bounds` are known, relative to each element; integers have to be equal but
     for contenders in `inexact`, of which is said how far off they are.
     """
@@ -40,8 +40,7 @@ class Case:
     contenders: dict[str, Contender]
     moved: int = 0
     out: np.ndarray | None = None
-    reads: bool = False
-    writes: bool = False
+    shares: tuple[int, int] = (1, 1)
     operations: float = 0
     kind: str = ""
     tolerance: float = 1e-5
