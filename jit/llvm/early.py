@@ -36,8 +36,8 @@ LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines 
 
 def is_fed_by_memory(kernel: Kernel) -> bool:
     """Whether there is anything to ask for: an array that the cache may not hold."""
-    sizes = ((product(t.shape), t.element.bytes) for t in (*kernel.parameters, *allocated(kernel.body)))
-    return any(isinstance(size, int) and size * bytes >= CACHE for size, bytes in sizes)
+    arrays = [(t, product(t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))]
+    return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= CACHE) for t, n in arrays)
 
 
 def asked_for(kernel: Kernel) -> dict[int, int]:
