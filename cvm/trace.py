@@ -15,6 +15,7 @@ import numpy as np
 
 from cvm.dialect.attributes import conform
 from cvm.dialect.builtin import Const, Data
+from cvm.dialect.conversion import with_plain_truths
 from cvm.dialect.literals import literal_type
 from cvm.dialect.masked import masked
 from cvm.dialect.op import OPERATORS, Field, Operator
@@ -55,8 +56,9 @@ class Tracer:
         element = BY_DTYPE.get(array.dtype)
         if element is None:
             fail(f"no element type holds NumPy's {array.dtype}", span)
+        data = with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
         return self.add(
-            Const(data=Data(np.ascontiguousarray(array).reshape(array.shape)), type=TensorType(array.shape, element)),
+            Const(data=Data(data), type=TensorType(array.shape, element)),
             span,
         )[0].value
 

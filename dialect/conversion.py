@@ -28,6 +28,14 @@ def converted(array: Any, element: ElementType) -> np.ndarray:
         return np.asarray(given.astype(element.dtype))
 
 
+def with_plain_truths(array: np.ndarray) -> np.ndarray:
+    """The array, of truth values one of the bytes 0 and 1 only: every byte but 0 is true, but not NumPy's every function
+    takes it so."""
+    if array.dtype != np.bool_ or (held := array.view(np.uint8)).max(initial=0) <= 1:
+        return array
+    return np.asarray(held != 0)
+
+
 def _saturated(given: np.ndarray, element: ElementType) -> np.ndarray:
     low, high = element.limits
     whole = np.trunc(given.astype(np.promote_types(given.dtype, np.float32)))  # f16 does not reach high + 1

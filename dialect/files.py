@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .attributes import quoted
+from .conversion import with_plain_truths
 from .types import TensorType
 
 LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger one is read in parts and has no digest
@@ -96,7 +97,7 @@ def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
     """The array in the constant's element type, where no value is lost."""
     target = wanted.element.dtype
     if array.dtype == target:
-        return np.ascontiguousarray(array).reshape(array.shape)
+        return with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
     if not np.can_cast(array.dtype, target, "safe"):
         raise FileConstantError(f"the constant has element type {wanted.element}, but the file holds {array.dtype}")
     return np.ascontiguousarray(array.astype(target)).reshape(array.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..dialect.builtin import Call
+from ..dialect.conversion import with_plain_truths
 from ..dialect.op import Unmet
 from ..dialect.program import Function, Literal, Module, Operation, Value
 from ..dialect.source import CallError, Diagnostic
@@ -26,7 +27,7 @@ class ReferenceFunction(CompiledFunction):
 
 def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:
     """The function's results for these arguments, which have been checked."""
-    known: dict[Value, np.ndarray] = dict(zip(function.arguments, arguments, strict=True))
+    known: dict[Value, np.ndarray] = dict(zip(function.arguments, map(with_plain_truths, arguments), strict=True))
 
     def array(value: Value) -> np.ndarray:
         return value.array if isinstance(value, Literal) else known[value]

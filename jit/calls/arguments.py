@@ -78,7 +78,7 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
     """The value as a contiguous array of the wanted element type. Arrays may widen; numbers and lists must fit."""
     dtype = wanted.element.dtype
     if type(value) is np.ndarray and value.dtype == dtype and value.flags.c_contiguous and value.flags.aligned:
-        return _bits(value)
+        return value
     if said := masked(value):
         raise ValueError(f"expected {wanted}, got {said}")
     try:
@@ -99,14 +99,7 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
             raise ValueError(f"expected {wanted}, got {describe(array)}")
         if not is_array:
             array = _fitting(array, wanted)
-    return _bits(np.require(array, dtype, ["C", "A"]).reshape(array.shape))
-
-
-def _bits(array: np.ndarray) -> np.ndarray:
-    """The array, of truth values one of the bytes 0 and 1 only: NumPy takes any other byte for true, too."""
-    if array.dtype != np.bool_ or (held := array.view(np.uint8)).max(initial=0) <= 1:
-        return array
-    return np.asarray(held != 0)
+    return np.require(array, dtype, ["C", "A"]).reshape(array.shape)
 
 
 def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:

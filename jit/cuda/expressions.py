@@ -152,6 +152,8 @@ class Expressions(Addresses):
             return self.shuffled(text, at[0], tensor.element)
         if tensor.element is F16 and self.in_memory(tensor):
             return Val(f"from_half({text})", "float")
+        if tensor.element is I1 and self.in_memory(tensor):
+            return Val(f"{text} != 0", value_type(I1), EQUALITY)  # as for NumPy, every byte but 0 is true
         return Val(text, value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:

@@ -31,6 +31,8 @@ _VALUES = {
     "f64": "double",
 }
 
+_MEMORY = {"i1": "unsigned char", "f16": "unsigned short"}  # where that is not the type of values
+
 
 def value_type(element: ElementType) -> str:
     """The C type that carries a value."""
@@ -39,7 +41,7 @@ def value_type(element: ElementType) -> str:
 
 def memory_type(element: ElementType) -> str:
     """The C type of an array's elements."""
-    return "unsigned short" if element is F16 else _VALUES[element.name]
+    return _MEMORY.get(element.name) or _VALUES[element.name]
 
 
 def modular_type(element: ElementType) -> str:

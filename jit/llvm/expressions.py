@@ -263,7 +263,7 @@ class Expressions(Addresses):
             vectors[id(at)] = turn(self, memory_text(tensor.element), loaded, rows)
         text = vectors[id(at)][n]
         if tensor.element is I1:
-            text = self.add(f"trunc {memory_text(I1, self.lanes)} {text} to {type_text(I1, self.lanes)}")
+            text = self.truth(text, self.lanes)
         return Val(text, self.lanes)
 
     def ask_for_later(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
@@ -314,8 +314,12 @@ class Expressions(Addresses):
         load = self.add if tensor in self.written else self.once
         text = load(f"load {memory_text(tensor.element, lanes)}, ptr {pointer}, align {tensor.element.bytes}")
         if tensor.element is I1:
-            text = self.once(f"trunc {memory_text(I1, lanes)} {text} to {type_text(I1, lanes)}")
+            text = self.truth(text, lanes)
         return Val(text, lanes)
+
+    def truth(self, byte: str, lanes: int) -> str:
+        """Truth values of their bytes in memory: as for NumPy, every byte but 0 is true."""
+        return self.once(f"icmp ne {memory_text(I1, lanes)} {byte}, {'0' if lanes == 1 else 'zeroinitializer'}")
 
     def put(self, value: Val, tensor: Tensor, pointer: str, streaming: bool = False) -> None:
         text, lanes, align = value.text, value.lanes, tensor.element.bytes
