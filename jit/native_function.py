@@ -107,7 +107,7 @@ class NativeFunction(CompiledFunction):
                 constants,
                 plan.workspace,
                 emission.sizes,
-                tuple(emission.requirements),
+                tuple(emission.requirements.listed),
                 frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
                 work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
                 parts.parallel,

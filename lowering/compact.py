@@ -52,7 +52,7 @@ def compact(plan: Plan) -> Plan:
     kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
     constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
-    return make_plan(plan.name, plan.arguments, plan.results, constants, kernels, views, ranges)
+    return make_plan(plan.name, plan.arguments, plan.results, constants, kernels, views, ranges, plan.requirements)
 
 
 def _is_small(tensor: Tensor) -> bool:

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ..dialect.builtin import Const
+from ..dialect.index import Check, Expr, Index, Read, Tensor
 from ..dialect.index import Const as Number
-from ..dialect.index import Expr, Index, Read, Tensor
 from ..dialect.loops import Block, map_expressions, nodes
 from ..dialect.program import Function, Literal, Value
 from ..dialect.source import NOWHERE, Span
@@ -63,6 +63,7 @@ class Formulas:
     results: tuple[Tensor, ...]
     constants: dict[Tensor, np.ndarray]
     steps: tuple[Step, ...]
+    requirements: tuple[tuple[str, Span], ...]  # of the checks in the steps as they were at first
 
 
 def formulas(function: Function) -> Formulas:
@@ -105,7 +106,10 @@ def formulas(function: Function) -> Formulas:
             steps.append(View(results[0], next(t for _, t in typed.operands()), formula))
         else:
             steps.append(formula)
-    return Formulas(function.name, arguments, tuple(operand(r) for r in function.results), constants, tuple(steps))
+    results = tuple(operand(r) for r in function.results)
+    checks = [e for s in steps if isinstance(s, Formula) for e in walk(s.value) if isinstance(e, Check)]
+    requirements = tuple((check.message, check.span) for check in checks)
+    return Formulas(function.name, arguments, results, constants, tuple(steps), requirements)
 
 
 def _unique(name: str, used: dict[str, int]) -> str:

@@ -65,7 +65,8 @@ def to_plan(program: Formulas, function: Function) -> Plan:
     kernels = combine(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function), views)
     known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
-    plan = make_plan(function.name, program.arguments, results, program.constants, tuple(kernels), views, known)
+    sides = function.name, program.arguments, results, program.constants
+    plan = make_plan(*sides, tuple(kernels), views, known, program.requirements)
     return split_complex(plan)
 
 

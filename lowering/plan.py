@@ -15,6 +15,7 @@ import numpy as np
 from ..dialect.index import Tensor
 from ..dialect.loops import Alloc, Kernel, Store, statements
 from ..dialect.sizes import Dim, product
+from ..dialect.source import Span
 from .ranges.intervals import Interval
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector
@@ -26,7 +27,8 @@ class Plan:
 
     Every array of the kernels is an argument, a constant, a result or a place in the workspace: `home` names the array whose
     storage one shares, itself where it has its own. `offsets` are bytes from the workspace's start. `ranges` has what is
-    known of integer arrays; one that is missing holds anything.
+    known of integer arrays; one that is missing holds anything. `requirements` are what kernels may report, the messages and
+    where in the program, in the program's order.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Plan:
     offsets: dict[Tensor, Dim]
     workspace: Dim
     ranges: Mapping[Tensor, Interval] = field(default_factory=dict)
+    requirements: tuple[tuple[str, Span], ...] = ()
 
 
 def make_plan(
@@ -48,6 +51,7 @@ def make_plan(
     kernels: tuple[Kernel, ...],
     views: dict[Tensor, Tensor],
     ranges: Mapping[Tensor, Interval] = MappingProxyType({}),
+    requirements: tuple[tuple[str, Span], ...] = (),
 ) -> Plan:
     """Places every array. `views` maps a view to what it is a view of."""
     home = {t: viewed(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
@@ -71,7 +75,7 @@ def make_plan(
             home[scratch] = scratch
             first[scratch] = last[scratch] = n
     offsets, workspace = _pack(first, last)
-    return Plan(name, arguments, results, constants, kernels, home, offsets, workspace, ranges)
+    return Plan(name, arguments, results, constants, kernels, home, offsets, workspace, ranges, requirements)
 
 
 def scratch_buffers(kernel: Kernel) -> list[Tensor]:

@@ -80,7 +80,8 @@ def schedule(
             views.update(reshaped(part, made))
             kernels.append(made if condition is None else only_where(condition, made))
             ready(kernels[-1])
-    made = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(kernels), views, ranges)
+    sides = plan.name, plan.arguments, plan.results, constants
+    made = make_plan(*sides, tuple(kernels), views, ranges, plan.requirements)
     used = {made.home[p] for k in kernels for p in k.parameters}  # others are packed now
     return replace(made, constants={t: a for t, a in constants.items() if t in used})
 

@@ -71,7 +71,7 @@ def test_a_constant_of_any_bytes(target: str, tmp_path: Path) -> None:
     np.save(tmp_path / "mask.npy", mask)
     program = tmp_path / "mask.cvm"
     program.write_text(
-        "func @main(%x: tensor<4xi32>) {\n  %m = const file(\"mask.npy\") : tensor<4xi1>\n"
+        'func @main(%x: tensor<4xi32>) {\n  %m = const file("mask.npy") : tensor<4xi1>\n'
         "  %n = theano.sum %m\n  %y = dali.mul %x, %m\n  return %n, %y\n}\n"
     )
     count, masked = cvm.compile(program, target=target)(np.full(4, 5, np.int32))

@@ -12,6 +12,7 @@ from cvm.dialect.promotion import SUPPORTED
 from cvm.dialect.scalars import SCALARS
 from cvm.dialect.types import ElementType, TensorType
 from samples_dali import DALI, values
+from targets import EVERY
 from test_operators import assert_same
 
 import cvm
@@ -108,6 +109,37 @@ def test_division_by_zero_names_its_line(element: ElementType, op: str, target: 
         divide(a, b)
     (said,) = caught.value.diagnostics
     assert (said.message, said.line, said.code) == ("integer division by zero", 2, "run")
+
+
+FIRST_OF_SEVERAL = """
+func @quotient(%a: tensor<NxIx>, %b: tensor<NxIx>) -> tensor<NxIx> {
+  %q = dali.floordiv %a, %b
+  return %q
+}
+func @main(%x: tensor<NxIx>, %y: tensor<NxIx>, %z: tensor<NxIx>, %t: tensor<NxIx>) {
+  %a = dali.mod %x, %y
+  %sum = cvm.sum %a
+  %b = call @quotient(%x, %z)
+  %c = dali.floordiv %b, %t
+  %d = dali.floordiv %sum, %c
+  return %a, %d
+}
+"""
+
+
+@pytest.mark.parametrize("target", EVERY)
+@pytest.mark.parametrize("n", [1, 64, 5000])
+def test_of_several_divisions_by_zero_the_first_is_named(target: str, n: int) -> None:
+    divide = cvm.compile(FIRST_OF_SEVERAL.replace("NxIx", f"{n}xi32"), target=target)
+    numbers = np.random.default_rng(0).integers(1, 100, (4, n)).astype(np.int32)
+    numbers[3] = 200  # the last quotient is by zero in any case
+    for divisors, line in (((1, 2), 7), ((2,), 3), ((2, 3), 3), ((3,), 10), ((), 11)):
+        given = numbers.copy()
+        for k in divisors:
+            given[k, n // 2] = 0
+        with pytest.raises(cvm.CallError) as caught:
+            divide(*given)
+        assert caught.value.diagnostics[0].line == line, divisors
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])

@@ -19,6 +19,7 @@ from ...lowering.accesses import accesses, reads
 from ...lowering.flat import flat
 from ...lowering.grid import THREADS, threads_of_block
 from ...lowering.plan import Plan, scratch_buffers, written
+from ..requirements import Requirements
 from . import rows
 from .addresses import Val, fits
 from .expressions import Expressions
@@ -53,13 +54,13 @@ class Source:
 
 def emit(plan: Plan) -> Source:
     """The source of every kernel of a plan that has been placed on a GPU."""
-    requirements: list[tuple[str, Span]] = []
+    requirements = Requirements([plan])
     functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.kernels)]
     texts = [f.define() for f in functions]
     body = "\n".join(texts)
     head = "// compile with --fmad=false: every operation rounds once\n"
     text = f"{head}{rows.definitions(body)}{_helpers(body)}\n{body}"
-    return Source(text, tuple(f.launch for f in functions), tuple(requirements))
+    return Source(text, tuple(f.launch for f in functions), tuple(requirements.listed))
 
 
 def _helpers(body: str) -> str:
@@ -76,7 +77,7 @@ def _helpers(body: str) -> str:
 class _Function(Expressions):
     """One kernel's statements being emitted."""
 
-    def __init__(self, kernel: Kernel, name: str, requirements: list[tuple[str, Span]]) -> None:
+    def __init__(self, kernel: Kernel, name: str, requirements: Requirements) -> None:
         self.kernel = kernel
         self.name = name
         self.requirements = requirements
@@ -136,9 +137,8 @@ class _Function(Expressions):
                 self.statement(*at, value)
                 self.store(tensor, at, value)
             case Require(condition, message, span):
-                self.requirements.append((message, span))
                 self.statement(condition)
-                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {len(self.requirements)});")
+                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});")
 
     def inner(self, block: Block) -> None:
         with self.deeper():

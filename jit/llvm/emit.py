@@ -16,6 +16,7 @@ from ...dialect.sizes import Dim, Size
 from ...dialect.source import Span
 from ...lowering.parallelise import grain
 from ...lowering.plan import Plan
+from ..requirements import Requirements
 from ..threads import PARALLEL
 from .kernels import METADATA, Function, parallel_loop
 from .lines import Lines
@@ -37,7 +38,7 @@ def emit(*plans: Plan) -> Text:
     emission = Emission(*plans)
     for kernel in (k for plan in plans for k in plan.kernels):
         emission.add(kernel)
-    return Text(emission.module(plans), emission.sizes, tuple(emission.requirements))
+    return Text(emission.module(plans), emission.sizes, tuple(emission.requirements.listed))
 
 
 class Emission:
@@ -46,7 +47,7 @@ class Emission:
     def __init__(self, *plans: Plan) -> None:
         dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
-        self.requirements: list[tuple[str, Span]] = []
+        self.requirements = Requirements(plans)
         self.functions: list[str] = []
         self.declarations: list[set[str]] = []  # of what each of them calls
         self._numbers: dict[str, int] = {}  # kernels that are alike have one function
@@ -54,17 +55,13 @@ class Emission:
 
     def add(self, kernel: Kernel) -> None:
         """Emits a kernel's function."""
-        function = Function(kernel, self.sizes, self._require)
+        function = Function(kernel, self.sizes, self.requirements.number)
         text, wanted = function.define()
         n = self._numbers.setdefault(text, len(self.functions))
         if n == len(self.functions):
             self.functions.append(text.replace("@kernel", f"@kernel_{n}", 1))
             self.declarations.append(function.declarations)
         self._calls[kernel] = n, wanted
-
-    def _require(self, message: str, span: Span) -> int:
-        self.requirements.append((message, span))
-        return len(self.requirements)
 
     def part(self, first: int) -> str:
         """The functions from a number on as a module of their own."""

@@ -284,6 +284,6 @@ class Function(Streams):
         good, bad = self.label(), self.label()
         self.raw(f"br i1 {test}, label %{good}, label %{bad}")
         self.start(bad)
-        self.raw(f"store i32 {number}, ptr %status")
+        self.raw(f"atomicrmw umax ptr %status, i32 {number} monotonic")
         self.raw(f"br label %{good}")
         self.start(good)

@@ -74,7 +74,8 @@ def place_on_gpu(plan: Plan) -> Plan:
         for o in orders(kernel):
             same(kernel, o.kernel)
             kernels += ordered(o)
-    planned = make_plan(plan.name, plan.arguments, plan.results, constants, tuple(k for k, _ in kernels), views, ranges)
+    sides = plan.name, plan.arguments, plan.results, constants
+    planned = make_plan(*sides, tuple(k for k, _ in kernels), views, ranges, plan.requirements)
     placed = [
         replace(k if condition is None else only_where(condition, k), name=f"{plan.name}.{n}")
         for n, (k, condition) in enumerate((k, c) for made, c in kernels for k in place(made))
