@@ -6,7 +6,6 @@ is compiled it becomes part of it. Its operations are made from those of the fun
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -24,7 +23,7 @@ from cvm.jit.targets import compile_function
 from cvm.lowering.graph.differentiate import Rules
 
 from .trace import TracedArray, Tracer, caller, fail
-from .traced import TracedFunction, flatten_results, traced, unflatten
+from .traced import TracedFunction, flatten_results, signature_of, traced, unflatten
 
 Wrt = int | Sequence[int]
 
@@ -80,7 +79,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
     plain, target = _plain(function), getattr(function, "target", "cpu")
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
-    signature = inspect.signature(plain)
+    signature = signature_of(plain)
 
     @wraps(plain)
     def named(*args: Any, **kwargs: Any) -> Any:

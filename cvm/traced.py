@@ -43,7 +43,7 @@ class TracedFunction:
     def __init__(self, function: Callable[..., Any], target: str = "cpu") -> None:
         self.function = function
         self.target = target
-        self._parameters = inspect.signature(function)
+        self._parameters = signature_of(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes: dict[Signature, int] = {}
         self._names = _positional_names(self._parameters)
@@ -224,6 +224,16 @@ def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
     direct = target == "cpu" and fastcall.usable()
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
     return kind(function, target)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of what can be traced; raises TraceError for what is no such function."""
+    if isinstance(getattr(function, "module", None), Module):
+        raise TraceError(f"expected a Python function, got {function!r}, which is compiled already")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as e:
+        raise TraceError(f"expected a Python function that says what it takes: {e}") from None
 
 
 def _is_direct(called: TracedFunction) -> bool:

@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TypeAlias
 
 
@@ -19,6 +19,16 @@ _fresh = itertools.count()
 
 
 _Atom: TypeAlias = tuple
+
+
+def _of_sizes(operation: Callable[[Size, Dim], Dim]) -> Callable[[Size, Dim], Dim]:
+    """The operation of sizes and whole numbers; what is neither may know what to do with a size itself."""
+
+    @wraps(operation)
+    def compute(self: Size, other: Dim) -> Dim:
+        return operation(self, other) if isinstance(other, (int, Size)) else NotImplemented
+
+    return compute
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +119,7 @@ class Size:
     def __ge__(self, other: Dim) -> bool:
         return not self < other
 
+    @_of_sizes
     def __add__(self, other: Dim) -> Dim:
         terms, constant = (other.terms, other.constant) if isinstance(other, Size) else ((), other)
         factors = dict(self.terms)
@@ -119,6 +130,7 @@ class Size:
 
     __radd__ = __add__
 
+    @_of_sizes
     def __mul__(self, other: Dim) -> Dim:
         if isinstance(other, int):
             return Size(tuple((a, f * other) for a, f in self.terms), self.constant * other) if other else 0
@@ -129,12 +141,15 @@ class Size:
     def __neg__(self) -> Dim:
         return self * -1
 
+    @_of_sizes
     def __sub__(self, other: Dim) -> Dim:
         return self + -other
 
+    @_of_sizes
     def __rsub__(self, other: Dim) -> Dim:
         return -self + other
 
+    @_of_sizes
     def __floordiv__(self, other: Dim) -> Dim:
         if other is self or (isinstance(other, Size) and other.key == self.key):
             return 1
@@ -147,9 +162,11 @@ class Size:
                 return self  # by 1, or nothing at all
         return _opaque("//", self, other)
 
+    @_of_sizes
     def __rfloordiv__(self, other: Dim) -> Dim:
         return _opaque("//", other, self)
 
+    @_of_sizes
     def __mod__(self, other: Dim) -> Dim:
         return self - (self // other) * other
 

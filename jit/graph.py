@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 from zipfile import is_zipfile
 
 import numpy as np
@@ -49,6 +50,13 @@ class CompiledGraph:
 
     def __repr__(self) -> str:
         return f"<cvm graph @{self.graph.name} on {self.target}, tick {self._time}>"
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        """A graph is no function: this says what there is instead."""
+        ways = [f'write("{s.name}", value)' for s in self.writable[:1]]
+        ways += ["step(ticks)", *(f'read("{name}")' for name in self.names[:1])]
+        message = f"@{self.graph.name} is a graph, which is not called but moves by ticks: {', '.join(ways)}"
+        raise CallError(Diagnostic(message, self.graph.span, "graph.call"))
 
     def __reduce__(self) -> tuple[object, ...]:
         return CompiledGraph, (self.module, self.graph, self.target)
@@ -184,15 +192,16 @@ class CompiledGraph:
             self._ready()
             arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
             try:
-                with open(path, "wb") as file:
+                with open(_path(path), "wb") as file:
                     np.savez(file, time=np.int64(self._time), **arrays)
             except OSError as e:
                 raise CallError(f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}") from None
-            except TypeError as e:  # no path
-                raise CallError(f"the state cannot be written: {e}") from None
+            except ValueError as e:  # a name that no file can have
+                raise CallError(f"the state cannot be written to {path!r}: {e}") from None
 
     def load(self, path: str | PathLike[str]) -> None:
         """Takes the time and all state from a file that `save` wrote for this graph."""
+        path = _path(path)
         try:
             with open(path, "rb") as opened:
                 if not is_zipfile(opened):
@@ -203,7 +212,7 @@ class CompiledGraph:
             raise CallError(f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}") from None
         except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
             why = str(e).splitlines()[0] if str(e) else type(e).__name__
-            raise CallError(f"the state cannot be read from {path}: {why}") from None
+            raise CallError(f"the state cannot be read from {path!r}: {why}") from None
         wanted = {f"state.{n}" for n in self._states} | {"time"}
         message = f"{path} does not hold the state of @{self.graph.name}"
         if held.keys() != wanted:
@@ -264,6 +273,12 @@ def _ticks(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
         raise CallError(f"expected a number of ticks, 0 or more, got {n!r}")
     return int(n)
+
+
+def _path(path: Any) -> str:
+    if not isinstance(path, (str, PathLike)):
+        raise CallError(f"the state is written to a file and read from one, expected its path, got {path!r}")
+    return os.fspath(path)
 
 
 def _feed(name: str, source: Sensor) -> Callable[[int], Any]:

@@ -340,3 +340,9 @@ def test_seeds_have_the_shapes_of_their_values() -> None:
 def test_what_is_no_function_has_no_derivative(function: Any) -> None:
     with pytest.raises(cvm.Error, match="expected a function to differentiate"):
         cvm.grad(function)
+
+
+def test_what_does_not_say_what_it_takes_is_no_function() -> None:
+    for wrong in (cvm.compile, cvm.grad):
+        with pytest.raises(cvm.TraceError, match="expected a Python function that says what it takes"):
+            wrong(max)

@@ -383,10 +383,26 @@ def test_what_is_no_function_no_path_and_no_number_of_the_kind(target):
     g = graph(FED, target)
     with pytest.raises(cvm.CallError, match="on_tick is a function of the graph and the time, got int"):
         g.run(2, on_tick=3)
-    with pytest.raises(cvm.CallError, match="the state cannot be written"):
-        g.save(None)
+    for path in (None, 1, b"state.npz"):  # 1 would be standard output
+        with pytest.raises(cvm.CallError, match="expected its path, got"):
+            g.save(path)
+        with pytest.raises(cvm.CallError, match="expected its path, got"):
+            g.load(path)
+    with pytest.raises(cvm.CallError, match=r"cannot be written to .*null"):
+        g.save("a\0b")
     counter = graph(COUNTER, target, "counter")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(cvm.CallError, match="numbers that do not fit"):
             counter.write("n", 1j)
+
+
+def test_a_graph_is_not_called(target):
+    counter = graph(COUNTER, target, "counter")
+    with pytest.raises(
+        cvm.CallError, match=r'@counter is a graph, .*: write\("n", value\), step\(ticks\), read\("n"\)'
+    ):
+        counter(3)
+    for wrong in (cvm.compile, cvm.grad):
+        with pytest.raises(cvm.TraceError, match="compiled already"):
+            wrong(counter)

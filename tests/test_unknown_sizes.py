@@ -3,8 +3,14 @@ with the program of known sizes to the bit."""
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
+from cvm.dialect.index import Expr, Index
+from cvm.dialect.sizes import Size
 from cvm.lowering.contraction import contract
 from legal import legal
 
@@ -174,3 +180,13 @@ def test_known_or_not_the_result_is_the_same(element: str, sizes: tuple[int, int
     exact = x.astype(np.longdouble) @ w.astype(np.longdouble)
     bound = 0 if element == "i32" else terms * np.finfo(dtype).eps * (np.abs(x) @ np.abs(w))  # of any summation
     assert (np.abs(found - exact) <= bound).all()
+
+
+@pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul])
+def test_a_size_computes_with_sizes_only(operation: Callable[[Any, Any], Any]) -> None:
+    """What else there is to compute with a size knows how, or cannot."""
+    size = Size.named("N")
+    assert isinstance(operation(size, 2), Size) and isinstance(operation(2, size), Size)
+    assert all(isinstance(operation(*both), Expr) for both in ((size, Index("i", 4)), (Index("i", 4), size)))
+    with pytest.raises(TypeError, match="unsupported operand"):
+        operation(size, 1.5)

@@ -138,7 +138,9 @@ class _Function(Expressions):
                 self.store(tensor, at, value)
             case Require(condition, message, span):
                 self.statement(condition)
-                self.line(f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});")
+                self.line(
+                    f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});"
+                )
 
     def inner(self, block: Block) -> None:
         with self.deeper():
