@@ -165,7 +165,8 @@ def _of_order(
         if shares is not None:
             return [(k, names, None) for k in shares]
         assert parts is not None
-        two = [(parts.parts, _ordered(names, "terms"), None), (parts.joined, last, parts.long)]
+        joining = last if parts.ordered else tuple(n for n in names if n in ("lanes", *LAST))
+        two = [(parts.parts, _ordered(names, "terms"), None), (parts.joined, joining, parts.long)]
         if parts.long is None:
             return two
         short = replace(kernel, name=f"{kernel.name}.short")

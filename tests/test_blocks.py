@@ -77,3 +77,18 @@ def test_short_folds_and_folds_into_many_elements_stay() -> None:
     for type, operation in (("100x100xi32", "theano.sum %x"), ("512x1024xf32", "theano.sum %x {axis = [1]}")):
         f = cvm.compile(f"func @main(%x: tensor<{type}>) {{\n  %y = {operation}\n  return %y\n}}")
         assert ".parts(" not in f.lower("schedule")
+
+
+@pytest.mark.parametrize("operation, lanes", [("theano.sum", 16), ("theano.max", 64)])
+def test_folds_of_floats_whose_order_does_not_matter_have_more_lanes(operation: str, lanes: int) -> None:
+    f = cvm.compile(f"func @main(%x: tensor<512x1024xf32>) {{\n  %y = {operation} %x\n  return %y\n}}")
+    parts, joined = f.lower("schedule").split("\nkernel ")
+    assert f"%sums: tensor<{lanes}x" in parts
+    assert ("%sums: tensor<64xf32>" in joined) == (lanes == 64)
+
+
+@pytest.mark.parametrize("shape, ordered", [("4096x1024", 1), ("?x1024", 1), ("256x1024", 0)])
+def test_large_arrays_are_read_in_the_order_in_which_they_lie(shape: str, ordered: int) -> None:
+    f = cvm.compile(f"func @main(%x: tensor<{shape}xf32>) {{\n  %y = theano.max %x {{axis = [1]}}\n  return %y\n}}")
+    assert f.lower("llvm").count('fence syncscope("singlethread")') == ordered
+    assert "fence" not in f.lower("asm")

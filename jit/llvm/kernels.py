@@ -21,6 +21,7 @@ from .early import FURTHER, asked_for, few_each_time, is_fed_by_memory, picked_l
 from .expressions import Square
 from .invariants import Invariants
 from .lines import is_number, memory_text
+from .order import FENCE, reads_in_order
 from .streams import Streams
 
 LARGEST_UNROLLED = 40  # lines of the body of a loop that folds vectors: beyond that LLVM does not unroll it
@@ -167,6 +168,8 @@ class Function(Streams):
             for r in self.few.get(id(s), ()):
                 self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), FURTHER // r.tensor.element.bytes)
             self.emit_block(s.body)
+            if folds and reads_in_order(s):
+                self.raw(FENCE)
 
     @contextmanager
     def counting(

@@ -11,7 +11,8 @@
 That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
 l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
 follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
-the order of their indices; long ones of either kind by `blocks`. Folds of integers have no order to keep.
+the order of their indices; long ones of either kind by `blocks`. Folds of integers have no order to keep, nor has the maximum of
+floats: it goes by more lanes first, and what is left of them by 16.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from ...dialect.loops import (
 )
 from ...dialect.scalars import SCALARS
 from ...dialect.traverse import walk
-from ...dialect.types import F32, F64
+from ...dialect.types import F32, F64, ElementType
 from ..accesses import reads, stores, stride
 
 FLOAT_LANES = 16
 ORDERED = ("add", "mul")  # of floats: other folds give the same in any order
 BYTES = 128  # of the sums of other types: four vectors of 32 bytes
+FLOAT_BYTES = 256  # of floats in any order, whose maximum takes several instructions that wait for each other
 
 
 def lanes(kernel: Kernel) -> Kernel:
@@ -71,29 +73,36 @@ def has_lanes(s: For) -> bool:
 
 def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
     """The loop by lanes, if it may be long enough."""
-    acc = store.tensor
-    width = FLOAT_LANES if acc.element in (F32, F64) else max(BYTES // acc.element.bytes, 8)
-    extent = maximum(s.end - s.start, 0)
-    if isinstance(s.index.extent, int) and s.index.extent < width:
+    acc, extent = store.tensor, s.index.extent
+    widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]
+    if not widths:
         return None
-    sums = Tensor("sums", (width,), acc.element, "register")
-    whole = extent // width
-    block, lane = Index("b", s.index.extent), Index("l", width)
-    names = tuple(n for n in s.body if n is not store)
-    step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
-    step = substitute_block(step, {s.index: s.start + block * width + lane})
+    sums = Tensor("sums", (widths[0],), acc.element, "register")
+    lane = Index("l", widths[0])
     start = Store(sums, (lane,), identity(function, acc.element))
-    made: list[Statement] = [
-        Alloc(sums),
-        For(lane, (start,), kind="vector", width=width),
-        For(block, (For(lane, step, kind="vector", width=width),), stop=whole),
-        *_halves(function, sums, width),
-        Store(acc, (), apply(function, acc[()], sums[as_index(0)])),
-    ]
-    left = s.start + whole * width
+    made: list[Statement] = [Alloc(sums), For(lane, (start,), kind="vector", width=widths[0])]
+    names = tuple(n for n in s.body if n is not store)
+    left, before = s.start, widths[0]
+    for width in widths:
+        made += _halves(function, sums, before, width)
+        lane, block, whole = Index("l", width), Index("b", extent), maximum(s.end - left, 0) // width
+        step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
+        step = substitute_block(step, {s.index: left + block * width + lane})
+        if not (isinstance(whole, Const) and not whole.value):
+            made.append(For(block, (For(lane, step, kind="vector", width=width),), stop=whole))
+        left, before = left + whole * width, width
+    made += _halves(function, sums, before, 1)
+    made.append(Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
         made.append(replace(s, start=left))
     return tuple(made)
+
+
+def _widths(element: ElementType, function: str) -> tuple[int, ...]:
+    """How many lanes a fold has, and then what is left of it."""
+    if element not in (F32, F64):
+        return (max(BYTES // element.bytes, 8),)
+    return (FLOAT_LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, FLOAT_LANES)
 
 
 def _is_straight(block: Block) -> bool:
@@ -125,9 +134,9 @@ def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
     return 1 in strides and all(n in (0, 1) for n in strides)
 
 
-def _halves(function: str, sums: Tensor, width: int) -> list[Statement]:
+def _halves(function: str, sums: Tensor, width: int, least: int) -> list[Statement]:
     made: list[Statement] = []
-    while width > 1:
+    while width > least:
         width //= 2
         lane = Index("h", width)
         step = Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))

@@ -34,18 +34,19 @@ from ...dialect.loops import (
 from ...dialect.sizes import Dim, product, smaller
 from ..accesses import allocated, reads
 from ..collapse import is_whole
-from .blocks import LONG, bounds, folded, length, terms
+from .blocks import LONG, bounds, folded, has_order, length, terms
 
 FEW = 16  # elements: of more, several threads compute different ones
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The kernel that folds each block, and the one that folds what these give, where `long` holds."""
+    """The kernel that folds each block, and the one that folds what these give, in order if that matters, where `long` holds."""
 
     parts: Kernel
     joined: Kernel
     long: Expr | None
+    ordered: bool
 
 
 def in_parts(kernel: Kernel) -> Parts | None:
@@ -143,6 +144,7 @@ class _Two:
             Kernel(f"{kernel.name}.parts", (*self.inputs(parts), *arrays), parts, len(arrays), kernel.span),
             replace(kernel, parameters=(*self.inputs(joined), *arrays, *kernel.outputs), body=joined),
             long,
+            any(has_order(found) for s in block if isinstance(s, For) and (found := folded(s))),
         )
 
     def around(self, body: Block) -> Block:
