@@ -97,6 +97,27 @@ def test_high_orders_and_far_operands(name: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", PAIRS)
+def test_nothing_of_no_number(name: str, target: str) -> None:
+    a, x = (v.ravel() for v in np.meshgrid([np.nan, 0.0, 1.0, 50.0, np.inf], [np.nan, 0.0, 1.0, 50.0, np.inf]))
+    some = np.isnan(a) | np.isnan(x)
+    assert np.isnan(evaluated(name, target, a, x)[some]).all()
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+@pytest.mark.parametrize("name", ["jv", "iv"])
+def test_endless_orders(name: str, target: str) -> None:
+    v = np.array([np.inf, np.inf, -np.inf, np.inf, np.inf, 1e300, 1e9, 1e17])
+    x = np.array([0.0, 1.0, 2.5, np.inf, -1.0, 1.0, 1e6, 5.0])
+    np.testing.assert_array_equal(evaluated(name, target, v, x), [0, 0, 0, np.nan, np.nan, 0, 0, 0])
+
+
+def test_an_order_that_is_too_much_for_the_reference() -> None:
+    with pytest.raises(cvm.CallError, match="memory does not suffice: the reference of jv is a sum of"):
+        evaluated("jv", "reference", np.array([1e300]), np.array([1e300]))
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
 @pytest.mark.parametrize("name", ["jv", "iv"])
 def test_orders_below_0(name: str, target: str) -> None:
     v, x = (g.ravel() for g in np.meshgrid([-0.3, -1.5, -2.0, -3.0, -6.4, -12.2], [0.02, 0.9, 3.0, 8.0, 25.0]))

@@ -130,16 +130,17 @@ def _integers(ufunc: Any) -> Any:
 
 row("true_div", 2, "quotient", np.true_divide, _divide, "x / y as floats", on_complex="same",
     gradient=lambda g, xs, y: (g / xs[1], -(g * y) / xs[1]))  # fmt: skip
-row(
-    "int_div",
-    2,
-    "upcast real",
-    _integers(np.floor_divide),
-    _int_div,
-    "the quotient rounded toward minus infinity",
-    check=_some_zero,
-    gradient=zeros,
-)
+for _name in ("int_div", "floor_div"):  # Theano has both names
+    row(
+        _name,
+        2,
+        "upcast real",
+        _integers(np.floor_divide),
+        _int_div,
+        "the quotient rounded toward minus infinity",
+        check=_some_zero,
+        gradient=zeros,
+    )
 row("mod", 2, "upcast real", _integers(np.remainder), _mod, "the remainder with the sign of y", check=_some_zero,
     gradient=lambda g, xs, y: (g, -(xs[0].scalar("int_div", xs[1])) * g))  # fmt: skip
 row(

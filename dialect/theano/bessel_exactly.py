@@ -7,9 +7,14 @@ import math
 import numpy as np
 
 
+MOST = 1 << 27  # terms of a sum
+
+
 def _exact_j(order: int, x: float) -> float:
     """The mean of cos(nθ - x sin θ), by the trapezoidal rule."""
     count = int(4 * x) + 2 * order + 200
+    if count > MOST:
+        raise MemoryError(f"the reference of jv is a sum of {count} terms")
     theta = np.arange(count, dtype=np.longdouble) * (2 * np.arccos(np.longdouble(-1)) / count)
     return float(np.cos(order * theta - np.longdouble(x) * np.sin(theta)).sum() / count)
 
@@ -45,8 +50,8 @@ def _exact_integrals(v: float, x: float) -> float:
 
 def exact_of_order(v: float, x: float, sign: int) -> float:
     """Jv where the sign is -1, Iv where it is 1."""
-    if math.isinf(v) or math.isnan(v) or math.isnan(x):
-        return math.nan
+    if math.isinf(v):
+        return math.nan if x < 0 or math.isinf(x) else 0.0
     whole = v == math.floor(v)
     if whole and v < 0:
         return exact_of_order(-v, x, sign) * ((-1) ** int(v) if sign < 0 else 1)
@@ -56,11 +61,24 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
         return 1.0 if v == 0 else 0.0 if v > 0 else math.inf
     if math.isinf(x):
         return 0.0 if sign < 0 else math.inf
+    if v > x or sign > 0:
+        size = _exponent(abs(v), x, sign)
+        if size < -800 and v > 0:
+            return 0.0
+        if size > 800 and sign > 0:
+            return math.inf
     if sign < 0 and x > 12 and abs(v) <= x * x / 4:
         if x > 1000 and v * v < 8 * x:
             return _exact_wave(v, x)
         return _exact_j(int(v), x) if whole else _exact_integrals(v, x)
     return _exact_series(np.longdouble(v), np.longdouble(x), sign)
+
+
+def _exponent(v: float, x: float, sign: int) -> float:
+    """About the logarithm of what Iv is, or Jv where v > x."""
+    if sign > 0:
+        return math.hypot(v, x) - v * math.asinh(v / x)
+    return math.sqrt(v - x) * math.sqrt(v + x) - v * math.acosh(v / x)
 
 
 def _exact_series(v: np.longdouble, x: np.longdouble, sign: int) -> float:

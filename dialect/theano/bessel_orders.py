@@ -161,8 +161,8 @@ def _uniform_growth(v: Expr, x: Expr) -> Expr:
         even, odd = (even, odd + power * inner) if number % 2 else (even + power * inner, odd)
     scale = 1.0 / apply("sqrt", 2.0 * math.pi * a * root)
     half = apply("exp", 0.5 * a * (root + apply("log", z / (1.0 + root))))
-    falling = select(v < 0.0, 2.0 * sine_of_pi(a) * (even - odd), 0.0)
-    return half * ((even + odd) * scale) * half + (1.0 / half) * (falling * scale) * (1.0 / half)
+    falling = (1.0 / half) * (2.0 * sine_of_pi(a) * (even - odd) * scale) * (1.0 / half)
+    return half * ((even + odd) * scale) * half + select(v < 0.0, falling, 0.0)
 
 
 def _iv_far(v: Expr, x: Expr) -> Expr:
@@ -200,7 +200,10 @@ def _of_order(series_sign: float, by_series: Any, otherwise: Any) -> Any:
         turned = odd & ((x < 0.0) if series_sign > 0 else (x < 0.0) ^ (v < 0.0))
         found = select(turned, -found, found)
         at_zero = select(v.eq(0), constant(1, F64), select((v > 0.0) | whole, 0.0, constant(INF, F64)))
-        return select(a.eq(0), at_zero, select((x < 0.0) & ~whole, math.nan, found))
+        found = select(a.eq(0), at_zero, select((x < 0.0) & ~whole, math.nan, found))
+        endless = apply("abs", v).eq(INF)
+        undefined = v.ne(v) | x.ne(x) | (endless & ((x < 0.0) | a.eq(INF)))
+        return select(undefined, math.nan, select(endless, 0.0, found))
 
     return formula
 
