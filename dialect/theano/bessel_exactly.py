@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-
 MOST = 1 << 27  # terms of a sum
 
 
