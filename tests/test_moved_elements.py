@@ -43,3 +43,29 @@ def test_every_real_type(element: ElementType, target: str) -> None:
         wanted = meaning(x)
         assert (found.dtype, found.shape) == (x.dtype, wanted.shape), move
         assert found.tobytes() == wanted.tobytes(), move
+
+
+OF_WRAPPED = [
+    "%p = cvm.repeat %x {axis = 0, repeats = 2}",
+    "%p = cvm.tile %x {reps = [3]}",
+    "%p = cvm.concatenate %x, %x {axis = 0}",
+]
+COMPARED = [
+    "%s = dali.add %p, 5 : i64\n  %y = dali.lt %s, %p",
+    "%s = dali.add %p, 5 : i64\n  %y = dali.max %s, %p",
+    "%s = dali.sub %p, 5 : i64\n  %c = dali.gt %s, %p\n  %y = dali.where %c, %p, 7 : i64",
+    "%s = dali.add %p, 9223372036854775807 : i64\n  %y = dali.lt %s, -9223372036854775808 : i64",
+]
+
+
+@pytest.mark.parametrize("target", HERE)
+@pytest.mark.parametrize("compared", COMPARED)
+@pytest.mark.parametrize("moved", OF_WRAPPED)
+@pytest.mark.parametrize("n", [4, 8, 100])
+def test_moved_data_is_no_index(moved: str, compared: str, target: str, n: int) -> None:
+    """An index plus 5 is larger than the index; data wraps."""
+    text = f"func @main(%x: tensor<{n}xi64>) {{\n  {moved}\n  {compared}\n  return %y\n}}\n"
+    most = 2**63 - 1
+    x = np.random.default_rng(n).choice(np.array([most, most - 4, -most - 1, -most + 3, 0, 7], np.int64), n)
+    found, wanted = (cvm.compile(text, target=t)(x) for t in (target, "reference"))
+    np.testing.assert_array_equal(found, wanted, strict=True)

@@ -3,8 +3,8 @@
     (i + 511) mod 512  =>  i - 1          where 1 <= i < 512
     if i - 1 >= 0 { A } else { B }  =>  A
 
-Integers and conditions only; statements of a branch that is always taken stand in its place, and an accumulator that is
-assigned once becomes a name.
+Integers and conditions only, and of these only what is computed of indices and sizes: data wraps. Statements of a branch that
+is always taken stand in its place, and an accumulator that is assigned once becomes a name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.bounds import interval
-from ...dialect.index import Apply, Check, Const, Expr, Index, Read, Tensor, Var, When
+from ...dialect.index import Apply, Bitcast, Cast, Check, Const, Expr, Index, Read, Tensor, Var, When
 from ...dialect.loops import Alloc, Block, For, If, Let, Require, Statement, Store, map_expressions, statements
 from ...dialect.traverse import children, rewrite, with_children
 from ...dialect.types import I1, I64
@@ -27,6 +27,7 @@ def settle(block: Block) -> Block:
 class _Settling:
     def __init__(self) -> None:
         self.done: dict[int, Expr] = {}
+        self.indices: dict[int, bool] = {}
         self.kept: list[Expr] = []
 
     def expression(self, e: Expr) -> Expr:
@@ -34,13 +35,20 @@ class _Settling:
             old = children(e)
             parts = tuple(map(self.expression, old))
             new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-            self.done[id(e)] = decided(new)
-            self.kept.append(e)
+            self.done[id(e)] = decided(_index_arithmetic(new) if self.is_index(new) else new)
+            self.kept += (e, new)
         return self.done[id(e)]
 
+    def is_index(self, e: Expr) -> bool:
+        """Whether an expression is computed of indices and sizes alone."""
+        if id(e) not in self.indices:
+            named = isinstance(e, (Read, Var, Cast, Bitcast))
+            self.indices[id(e)] = not named and all(map(self.is_index, children(e)))
+        return self.indices[id(e)]
 
-def decided(e: Expr) -> Expr:
-    """A node over decided operands."""
+
+def _index_arithmetic(e: Expr) -> Expr:
+    """A node over decided operands, all of them computed of indices and sizes."""
     match e:
         case Apply("lt" | "le" | "gt" | "ge" | "eq" | "ne", (a, b), _) if a.type is I64:
             return _comparison(e, *_bounds(a, b))
@@ -54,6 +62,16 @@ def decided(e: Expr) -> Expr:
             low, high = interval(affine(a).expression())
             if low is not None and high is not None and low // n == high // n:
                 return Const(low // n, I64) if which == "floordiv" else affine(a).plus(-(low // n) * n).expression()
+        case Apply("add" | "sub", _, _) if e.type is I64:
+            sum = affine(e)
+            if all(isinstance(atom, Index) for atom, _ in sum.terms.values()):
+                return sum.expression()
+    return e
+
+
+def decided(e: Expr) -> Expr:
+    """A node over decided operands, by those that are constants."""
+    match e:
         case Apply("and" | "or" as which, (a, b), _) if e.type is I1:
             return _junction(e, a, b, which == "and")
         case Apply("not", (Const(value),), _) if e.type is I1:
@@ -62,10 +80,6 @@ def decided(e: Expr) -> Expr:
             return a if chosen else b
         case Check(Const(True), value, _, _):
             return value
-        case Apply("add" | "sub", _, _) if e.type is I64:
-            sum = affine(e)
-            if all(isinstance(atom, Index) for atom, _ in sum.terms.values()):
-                return sum.expression()
     return e
 
 
