@@ -523,3 +523,18 @@ def test_bytes_that_are_computed_and_compared(operator: str, element: str, size:
     expected = cvm.compile(text)(*arguments, x > 99)
     for one, other in zip(cvm.compile(text, target="cuda-sim")(*arguments, x > 99), expected, strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("element", ["i8", "f16", "f32", "f64"])
+@pytest.mark.parametrize(
+    ("shape", "begin", "end"),
+    [((2, 90), (1,), (2,)), ((5, 130), (1, 0), (4, 128)), ((3, 18), (0, 0), (3, 16)), ((2, 3, 22), (1, 0), (2, 2))],
+)
+def test_rows_that_begin_within_a_pack(shape: tuple[int, ...], begin: Any, end: Any, element: str) -> None:
+    """A GPU finds fault with a pack that does not begin at a multiple of its bytes."""
+    sizes = "x".join(map(str, shape))
+    text = program(f"%x: tensor<{sizes}x{element}>", f"%y = cvm.slice %x {{begin = {[*begin]}, end = {[*end]}}}")
+    x = (100 * RANDOM.random(shape)).astype(cvm.parse(text).functions["main"].arguments[0].known_type.element.dtype)
+    np.testing.assert_array_equal(
+        cvm.compile(text, target="cuda-sim")(x), x[tuple(slice(b, e) for b, e in zip(begin, end, strict=True))]
+    )

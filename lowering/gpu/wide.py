@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...dialect.index import Expr, Index, Read, Tensor, as_index, unflatten
+from ...dialect.index import Const, Expr, Index, Read, Tensor, as_index, unflatten
 from ...dialect.loops import (
     Alloc,
     Block,
@@ -57,6 +57,8 @@ def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
     *outer, last = indices
     places = _contiguous(block, last)
     width = _width(places)
+    if not all(_begins_packs(tensor, at, width) for tensor, at, _ in places):
+        return None
     even = isinstance(last.extent, int) and last.extent % max(width, 1) == 0
     if width < 2 or not (even or (not outer and _long(last.extent, width))):
         return None
@@ -92,6 +94,14 @@ def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | Non
 def _width(places: list[Place]) -> int:
     """The elements of a pack; 0 where there are no packs."""
     return BYTES // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
+
+
+def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
+    """Whether a pack begins at the row of an access: a multiple of its bytes from the array's beginning."""
+    row = tensor.shape[-1]
+    return (isinstance(row, int) and row % max(width, 1) == 0) or all(
+        isinstance(i, Const) and i.value == 0 for i in at[:-1]
+    )
 
 
 def _held(

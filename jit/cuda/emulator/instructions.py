@@ -165,6 +165,7 @@ class Instructions:
             at = addresses(active)
             where = space or int(at[0]) >> SPACE
             inner = self.inner.get(where)
+            self.aligned(at, width)
             self.count("load", inner, lanes[active], at, width)
             for n, to in enumerate(targets):
                 place = at + np.uint64(n * kind.itemsize)
@@ -183,6 +184,7 @@ class Instructions:
         def step(active: Active) -> None:
             at = addresses(active)
             inner = self.inner.get(space or int(at[0]) >> SPACE)
+            self.aligned(at, width)
             self.count("store", inner, lanes[active], at, width)
             for n, of in enumerate(sources):
                 place = at + np.uint64(n * kind.itemsize)
@@ -192,6 +194,11 @@ class Instructions:
                     inner.store(place & _OFFSET, lanes[active], of[active])
 
         return step
+
+    def aligned(self, at: Array, width: int) -> None:
+        """Finds fault with a vector that does not begin at a multiple of its bytes."""
+        if np.any(at & np.uint64(width - 1)):
+            raise warps.Fault(f"an access to {width} bytes that is not aligned")
 
     def count(self, what: str, inner: Shared | Local | None, lanes: Array, at: Array, width: int) -> None:
         """Counts what an access costs, where that is asked for."""
