@@ -142,6 +142,23 @@ def test_of_several_divisions_by_zero_the_first_is_named(target: str, n: int) ->
         assert caught.value.diagnostics[0].line == line, divisors
 
 
+@pytest.mark.parametrize("target", EVERY)
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_the_least_integer_divided_by_the_constant_minus_1(bits: int, target: str) -> None:
+    """Also where it is one of two numbers that are known while compiling."""
+    most = 2 ** (bits - 1) - 1
+    text = f"""
+        func @main(%x: tensor<5xi1>) {{
+          %s = dali.add %x, {most} : i{bits}
+          %q = dali.floordiv %s, -1 : i{bits}
+          %r = dali.mod %s, -1 : i{bits}
+          return %q, %r
+        }}
+    """
+    quotient, rest = cvm.compile(text, target=target)(np.array([0, 1, 1, 0, 1], np.bool_))
+    assert quotient.tolist() == [-most, -most - 1, -most - 1, -most, -most - 1] and not rest.any()
+
+
 @pytest.mark.parametrize("target", ["cpu", "reference"])
 def test_groups_of_axes_are_counted_when_called(target: str) -> None:
     add = cvm.compile(

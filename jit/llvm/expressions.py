@@ -107,8 +107,10 @@ class Expressions(Addresses):
             return Val(self.any_lane(values[0].text, lanes))
         element = operands[-1].type
         row = INSTRUCTIONS[function, element.kind]
-        if function in ANY_DIVISOR and element.kind == "int" and not isinstance(operands[-1], Const):
-            row = ANY_DIVISOR[function]
+        if function in ANY_DIVISOR and element.kind == "int":
+            divisor = operands[-1]
+            if not isinstance(divisor, Const) or divisor.value == -1:
+                row = ANY_DIVISOR[function]
         words = self.words(element, lanes)
         if lanes > 1 and function in VECTOR_ROWS:
             row = VECTOR_ROWS[function]
