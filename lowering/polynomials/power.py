@@ -125,16 +125,10 @@ def pow(x: Expr, y: Expr) -> Expr:
     return rarely(bits(x) < 0, _with_sign(x, y, value), value)
 
 
-def cbrt(x: Expr) -> Expr:
-    """y + (x - y^3) / (3 y^2), where y = x q^2 and q is near the reciprocal of the root.
-
-    The correction leaves little more than the error of one rounding, so cubes have exact roots.
-    """
-    t = x.type
-    size = absolute(x)
-    tiny = size < LEAST_NORMAL[t]
-    a = select(tiny, size * 2.0 ** (54 if t is F64 else 24), size)
-    # q = x^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
+def _root(a: Expr) -> Expr:
+    """Of zero, or of a positive normal number."""
+    t = a.type
+    # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
     width, shift = MANTISSA[t], 32 if t is F64 else 8
     one = (1023 << 20) if t is F64 else (127 << 15)
     start = as_float(shift_right(bits(a), shift) | ((width + (1023 if t is F64 else 127)) << width))
@@ -150,9 +144,23 @@ def cbrt(x: Expr) -> Expr:
     y = a * square
     s = exact_product(y, y)
     residual = fma(-s.high, y, a) - s.low * y
-    root = fma(residual, square * (1 / 3), y)
-    root = root * select(tiny, constant(2.0 ** -(18 if t is F64 else 8), t), 1.0)
-    return select(size < INFINITY, flip(root, sign_of(x)), x)
+    return fma(residual, square * (1 / 3), y)
+
+
+def cbrt(x: Expr) -> Expr:
+    """y + (x - y^3) / (3 y^2), where y = x q^2 and q is near the reciprocal of the root.
+
+    The correction leaves little more than the error of one rounding, so cubes have exact roots.
+    """
+    t = x.type
+    size = absolute(x)
+    # of what is not normal, zero is usual
+    unusual = outside(size, 1 - BIAS[t], BIAS[t] + 1) & size.ne(0.0)
+    subnormal = _root(size * 2.0 ** (54 if t is F64 else 24)) * 2.0 ** -(18 if t is F64 else 8)
+    value = rarely(
+        unusual, select(size < LEAST_NORMAL[t], subnormal, select(size < INFINITY, _root(size), size)), _root(size)
+    )
+    return flip(value, sign_of(x))
 
 
 def rsqrt(x: Expr) -> Expr:
