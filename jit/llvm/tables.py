@@ -18,7 +18,11 @@ from .lines import number_text
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
 _DECLARED = re.compile(rf"^declare <(\d+) x i32> @{NAME}\.\d+\(.*\)$", re.MULTILINE)
-_PERMUTED = "declare <8 x float> @llvm.x86.avx2.permps(<8 x float>, <8 x i32>)"
+# by how many places they look up at a time: the feature, and the instruction
+_PERMUTED = {
+    16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"),
+    8: ("avx2", "llvm.x86.avx2.permps"),
+}
 
 
 class Table(NamedTuple):
@@ -79,28 +83,34 @@ def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lan
 
 def complete(text: str, features: Collection[str]) -> str:
     """The module with every look-up defined."""
-    made = _DECLARED.sub(lambda match: _defined(int(match[1]), "avx2" in features), text)
-    return made if made == text or "avx2" not in features else f"{made}\n{_PERMUTED}\n"
+    called: set[str] = set()
+    made = _DECLARED.sub(lambda match: _defined(int(match[1]), features, called), text)
+    return "\n".join([made, *sorted(called), ""]) if called else made
 
 
-def _defined(count: int, permutes: bool) -> str:
-    """A look-up for so many places, of which the lowest three bits count."""
+def _defined(count: int, features: Collection[str], called: set[str]) -> str:
+    """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
     words = f"<{count} x i32>"
-    body = _permuted(count) if permutes else _compared(count)
+    width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
+    if width:
+        called.add(f"declare <{width} x float> @{_PERMUTED[width][1]}(<{width} x float>, <{width} x i32>)")
+    body = _permuted(count, width) if width else _compared(count)
     head = f"define internal {words} @{NAME}.{count}({words} %place, <8 x i32> %table) alwaysinline nounwind {{"
     return "\n".join([head, *(f"  {line}" for line in body), "}"])
 
 
-def _permuted(count: int) -> list[str]:
-    """Eight places at a time."""
-    lines = ["%floats = bitcast <8 x i32> %table to <8 x float>"]
+def _permuted(count: int, width: int) -> list[str]:
+    """So many places at a time."""
+    floats, places = f"<{width} x float>", f"<{width} x i32>"
+    again = ", ".join(f"i32 {k % 8}" for k in range(width))
+    lines = [f"%words = shufflevector <8 x i32> %table, <8 x i32> poison, {places} <{again}>"]
+    lines.append(f"%floats = bitcast {places} %words to {floats}")
     ends: list[str] = []
-    for n in range(0, count, 8):
-        lanes = ", ".join(f"i32 {k}" for k in range(n, n + 8))
-        lines.append(f"%p{n} = shufflevector <{count} x i32> %place, <{count} x i32> poison, <8 x i32> <{lanes}>")
-        lines.append(f"%r{n} = call <8 x float> @llvm.x86.avx2.permps(<8 x float> %floats, <8 x i32> %p{n})")
+    for n in range(0, count, width):
+        lanes = ", ".join(f"i32 {k}" for k in range(n, n + width))
+        lines.append(f"%p{n} = shufflevector <{count} x i32> %place, <{count} x i32> poison, {places} <{lanes}>")
+        lines.append(f"%r{n} = call {floats} @{_PERMUTED[width][1]}({floats} %floats, {places} %p{n})")
         ends.append(f"%r{n}")
-    width = 8
     while len(ends) > 1:  # a power of two
         lanes = ", ".join(f"i32 {k}" for k in range(2 * width))
         pairs = list(zip(ends[::2], ends[1::2], strict=True))

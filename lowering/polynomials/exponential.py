@@ -112,13 +112,14 @@ def _limited(x: Expr, range: tuple[float, float]) -> Expr:
     return minimum(range[1], maximum(range[0], x))
 
 
-def of_reduced(x: Reduced, usual: bool) -> Expr:
-    """e^x, `usual` ones being normal numbers."""
+def of_reduced(x: Reduced, usual: bool, exactly: bool = False) -> Expr:
+    """e^x, `usual` ones being normal numbers; of f64 as nearly as that goes, and of f32 where it is wanted `exactly`."""
     n, shifted, high, low = x
     t, r = n.type, high + low
-    less = fma(r * r, polynomial(r, EXPM1[t]), low if t is F64 else r)
+    exactly = exactly or t is F64
+    less = fma(r * r, polynomial(r, EXPM1[t]), low if exactly else r)
     start = constant(1.0, t)
-    if t is F64:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
+    if exactly:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
         start = 1.0 + high
         less = (high - (start - 1.0)) + less
     return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)

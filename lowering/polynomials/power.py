@@ -1,5 +1,5 @@
-"""pow = e^(y log |x|) (f32: 2^(y log2 |x|)), the logarithm and the product to about 2^-66 (f32: 2^-36), so that the error before the only
-rounding is below half an ulp and exact powers are exact; cbrt and rsqrt.
+"""pow = e^(y log |x|), the logarithm and the product to about 2^-66 (f32: 2^-33), so that the error before the only rounding is below
+half an ulp and exact powers are exact; cbrt and rsqrt.
 """
 
 from __future__ import annotations
@@ -7,17 +7,16 @@ from __future__ import annotations
 from ...dialect.index import Expr, apply, constant, maximum, minimum, select
 from ...dialect.rows import LOG_WIDTH
 from ...dialect.types import F32, F64
-from .doubled import Doubled, exact_product, exact_sum, ordered_sum, product
-from .exponential import EXP2, RANGE, RANGE2, USUAL, USUAL2, of_reduced, power_of_two, reduced
-from .logarithm import LEAST, Split, split, split_any
+from .doubled import Doubled, exact_product, ordered_sum
+from .exponential import RANGE, USUAL, of_reduced, reduced
+from .logarithm import LEAST, split, split_any
 from .primitives import (
     BIAS,
     INFINITY,
     LEAST_NORMAL,
-    LN2,
     MANTISSA,
     NAN,
-    ROUNDER,
+    Pieces,
     absolute,
     as_float,
     bits,
@@ -25,6 +24,7 @@ from .primitives import (
     flip,
     floor,
     fma,
+    horner,
     outside,
     polynomial,
     rarely,
@@ -33,75 +33,62 @@ from .primitives import (
     sqrt,
 )
 
-# f32: log2((1 + s) / (1 - s)) = s (A + z (B + z P(z))), z = s^2: A = 2 / ln 2 and B = A / 3 in two parts, and P to 2^-36.7 of the whole
-A = (2.88539, 3.851926e-08)
-B = (0.9617967, -7.028462e-09)
-P = (0.5770802, 0.41184992, 0.3378208)
-# f64: -2 (log(1 + r) - r + r^2 / 2) / r^3 in r, to 2^-67.6 of the logarithm
+# f32: bits of the number at which the first of eight cells of mantissas begins. Of each a factor, which takes a mantissa to 1 + r,
+# |r| < 2^-4, of so few bits that r is exact; and the factor's logarithm, negated, in two parts, the first with 16 bits after the point
+FIRST, PLACES = 0x3F24A000, 20  # mantissas of a cell have the same upper bits but for so many
+FACTOR = (1.5, 1.375, 1.25, 1.1875, 1.0625, 1.0, 0.90625, 0.8125)
+START = (
+    -0.4054718017578125, -0.318450927734375, -0.22314453125, -0.171844482421875, -0.0606231689453125, 0.0,
+    0.0984344482421875, 0.2076416015625,
+)  # fmt: skip
+REST = (
+    6.69364954e-06, -2.80338418e-06, 9.79935749e-07, -5.77450464e-06, -1.45287117e-06, 0.0, 5.62457126e-06,
+    -2.23678421e-06,
+)  # fmt: skip
+# -2 (log(1 + r) - r + r^2 / 2) / r^3 in r, to 2^-36.2 of the logarithm, and of f64 to 2^-67.6
+TAIL32 = (-0.66666669, 0.49999839, -0.39998531, 0.33466947, -0.28905523)
 TAIL = (
     -0.6666666666666568, 0.49999999999422546, -0.4000000051226019, 0.3333358699463288, -0.28516172354099288,
 )  # fmt: skip
-# ln 2 in two parts, the first with so many bits after the point
-HIGH, LOW = (0.6931471805598903, 5.497923018708371e-14)
+# ln 2 in two parts, the first with as many bits after the point as the first part of such a logarithm
+LN2 = {F32: (0.693145751953125, 1.4286068e-06), F64: (0.6931471805598903, 5.497923018708371e-14)}
 
 
 # 1 / cbrt(1 - d) for |d| <= 0.1023, to 2^-18.9
 RECIPROCAL_CBRT = (0.99999803, 0.33333102, 0.22373213, 0.17431241)
 
 
-def _binary(m: Expr, e: Expr) -> Doubled:
-    """log2(2^e m) of f32"""
-    f, divisor = m - 1.0, m + 1.0
-    inverse = 1.0 / divisor
-    high = f * inverse
-    s = Doubled(high, (fma(-high, divisor, f) - high * (m - (divisor - 1.0))) * inverse)
-    square = exact_product(high, high)
-    z = Doubled(square.high, fma(high + high, s.low, square.low))
-    inner = ordered_sum(constant(B[0], F32), z.high * polynomial(z.high, P))
-    inner = product(Doubled(inner.high, inner.low + B[1]), z)
-    outer = ordered_sum(constant(A[0], F32), inner.high)
-    y = product(Doubled(outer.high, outer.low + (inner.low + A[1])), s)
-    total = ordered_sum(e, y.high)
-    return Doubled(total.high, total.low + y.low)
-
-
-def _natural(m: Expr, e: Expr, place: Expr) -> Doubled:
-    """log(2^e m) of f64"""
-    factor, start, low = (apply(f"pow_{c}", shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
+def _logarithm(size: Expr, any: bool = False) -> Doubled:
+    """Of a positive number, a normal one unless it may be any."""
+    t = size.type
+    m, e, _, place = (split_any if any else split)(size, FIRST if t is F32 else LEAST[t])
+    if t is F32:
+        cell = Pieces.of_place(shift_right(place, PLACES), len(FACTOR))
+        factor, start, low = (cell.at(column, t) for column in (FACTOR, START, REST))
+    else:
+        factor, start, low = (apply(f"pow_{c}", shift_right(place, LOG_WIDTH)) for c in ("factor", "high", "low"))
     r = fma(m, factor, -1.0)  # exact, as what the first sum starts from
-    first = ordered_sum(fma(e, HIGH, start), r)
+    first = ordered_sum(fma(e, LN2[t][0], start), r)
     half = exact_product(r, r * -0.5)
     second = ordered_sum(first.high, half.high)
-    low = (first.low + fma(e, LOW, low)) + (second.low + half.low)
-    return ordered_sum(second.high, low + half.high * r * estrin(r, TAIL))
-
-
-def _logarithm(parts: Split) -> Doubled:
-    """Of f32 to the base 2, of f64 to the base e."""
-    m, e = parts.mantissa, parts.exponent
-    return _binary(m, e) if m.type is F32 else _natural(m, e, parts.place)
+    low = (first.low + fma(e, LN2[t][1], low)) + (second.low + half.low)
+    tail = horner(r, TAIL32) if t is F32 else estrin(r, TAIL)
+    return ordered_sum(second.high, low + half.high * r * tail)
 
 
 def _power(p: Expr, low: Expr, usual: bool) -> Expr:
-    """The base of the logarithm to the power of a sum, `usual` ones being normal numbers."""
-    t = p.type
-    if t is F64:
-        x = reduced(p)
-        return of_reduced(x._replace(low=x.low + low), usual)
-    n = (p + ROUNDER[t]) - ROUNDER[t]
-    r = exact_sum(p - n, low)
-    rest = fma(r.high * r.high, polynomial(r.high, EXP2[t]), fma(r.high, LN2[t][1], r.low * LN2[t][0]))
-    return power_of_two(n, fma(r.high, LN2[t][0], rest) + 1.0)
+    """e^(p + low), `usual` ones being normal numbers."""
+    x = reduced(p)
+    return of_reduced(x._replace(low=x.low + low), usual, exactly=True)
 
 
 def _any_power(size: Expr, y: Expr) -> Expr:
     """Of what is not negative."""
     t = size.type
-    log = _logarithm(split_any(size, LEAST[t]))
+    log = _logarithm(size, True)
     high = select(size < INFINITY, select(size.eq(0.0), constant(-INFINITY, t), log.high), size)
     p = y * high
-    least, most = (RANGE if t is F64 else RANGE2)[t]
-    limited = minimum(most, maximum(least, p))
+    limited = minimum(RANGE[t][1], maximum(RANGE[t][0], p))
     low = select(limited.eq(p), fma(y, high, -p) + y * log.low, 0.0)
     return select(size.eq(1.0) | y.eq(0.0), constant(1.0, t), _power(limited, low, False))
 
@@ -117,10 +104,10 @@ def _with_sign(x: Expr, y: Expr, value: Expr) -> Expr:
 
 def pow(x: Expr, y: Expr) -> Expr:
     t, size = x.type, absolute(x)
-    log = _logarithm(split(size, LEAST[t]))
+    log = _logarithm(size)
     p = y * log.high
     usual = _power(p, fma(y, log.high, -p) + y * log.low, True)
-    small = absolute(p) <= (USUAL if t is F64 else USUAL2)[t]
+    small = absolute(p) <= USUAL[t]
     value = rarely(outside(size, 1 - BIAS[t], BIAS[t] + 1) | ~small, _any_power(size, y), usual)
     return rarely(bits(x) < 0, _with_sign(x, y, value), value)
 
