@@ -47,6 +47,7 @@ def test_without_the_instruction_it_is_plain_ir(element: ElementType) -> None:
     assert f"@{tables.NAME}." in code.text.module
     plain = tables.complete(code.text.module, ())
     assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in tables.complete(code.text.module, {"avx2"})
+    assert "llvm.x86.avx512.permvar.sf.512" in tables.complete(code.text.module, {"avx2", "avx512f"})
     place = np.arange(64, dtype=np.int32)
     (wanted,) = code(place)
     code.library = Library(plain, {"entry": ENTRY})
