@@ -11,8 +11,8 @@ from ..dialect.index import Expr, Tensor
 from ..dialect.loops import Kernel
 from .borders import borders
 from .collapse import collapse
-from .contraction.contract import contract, reshaped
-from .contraction.structure import only_where
+from .contraction.contract import contract
+from .contraction.structure import only_where, reshaped
 from .folds.blocks import blocks
 from .folds.bools import bools
 from .folds.keep import keep

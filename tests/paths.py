@@ -255,6 +255,7 @@ SHARED = {
 }
 PLAIN = {"cvm.jit.native_function.processor": Processor}
 QUADS = {"cvm.jit.native_function.processor": lambda: Processor(quads=True)}
+UPRIGHT = SMALL | {f"{C}.contract.by_turning": lambda *_: None, f"{C}.upright.GAIN": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.within.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.stream.MANY": 0}
@@ -329,6 +330,10 @@ PATHS = {
     "larger, blocks of blocks": Path(_cut(2), larger, _part, only=CONTRACTIONS, seen="%points: tensor<49x"),
     "larger, blocks, weights known": Path(_cut(1), _known_weights, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
     "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
+    "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
+    "larger, vectors of rows, signs": Path(
+        UPRIGHT | {f"{C}.upright.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
+    ),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
     ),

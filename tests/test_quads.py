@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import contractions
 import numpy as np
 import pytest
 from cvm.jit import native, native_function
 from cvm.jit.llvm.instructions import complete, has_quads
-from cvm.lowering.contraction import contract, quads, winograd
+from cvm.lowering.contraction import contract, quads, upright, winograd
 from cvm.lowering.processor import Processor
 from cvm.lowering.text import kernels_text
 from legal import legal
@@ -25,11 +27,18 @@ RANGES = {  # of the image
 }
 
 
-@pytest.fixture(autouse=True, params=[(3, 7), (4, 5), (6, 2)], ids=lambda tile: f"{tile[0]} by {tile[1]}")
+TILES = [(3, 7, "columns"), (4, 5, "columns"), (6, 2, "columns"), (7, 3, "rows"), (14, 2, "rows")]
+
+
+@pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[0]} by {tile[1]}, vectors of {tile[2]}")
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Processor:
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
+    *tile, vectors = request.param
     found = Processor(quads=True)
-    monkeypatch.setattr(quads, "TILES", {found.registers: (request.param,)})
+    for kind in (quads, upright):
+        monkeypatch.setattr(kind, "TILES", {found.registers: (tuple(tile),)})
+    monkeypatch.setattr(upright, "GAIN", inf if vectors == "rows" else 0)
+    monkeypatch.setattr(upright, "PLACES", 0 if tile == [14, 2] else upright.PLACES)
     monkeypatch.setattr(native_function, "processor", lambda: found)
     monkeypatch.setattr(contract, "LEAST", 0)
     monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
@@ -81,6 +90,21 @@ def test_the_weights_may_be_those_without_a_sign(processor: Processor) -> None:
     w = np.arange(13 * 16).reshape(13, 16, 1, 1)
     program = contractions.text(PROGRAMS["1x1"], " {range = [-128, 127]}", w)
     assert "^" not in agreed(program, processor, *images(PROGRAMS["1x1"][1], -128, 127))
+
+
+@pytest.mark.parametrize("ends", RANGES)
+@pytest.mark.parametrize("size, window, step, edge", [(7, 3, 1, 1), (8, 5, 2, 2), (9, 2, 1, 3), (14, 3, 2, 1)])
+def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edge: int, processor: Processor) -> None:
+    """Also where no part of a window is inside."""
+    (low, high), w = RANGES[ends], weights((17, 8, window, window))
+    given = f"%x: tensor<1x8x{size}x{size}xi32> {{range = [{low}, {high}]}}"
+    program = f"""func @main({given}) {{
+        %w = const dense<{w.tolist()}> : tensor<17x8x{window}x{window}xi32>
+        %y = cvm.conv2d %x, %w {{padding = [{edge}, {edge}], stride = [{step}, {step}]}}
+        return %y
+    }}"""
+    lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == (upright.GAIN > 0)
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:

@@ -46,8 +46,9 @@ from .panels import BLOCKS, LANES, ROWS, SUMS
 from .quads import are_bytes, by_quads
 from .slide import slide
 from .strassen import by_blocks
-from .structure import Contracted, Contraction, recognise
+from .structure import Contracted, Contraction, recognise, reshaped
 from .turning import BY_FOUR, BY_TWO
+from .upright import upright
 from .widths import Sizes, sizes_of
 from .winograd import by_turning
 from .words import Terms, at_least, extent_of, in_words, size_of
@@ -199,6 +200,24 @@ def _by_panels(
         return _with(quick, kernel, others)
 
     found = recognise(kernel)
+    if found is not None and sizes is not None and processor.quads:
+        flat = kernel if found.window is None else flatten(kernel)
+        last = recognise(flat)
+        if last is not None and _worth_packing(last) is True:
+            quick = upright(kernel, found, (flat, last), sizes, constants, processor)
+            if quick is not None:
+                return _with(quick, kernel, lambda other: _flat_or_not(other, contracted, constants, ranges))
+    return _flat_or_not(kernel, contracted, constants, ranges)
+
+
+def _flat_or_not(
+    kernel: Kernel,
+    contracted: Callable[[Kernel, Constants, Ranges], Contracted | None],
+    constants: Constants,
+    ranges: Ranges,
+) -> Contracted | None:
+    """As it is, or with all that a window goes over as one where lines of it waste vectors."""
+    found = recognise(kernel)
     if found is not None and found.window is not None and _waste(found.window.extent, found.column.extent) > FLAT:
         flat = flatten(kernel)
         if flat is not kernel and recognise(flat) is not None:
@@ -220,11 +239,6 @@ def _waste(rows: Dim, columns: Dim) -> float:
     if not isinstance(rows, int) or not isinstance(columns, int):
         return 1
     return inf if columns < LANES else -(-columns // LANES) * LANES / columns
-
-
-def reshaped(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
-    """Parameters that a pass gave another shape, and what they were."""
-    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
 
 
 def _worth_packing(c: Contraction) -> Expr | bool:

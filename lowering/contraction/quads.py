@@ -10,7 +10,7 @@ bytes of the other, which is to turn their highest bits, and what that adds is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -36,6 +36,12 @@ def by_quads(
     kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray], processor: Processor
 ) -> tuple[Contracted, Expr | bool] | None:
     """The kernels that multiply bytes, and where they compute what they should; None where they never do."""
+    height, together = cost(c, processor.registers)[1]
+    return by_signs(sizes, lambda swapped: Quads(kernel, c, constants, swapped, height, together))
+
+
+def by_signs(sizes: Sizes, quads: Callable[[bool], Quads]) -> tuple[Contracted, Expr | bool] | None:
+    """The kernels with the factor that has no sign in its place, or moved there, and where they compute what they should."""
     below, under = sizes.negative
     for plain in (True, False):
         for unsigned, signed, sign, swapped in (
@@ -45,12 +51,12 @@ def by_quads(
             held = both(signed <= I8.limits[1], _is_byte(unsigned, sign))
             if held is False or plain != (sign is False):
                 continue
-            quads = _Quads(kernel, c, constants, swapped, *_tile(c, processor.registers))
-            if not plain and not quads.moved(sign):
+            way = quads(swapped)
+            if not plain and not way.moved(sign):
                 if not isinstance(sign, Expr):
                     continue
                 held = both(held, ~sign)
-            made = quads.made()
+            made = way.made()
             return None if made is None else (made, held)
     return None
 
@@ -75,19 +81,20 @@ def _is_byte(size: Expr | int, sign: Expr | bool) -> Expr | bool:
     return small | large & ~sign
 
 
-def _tile(c: Contraction, registers: int) -> tuple[int, int]:
-    """The rows of a tile and the vectors of a panel with which the least is computed that is not needed, and the least loaded."""
+def cost(c: Contraction, registers: int) -> tuple[int, tuple[int, int]]:
+    """What a step of all tiles takes, LOADS for a sum, and of which tiles: so many rows and vectors of a panel that the least is
+    computed that is not needed, and the least loaded."""
     rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
 
-    def cost(tile: tuple[int, int]) -> int:
+    def of(tile: tuple[int, int]) -> int:
         height, together = tile
         steps = -(-blocks // together) * -(-rows // height)
         return steps * (LOADS * height * together + height + together)
 
-    return min(TILES[registers], key=cost)
+    return min((of(tile), tile) for tile in TILES[registers])
 
 
-class _Quads(Packed):
+class Quads(Packed):
     """The factor of the columns has no sign, or that of the rows where they are `swapped`."""
 
     def __init__(

@@ -113,6 +113,11 @@ def only_where(condition: Expr, kernel: Kernel) -> Kernel:
     return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
 
 
+def reshaped(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
+    """Parameters that a pass gave another shape, and what they were."""
+    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
+
+
 def recognise(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     parts = _sum_of_products(kernel)

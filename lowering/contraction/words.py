@@ -263,9 +263,15 @@ class _Axis:
 
 
 def image_of(
-    b: Expr, guard: Sequence[Expr], words: Words, inside: Collection[int] | None = None, space: str = "heap"
+    b: Expr,
+    guard: Sequence[Expr],
+    words: Words,
+    inside: Collection[int] | None = None,
+    space: str = "heap",
+    bits: Expr | None = None,
 ) -> Image | None:
-    """The image of a factor that is read along sums of indices, with these of its axes; None where it is read otherwise."""
+    """The image of a factor that is read along sums of indices, with these of its axes, these bits turned; None where it is
+    read otherwise."""
     read = only_read(b)
     if read is None or not all(is_edge(g, read) for g in guard):
         return None
@@ -286,7 +292,9 @@ def image_of(
 
     def filled(some: Sequence[int], more: bool) -> Block:
         value = word([read_in(n) for n in some], words.many, some[0])
-        return (Store(image, place, image[place] | value if more else value),)
+        if more:
+            return (Store(image, place, image[place] | value if bits is None else image[place] ^ value),)
+        return (Store(image, place, turned(value, bits)),)
 
     same = all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:])  # but along the first axis
     body: Block = ()
@@ -304,7 +312,7 @@ def image_of(
             body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
     around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
-        body = (*loops_of(place[around:], (Store(image, place, constant(0, I32)),)), *body)
+        body = (*loops_of(place[around:], (Store(image, place, turned(constant(0, I32), bits)),)), *body)
     return Image(image, tuple(a.place for a in axes), loops_of(place[:around], body))
 
 
