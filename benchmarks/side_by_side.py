@@ -122,6 +122,8 @@ def timed(case: Case, beside: Mapping[str, Contender], seconds: float) -> dict[s
         if spent < SHORT and name not in case.before:
             short.add(name)
         calls[name] = 1 if spent > 1e-4 else min(2000, int(2e-4 / max(spent, 1e-7)) + 1)
+    ours = next(iter(case.contenders))
+    short = short | set(beside) if ours in short else short - set(beside)  # a limit of what is cold is cold
     times: dict[str, Times] = {name: {} for name in everyone}
     began, rounds = time.perf_counter(), 0
     turns, order = list(everyone.items()), random.Random(0)

@@ -18,9 +18,12 @@ import cvm
 ROWS, COLUMNS, TERMS, HEIGHT, WINDOW = 9, 17, 16, 9, 3  # at least; the height is that of an image
 WIDE = 70  # columns of a dense layer
 SIDE, MOST = 41, 1 << 20  # of what is transposed, along an axis, unless that is too much
+SHORT = 3  # of the axis that becomes the last one, where that is to be a short one
 
 
-def larger(case: Case, known: dict[str, np.ndarray], signless: bool = False, windows: bool = False) -> Case | None:
+def larger(
+    case: Case, known: dict[str, np.ndarray], signless: bool = False, windows: bool = False, short: bool = False
+) -> Case | None:
     """The case as part of a larger one, whose arrays are `known` then; None where it is none of these, or has no windows."""
     operations = cvm.parse(case["program"]).functions["main"].operations if case["valid"] else ()
     if len(operations) != 1:
@@ -32,7 +35,8 @@ def larger(case: Case, known: dict[str, np.ndarray], signless: bool = False, win
         (arrays, part), more = _conv2d(operator, *arrays, signless=signless), f" {{groups = {operator.groups}}}"
     elif isinstance(operator, Transpose) and not windows:
         part = [range(n) for n in known[case["outputs"][0]].shape]
-        arrays, more = [_cube(*arrays)], f" {{axes = {list(operator.axes)}}}"
+        axes = operator.real_axes(arrays[0].ndim)
+        arrays, more = [_cube(*arrays, axes[-1] if short and axes else -1)], f" {{axes = {list(axes)}}}"
     else:
         return None
     names = [f"{case['id']}.{n}{'.signless' * signless}" for n in range(len(arrays))]
@@ -43,9 +47,9 @@ def larger(case: Case, known: dict[str, np.ndarray], signless: bool = False, win
     return {**case, "program": program, "inputs": names, "part": np.ix_(*part)}
 
 
-def _cube(x: np.ndarray) -> np.ndarray:
+def _cube(x: np.ndarray, short: int) -> np.ndarray:
     side = min(SIDE, int(MOST ** (1 / max(x.ndim, 1))))
-    return _padded(x, [max(n, side) for n in x.shape])
+    return _padded(x, [max(n, SHORT if axis == short else side) for axis, n in enumerate(x.shape)])
 
 
 def _dense(

@@ -342,6 +342,9 @@ PATHS = {
     ),
     "larger, tiles": Path({}, larger, _part, only=TRANSPOSITIONS, seen=".tile in", of="cvm.transpose"),
     "larger, strips": Path(STREAMS, larger, _part, only=TRANSPOSITIONS, seen=" overlap ", of="cvm.transpose"),
+    "larger, planes": Path(
+        SHORT | STREAMS, partial(larger, short=True), _part, only=TRANSPOSITIONS, seen="%planes", of="cvm.transpose"
+    ),
     "streams": Path(STREAMS, seen="streaming", of="cvm.elemwise_add"),
     "short rows": Path(SHORT, seen="for %l in", of="cvm.broadcast_div"),
     "windows as words": Path(SHORT, _known_weights_of_ranges, only=CONTRACTIONS, seen=".windows("),

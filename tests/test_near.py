@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cvm.dialect.index import Index, Tensor, constant
 from cvm.dialect.types import F32, I64
+from cvm.lowering.movement import stream
 from cvm.lowering.near import Lanes, begins, offsets, period, windows
 from legal import legal
 
@@ -79,6 +80,28 @@ def test_planes_become_one(element: str, planes: int, size: tuple[int, int]) -> 
     f = compiled("%y = theano.dimshuffle %x0 {new_order = [0, 2, 3, 1]}", x)
     assert "planes" in f.lower("schedule")
     np.testing.assert_array_equal(f(x), x.transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("element", [*TYPES, *NARROW])
+@pytest.mark.parametrize("planes", [2, 3, 4, 6, 7])
+@pytest.mark.parametrize("images", [1, 2])
+def test_planes_become_one_past_the_caches(
+    element: str, planes: int, images: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the array begins; nothing else is written."""
+    monkeypatch.setattr(stream, "LARGE", 1)
+    x = numbers((images, planes, 16, 20), element)
+    f = compiled("%y = theano.dimshuffle %x0 {new_order = [0, 2, 3, 1]}", x)
+    text = f.lower("schedule")
+    assert "planes" in text and ("streaming" in text or element == "i1")
+    size = x.nbytes
+    for offset in range(0, 65, x.itemsize):
+        held = np.full(size + 192, 1, np.uint8)
+        start = -held.ctypes.data % 64 + offset
+        out = held[start : start + size].view(x.dtype).reshape(images, 16, 20, planes)
+        out[...] = 0
+        np.testing.assert_array_equal(f(x, out=out), x.transpose(0, 2, 3, 1))
+        assert (held[:start] == 1).all() and (held[start + size :] == 1).all()
 
 
 def test_planes_are_computed_with() -> None:

@@ -19,7 +19,7 @@ from .addresses import Addresses, Val
 from .early import LINE
 from .lines import is_number, memory_text, number_text, suffix, type_text
 from .spelling import ANY_DIVISOR, INSTRUCTIONS, QUADS, VECTOR_ROWS, conversion
-from .squares import turn
+from .squares import joined, turn
 from .tables import ENTRIES, look_up, table_of
 
 ROW = 16  # bytes of a row of a square that is turned in registers
@@ -296,7 +296,7 @@ class Expressions(Addresses):
         vectors = []
         for start in starts:
             place = f"getelementptr inbounds {memory_text(element)}, ptr {pointer}, i64 {start}"
-            vectors.append(self.get(tensor, self.add(place) if start else pointer, length).text)
+            vectors.append(self.by_rows(tensor, self.add(place) if start else pointer, length).text)
         if length == 1:
             return Val(vectors[0])
         wide, found = type_text(element, length), vectors[0]
@@ -311,6 +311,17 @@ class Expressions(Addresses):
             found = self.add(f"shufflevector {wide} {found}, {wide} {vector}, <{self.lanes} x i32> <{picks}>")
             where = {lane: lane for lane in now}
         return Val(found, self.lanes)
+
+    def by_rows(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
+        """Elements side by side: those of a buffer of several rows row by row, as they were written. A processor waits for what
+        it has written in parts where it reads them as one."""
+        length = tensor.shape[-1] if tensor.shape else 1
+        if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
+            return self.get(tensor, pointer, lanes)
+        one = memory_text(tensor.element)
+        places = [self.add(f"getelementptr inbounds {one}, ptr {pointer}, i64 {n}") for n in range(0, lanes, length)]
+        rows = [self.get(tensor, place, length).text for place in places]
+        return Val(joined(self, type_text(tensor.element), rows, length), lanes)
 
     def get(self, tensor: Tensor, pointer: str, lanes: int) -> Val:
         load = self.add if tensor in self.written else self.once

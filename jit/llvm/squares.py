@@ -12,7 +12,7 @@ def turn(f: Lines, element: str, rows: list[str], side: int) -> list[str]:
     parts of 16 bytes no shuffle crosses a processor's lanes. In each step two rows half a square apart are shuffled together.
     """
     lanes, half = len(rows), side // 2
-    vectors = [_joined(f, element, rows[n::side], side) for n in range(side)]
+    vectors = [joined(f, element, rows[n::side], side) for n in range(side)]
     wide = f"<{lanes} x {element}>"
     for _ in range(side.bit_length() - 1):
         made = []
@@ -25,11 +25,13 @@ def turn(f: Lines, element: str, rows: list[str], side: int) -> list[str]:
     return vectors
 
 
-def _joined(f: Lines, element: str, parts: list[str], length: int) -> str:
-    """Vectors of this length, a power of two of them, as one."""
+def joined(f: Lines, element: str, parts: list[str], length: int) -> str:
+    """Vectors of this length as one."""
+    lanes = length * len(parts)
     while len(parts) > 1:
-        wide, picks = f"<{length} x {element}>", ", ".join(f"i32 {n}" for n in range(2 * length))
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [f.add(f"shufflevector {wide} {a}, {wide} {b}, <{2 * length} x i32> <{picks}>") for a, b in pairs]
-        length *= 2
+        wide, places = f"<{length} x {element}>", min(2 * length, lanes)
+        picks = ", ".join(f"i32 {n}" for n in range(places))
+        pairs = zip(parts[::2], [*parts[1::2], "poison"], strict=False)
+        parts = [f.add(f"shufflevector {wide} {a}, {wide} {b}, <{places} x i32> <{picks}>") for a, b in pairs]
+        length = places
     return parts[0]

@@ -75,10 +75,10 @@ DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes alo
 PIECE = 256  # bytes of a row that are written by a tile in a buffer, and of one that is read for it,
 TILE = 1 << 14  # so many of all rows,
 FURTHER = 128  # and of one that is written if those that are read are copied first
-AHEAD = 2  # tiles after which another one is made that is asked for
+AHEAD = 1 << 14  # bytes of tiles, and two of them at least, after which another one is made that is asked for
 RUN = 1024  # bytes of a row that are written where strips overlap,
 ACROSS = 128  # of one that is read for it,
-NEAR = 256  # of one that is copied first,
+NEAR = 256  # of one that is copied first, and a line where rows that are written are short,
 SHORT = 512  # and of one read whole, in any case
 
 
@@ -180,7 +180,7 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     whole = None if short or _below(inner.index.extent, RUN // out) else _skew(store, inner.index)
     if whole is None:
         j = _Axis(inner.index, lanes, -(-max(RUN // out, 1) // lines) * lines + lines, lines)
-        across = NEAR if many and skew is None else ACROSS
+        across = LINE if not j.overlap else NEAR if many and skew is None else ACROSS
     else:
         j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
         across = min(PIECE, TILE // j.side)
@@ -197,7 +197,7 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
         first = (Alloc(near), For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
         body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
-    asking, asked = _asked(large if j.own is not None else [], outer.index, inner.index, i, j)
+    asking, asked = _asked([] if j.overlap else large, outer.index, inner.index, i, j)
     written = _copied(store, held, asked, outer.index, inner.index, i, j)
     block = (*named, Alloc(held), *_turned(body, i, j, rows, lanes, first), *asking, written)
     return (For(j.tile, (For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
@@ -238,12 +238,14 @@ def _copied(
 def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> tuple[Block, Callable[[Index], Block]]:
     """Which tile is asked for, and with each row that is written as many lines of it."""
     ends, strips = i.tile.extent, j.tile.extent
-    if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= AHEAD or not far:
+    size = i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)
+    ahead = max(AHEAD // size, 2)
+    if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
-    later, tiles = i.tile + AHEAD, as_index(ends) if i.tiles is None else i.tiles
+    later, tiles = i.tile + ahead, as_index(ends) if i.tiles is None else i.tiles
     past = later >= tiles  # the end of the strip
     next_i = as_index(0) if ends == 1 else select(past, later - tiles, later)
-    next_j = minimum(j.tile + AHEAD if ends == 1 else select(past, j.tile + 1, j.tile), strips - 1)
+    next_j = minimum(j.tile + ahead if ends == 1 else select(past, j.tile + 1, j.tile), strips - 1)
     along, row = Var("along.next", I64), Var("row.next", I64)
     named = Let(along, substitute(i.origin, {i.tile: next_i})), Let(row, substitute(j.origin, {j.tile: next_j}))
 
