@@ -78,7 +78,7 @@ def build(
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = native.emitted(native.optimise("\n".join(pieces)), jit=False)
+    image = native.object_file("\n".join(pieces))
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 

@@ -8,7 +8,7 @@ there is one part, and no other thread.
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 
 from ..dialect.loops import Kernel
@@ -16,10 +16,12 @@ from ..lowering.plan import Plan
 from .llvm.emit import Emission
 from .native import fresh_object_code
 from .threads import PARALLEL, get_num_threads, is_parallel
+from .toolchain import addresses_kept
 from .turns import short_turns
 
 LINES = 150  # that the kernels of the first part have at least; those of each further part have
 FURTHER = 2  # times as many
+MOST = 3  # other threads
 NAME = "cvm compiling"  # the thread's
 ENTRY = "declare i32 @entry(ptr, ptr, ptr)"
 
@@ -34,13 +36,13 @@ class Parts:
         self._whole = ""  # where it is one part
         self._first, self._lines = 0, 0  # of the functions that are in no part yet
         self._enough = LINES
-        self._alone = get_num_threads() == 1
-        self._worker: Worker | None = None
+        self._others = min(get_num_threads() - 1, MOST)
+        self._workers: Workers | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Parts:
-        if self._beside and (worker := self._started()):
-            worker.take("\n".join([ENTRY, PARALLEL * self.parallel, self._beside]))
+        if self._beside and (workers := self._started()):
+            workers.take("\n".join([ENTRY, PARALLEL * self.parallel, self._beside]))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,16 +53,16 @@ class Parts:
         emission, known = self._emission, len(self._emission.functions)
         emission.add(kernel)
         self._lines += sum(text.count("\n") for text in emission.functions[known:])
-        if self._lines >= self._enough and (worker := self._started()):
-            worker.take(emission.part(self._first))
+        if self._lines >= self._enough and (workers := self._started()):
+            workers.take(emission.part(self._first))
             self._first, self._lines = len(emission.functions), 0
             self._enough *= FURTHER
 
     def end(self, plan: Plan) -> None:
         """Emits the entry, which runs the kernels of the plan."""
         text = self._emission.module((plan,), self._first)
-        if self._worker is not None:
-            self._worker.take(text)
+        if self._workers is not None:
+            self._workers.take(text)
         else:
             declares = self.parallel and not is_parallel(text)
             self._whole = "\n".join([text, PARALLEL * declares, self._beside])
@@ -68,53 +70,69 @@ class Parts:
 
     def images(self) -> tuple[bytes, ...]:
         """The object files, which belong together."""
-        return (fresh_object_code(self._whole),) if self._worker is None else self._worker.images()
+        return (fresh_object_code(self._whole),) if self._workers is None else self._workers.images()
 
-    def _started(self) -> Worker | None:
-        """The second thread, if there is one."""
-        if self._worker is None and not self._alone:
+    def _started(self) -> Workers | None:
+        """The other threads, if there are any."""
+        if self._workers is None and self._others:
             self._open.enter_context(short_turns())
+            self._open.enter_context(addresses_kept())
             try:
-                self._worker = self._open.enter_context(Worker())
+                self._workers = self._open.enter_context(Workers(self._others))
             except RuntimeError:  # no thread starts when the interpreter ends
-                self._alone = True
-        return self._worker
+                self._others = 0
+        return self._workers
 
 
-class Worker:
-    """A thread that compiles one module of IR after the other."""
+class Workers:
+    """Threads that compile modules of IR; the one that asks for the code takes part in what is left."""
 
-    def __init__(self) -> None:
-        self._texts: SimpleQueue[str | None] = SimpleQueue()
-        self._made: list[bytes] = []
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._texts: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+        self._asked = 0
+        self._made: dict[int, bytes] = {}
         self._error: BaseException | None = None
         self._given_up = False
-        self._thread = threading.Thread(target=self._run, name=NAME)
+        self._threads: list[threading.Thread] = []
 
-    def __enter__(self) -> Worker:
-        self._thread.start()
+    def __enter__(self) -> Workers:
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._given_up = True
         self._texts.put(None)
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def take(self, text: str) -> None:
-        """Has a module compiled, after those before it."""
-        self._texts.put(text)
+        """Has a module compiled."""
+        if not self._texts.empty() and len(self._threads) < self._most:
+            with suppress(RuntimeError):  # those that are there will do
+                self._start()
+        self._texts.put((self._asked, text))
+        self._asked += 1
 
     def images(self) -> tuple[bytes, ...]:
         """The object files of all modules; what was raised on the way is raised here."""
         self._texts.put(None)
-        self._thread.join()
+        self._run()
+        for thread in self._threads:
+            thread.join()
         if self._error is not None:
             raise self._error
-        return tuple(self._made)
+        return tuple(self._made[n] for n in range(self._asked))
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=NAME)
+        thread.start()
+        self._threads.append(thread)
 
     def _run(self) -> None:
         try:
-            while (text := self._texts.get()) is not None and not self._given_up:
-                self._made.append(fresh_object_code(text))
+            while (asked := self._texts.get()) is not None and not self._given_up:
+                self._made[asked[0]] = fresh_object_code(asked[1])
         except BaseException as error:
-            self._error = error
+            self._error, self._given_up = error, True
+        self._texts.put(None)  # for the others

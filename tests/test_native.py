@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
-from cvm.jit import native
+from cvm.jit import toolchain
 
 LOOP = """
 define void @f(ptr %p, ptr %q, i64 %n) {
@@ -27,9 +27,18 @@ done:
 
 
 def test_options_of_llvm_come_back():
-    machine = native.target_machine()
+    machine = toolchain.target_machine()
     before = machine.emit_object(llvm.parse_assembly(LOOP))
-    ours = native.emitted(llvm.parse_assembly(LOOP))
-    assert machine.emit_object(llvm.parse_assembly(LOOP)) == before
-    assert (ours != before) == (llvm.llvm_version_info[0] <= native.LAST_LLVM)
-    assert native.emitted(llvm.parse_assembly(LOOP)) == ours
+    with toolchain.toolchain() as tools:
+        ours = tools.object_code(llvm.parse_assembly(LOOP))
+        assert machine.emit_object(llvm.parse_assembly(LOOP)) == before
+        assert (ours != before) == (llvm.llvm_version_info[0] <= toolchain.LAST_LLVM)
+        assert tools.object_code(llvm.parse_assembly(LOOP)) == ours
+
+
+def test_threads_have_toolchains_of_their_own():
+    with toolchain.toolchain() as one:
+        with toolchain.toolchain() as other:
+            assert one is not other and one.machine is not other.machine
+        with toolchain.toolchain() as again:
+            assert again is other

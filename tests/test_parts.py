@@ -107,10 +107,10 @@ def test_large_arguments_are_looked_at_by_all_threads() -> None:
 
 
 def test_small_programs_are_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
+    def refuse(most: int) -> None:
         raise AssertionError("a thread for so little")
 
-    monkeypatch.setattr(parts, "Worker", refuse)
+    monkeypatch.setattr(parts, "Workers", refuse)
     assert compiled(SMALL)(np.array([-1, 2, -3, 4, -5], np.int32)).tolist() == [1, 2, 3, 4, 5]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cases import Case, arrays, cases, compiled, failure
-from cvm.jit import native, parts
+from cvm.jit import native, parts, toolchain
 from paths import PATHS, Path
 
 ROOT = File(__file__).parent.parent
@@ -32,10 +32,11 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 @pytest.fixture(scope="module", autouse=True)
 def code_made_once() -> Iterator[None]:
     """Of a text that LLVM has made code of on another path, for the same processor, none is made again: half of the time."""
-    make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: native.emitted(native.optimise(text, slp)))
+    real = native.fresh_object_code
+    make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: real(text, slp))
     with pytest.MonkeyPatch.context() as patch:
         for module in (native, parts):
-            patch.setattr(module, "fresh_object_code", lambda text, slp=False: make(text, slp, native.target_machine))
+            patch.setattr(module, "fresh_object_code", lambda text, slp=False: make(text, slp, toolchain.target_machine))
         yield
 
 
