@@ -50,23 +50,34 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Every node for which `change` gives another is replaced, from the top down; shared parts stay shared."""
-    done: dict[int, Expr] = {}
+    return _rewritten(expr, change, {})
 
-    def visit(e: Expr) -> Expr:
-        if (found := done.get(id(e))) is not None:
-            return found
-        new = change(e)
-        if new is None:
-            new = e
-            if (of := _CHILDREN.get(e.__class__)) is not None:
-                old = of(e)
-                parts = [visit(c) for c in old]
-                if any(map(is_not, old, parts)):
-                    new = with_children(e, tuple(parts))
-        done[id(e)] = new
-        return new
 
-    return visit(expr)
+def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, Expr]) -> Expr:
+    """The same, `done` by id. No function of its own, which would refer to itself and wait for the garbage collector."""
+    new = change(e)
+    if new is None:
+        new = e
+        if (of := _CHILDREN.get(e.__class__)) is not None:
+            old = of(e)
+            parts = [done[id(c)] if id(c) in done else _rewritten(c, change, done) for c in old]
+            if any(map(is_not, old, parts)):
+                new = with_children(e, tuple(parts))
+    done[id(e)] = new
+    return new
+
+
+def rebuild(e: Expr, make: Callable[[Expr, tuple[Expr, ...]], Expr], done: dict[int, Expr]) -> Expr:
+    """What `make` gives for a node and its parts, which were made before; `done` has what was made, by id."""
+    old = children(e)
+    parts = tuple([done[id(c)] if id(c) in done else rebuild(c, make, done) for c in old])
+    done[id(e)] = new = make(e, parts)
+    return new
+
+
+def over(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The node itself, or one like it over other parts."""
+    return with_children(e, parts) if any(map(is_not, children(e), parts)) else e
 
 
 def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..dialect.files import FileConstantError, Files
 from ..dialect.program import Function, Module
 from ..dialect.source import Source
+from ..dialect.uncollected import uncollected
 from . import cache, kept
 from .head import Head, described, head_of
 from .identity import name_of_text
@@ -39,7 +40,8 @@ def compile_text(
             return found
     from .compile import compile_program  # and with it all that reads and compiles programs
 
-    made = compile_program(parse(), entry)
+    with uncollected():
+        made = compile_program(parse(), entry)
     if name is not None and isinstance(made, NativeFunction):
         _remember(name, made)
     return made

@@ -237,12 +237,16 @@ def structure(e: Expr) -> object:
 
 def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Expr:
     """The value with reads of inlined tensors replaced; equal reads give one shared expression."""
-    made: dict[object, Expr] = {}
+    return _with_made(value, inlined, measures, {})
+
+
+def _with_made(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures, made: dict[object, Expr]) -> Expr:
+    """The same, with what was made of equal reads so far."""
 
     def put(e: Expr) -> Expr | None:
         if not isinstance(e, Read) or e.tensor not in inlined:
             return None
-        at = tuple(rewrite(i, put) for i in e.indices)
+        at = tuple([_with_made(i, inlined, measures, made) for i in e.indices])
         place = (e.tensor, *map(structure, at))
         if place not in made:
             formula = inlined[e.tensor]
@@ -256,15 +260,15 @@ def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Ex
 
 def _fresh_folds(value: Expr) -> Expr:
     """Folds over indices of their own, so that a formula put in place twice does not share loop indices."""
+    return rewrite(value, _fresh)
 
-    def fresh(e: Expr) -> Expr | None:
-        if not isinstance(e, Reduce):
-            return None
-        new = tuple(Index(i.name, i.extent) for i in e.indices)
-        body = substitute(e.body, dict(zip(e.indices, new, strict=True)))
-        return Reduce(e.function, new, _fresh_folds(body))
 
-    return rewrite(value, fresh)
+def _fresh(e: Expr) -> Expr | None:
+    if not isinstance(e, Reduce):
+        return None
+    new = tuple(Index(i.name, i.extent) for i in e.indices)
+    body = substitute(e.body, dict(zip(e.indices, new, strict=True)))
+    return Reduce(e.function, new, _fresh_folds(body))
 
 
 def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:

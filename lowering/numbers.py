@@ -14,24 +14,14 @@ from ..dialect.conversion import converted
 from ..dialect.index import Apply, Cast, Check, Const, Expr, Read, Tensor, constant
 from ..dialect.scalars import SCALARS
 from ..dialect.source import NOWHERE, Span
-from ..dialect.traverse import children, with_children
+from ..dialect.traverse import over, rebuild
 
 _PARTIAL = ("div", "rem", "floordiv", "floormod")
 
 
 def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
     """The formula with its numbers in place; its checks report at `span`, the operation's."""
-    done: dict[int, Expr] = {}
-
-    def visit(e: Expr) -> Expr:
-        if id(e) not in done:
-            old = children(e)
-            parts = tuple(map(visit, old))
-            new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-            done[id(e)] = _simplified(new, constants, span)
-        return done[id(e)]
-
-    return visit(value)
+    return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
 
 
 def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Expr:

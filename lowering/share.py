@@ -12,7 +12,7 @@ from itertools import count
 
 from ..dialect.index import Apply, Bitcast, Cast, Check, Expr, Var, When
 from ..dialect.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
-from ..dialect.traverse import children, with_children
+from ..dialect.traverse import children, over, rebuild
 
 
 def share(kernel: Kernel) -> Kernel:
@@ -58,19 +58,15 @@ class _Sharing:
             return given
         done: dict[int, Expr] = {}
 
-        def visit(e: Expr) -> Expr:
-            if id(e) not in done:
-                old = children(e)
-                parts = tuple(map(visit, old))
-                new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-                if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast)):
-                    var = Var(f"t{next(self.names)}", e.type)
-                    lets.append(Let(var, new))
-                    new = var
-                done[id(e)] = new
-            return done[id(e)]
+        def named(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+            new = over(e, parts)
+            if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast)):
+                var = Var(f"t{next(self.names)}", e.type)
+                lets.append(Let(var, new))
+                return var
+            return new
 
-        return tuple(map(visit, given))
+        return tuple(done[id(e)] if id(e) in done else rebuild(e, named, done) for e in given)
 
 
 def _uses(given: tuple[Expr, ...]) -> Counter[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.index import Apply, Expr, cast
-from ...dialect.traverse import children, with_children
+from ...dialect.traverse import over, rebuild
 from ...dialect.types import F16, F32
 from .exponential import exp, exp2, expm1
 from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
@@ -41,16 +41,7 @@ def computed(function: str, *operands: Expr) -> Expr:
 def in_primitives(expr: Expr) -> Expr:
     """The expression with every one of FUNCTIONS replaced by what computes it."""
 
-    done: dict[int, Expr] = {}  # from the leaves up, so that what is shared stays shared
+    def made(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        return computed(e.function, *parts) if isinstance(e, Apply) and e.function in FUNCTIONS else over(e, parts)
 
-    def visit(e: Expr) -> Expr:
-        if id(e) not in done:
-            old = children(e)
-            parts = tuple(map(visit, old))
-            if isinstance(e, Apply) and e.function in FUNCTIONS:
-                done[id(e)] = computed(e.function, *parts)
-            else:
-                done[id(e)] = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-        return done[id(e)]
-
-    return visit(expr)
+    return rebuild(expr, made, {})
