@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from ...dialect.bounds import interval
 from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Skew, Tensor, Var
 from ...dialect.sizes import Dim
-from ...dialect.traverse import children
+from ...dialect.traverse import children, walk
 from ...dialect.types import I64, ElementType
 from .lines import Lines, is_number, memory_text, type_text
 from .spelling import INSTRUCTIONS
@@ -61,6 +62,8 @@ class Addresses(Lines):
         self.kept: list[object] = []  # keeps what the tables know by id alive
         self.changing: dict[int, bool] = {}
         self.parts: dict[int, tuple[list[tuple[Expr, int]], int]] = {}  # of index expressions, by id
+        self.accesses: dict[tuple[Tensor, int], tuple[list[tuple[Expr, int]], int]] = {}  # of several
+        self.strides: dict[tuple[Tensor, int, int], int | None] = {}  # of accesses, indices and lane by id
         self.frames: list[Frame] = []  # of the function, then two of each loop around the current point
         self.levels: dict[str, int] = {}  # the first frame that knows a value; parameters are known to all
         self.lane: Index | None = None
@@ -71,10 +74,7 @@ class Addresses(Lines):
     def value(self, e: Expr) -> Val:
         raise NotImplementedError
 
-    def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
-        raise NotImplementedError
-
-    def words(self, element: ElementType, lanes: int) -> dict[str, str]:
+    def spell(self, row: tuple[str, ...], operands: list[str], element: ElementType, lanes: int) -> str:
         raise NotImplementedError
 
     def changes(self, e: Expr) -> bool:
@@ -90,6 +90,28 @@ class Addresses(Lines):
 
     def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> str:
         """The address of an element, at lane 0, of a buffer with so many lanes an element."""
+        terms, constant = self.offset(tensor, at)
+        element, found = memory_text(tensor.element, lanes), self.pointers[tensor]
+        ordered = [(self.level(t), _age(t), t, f) for t, f in terms.items() if f]
+        if len(ordered) > 1:
+            ordered.sort()
+        for _, group in groupby(ordered, _first):
+            found = self.place(element, found, self.total(tuple([(t, f) for *_, t, f in group])))
+        return self.place(element, found, str(constant)) if constant else found
+
+    def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> Sum:
+        """How many elements after an array's first one the element is, at lane 0."""
+        if all(isinstance(d, int) for d in tensor.shape[1:]):
+            found = self.accesses.get((tensor, id(at)))
+            if found is None:
+                apart: list[tuple[Expr, int]] = []
+                constant, step = 0, 1
+                for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+                    constant += _taken_apart(e, step, apart)
+                    step = d * step if isinstance(d, int) else 0
+                found = self.accesses[tensor, id(at)] = apart, constant
+                self.kept.append(at)
+            return self.added(*found)
         terms: dict[str, int] = {}
         constant = 0
         step: Dim = 1
@@ -99,11 +121,7 @@ class Addresses(Lines):
             for text, factor in more.terms.items():
                 terms[text] = terms.get(text, 0) + factor
             step = d * step
-        element, found = memory_text(tensor.element, lanes), self.pointers[tensor]
-        ordered = sorted((self.level(t), _age(t), t, f) for t, f in terms.items() if f)
-        for _, group in groupby(ordered, lambda term: term[0]):
-            found = self.place(element, found, self.total(tuple((t, f) for *_, t, f in group)))
-        return self.place(element, found, str(constant)) if constant else found
+        return Sum(terms, constant)
 
     def place(self, element: str, base: str, offset: str) -> str:
         """A pointer so many elements further on. What lies between need not be inside of the array."""
@@ -147,7 +165,9 @@ class Addresses(Lines):
         self.lines, self.frames = here
 
     def add(self, instruction: str) -> str:
-        name = super().add(instruction)
+        self.names += 1
+        name = f"%v{self.names}"
+        self.lines.append(f"  {name} = {instruction}")
         self.levels[name] = len(self.frames)
         return name
 
@@ -180,9 +200,12 @@ class Addresses(Lines):
             terms: list[tuple[Expr, int]] = []
             found = self.parts[id(e)] = terms, _taken_apart(e, 1, terms)
             self.kept.append(e)
+        return self.added(*found)
+
+    def added(self, terms: list[tuple[Expr, int]], constant: int) -> Sum:
+        """Multiples of index expressions and a constant, as multiples of values."""
         sums: dict[str, int] = {}
-        constant = found[1]
-        for atom, factor in found[0]:
+        for atom, factor in terms:
             text = self.address(atom)
             if is_number(text):
                 constant += factor * int(text)
@@ -224,6 +247,16 @@ class Addresses(Lines):
 
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
         """How far apart, in elements, neighbouring lanes access a tensor; None where that is not one number."""
+        key = tensor, id(at), id(self.lane)
+        if key in self.strides:
+            return self.strides[key]
+        found = self.compute_stride(tensor, at)
+        if not any(isinstance(x, (Var, Read)) for e in at for x in walk(e)):  # these may have one lane or several
+            self.strides[key] = found
+            self.kept += (at, self.lane)
+        return found
+
+    def compute_stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
         total = 0
         step: Dim = 1
         for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
@@ -294,7 +327,7 @@ class Addresses(Lines):
                 return self.divided(operation, self.address(a), self.address(b))
             case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
                 texts = [self.address(o) for o in operands]
-                return self.spell(INSTRUCTIONS[function, "int"], texts, self.words(I64, 1))
+                return self.spell(INSTRUCTIONS[function, "int"], texts, I64, 1)
         value = self.value(e)
         if value.lanes > 1:
             return self.add(f"extractelement {type_text(I64, value.lanes)} {value.text}, i64 0")
@@ -324,6 +357,9 @@ def _taken_apart(e: Expr, factor: int, terms: list[tuple[Expr, int]]) -> int:
 def at_least_zero(e: Expr) -> bool:
     low, _ = interval(e)
     return low is not None and low >= 0
+
+
+_first = itemgetter(0)
 
 
 def _age(text: str) -> int:

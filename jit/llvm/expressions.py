@@ -42,7 +42,9 @@ class Expressions(Addresses):
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
         super().__init__(sizes, written)
         self.declarations = declarations
+        self.called: set[str] = set()  # what is declared already
         self.stale: list[int] = []
+        self.numbers: dict[int, Val] = {}  # constants, by id
         self.entry: list[str] = []  # what stands before the first statement
         self.square: Square | None = None  # what is around the current lanes
         self.early: dict[int, int] = {}  # reads that ask for an element further on, by id
@@ -52,7 +54,11 @@ class Expressions(Addresses):
 
     def value(self, e: Expr) -> Val:
         if isinstance(e, Const):
-            return Val(number_text(e.value, e.type))
+            number = self.numbers.get(id(e))
+            if number is None:
+                number = self.numbers[id(e)] = Val(number_text(e.value, e.type))
+                self.kept.append(e)
+            return number
         found = self.known.get(id(e))
         if found is None:
             found = self.compute(e)
@@ -111,11 +117,10 @@ class Expressions(Addresses):
             divisor = operands[-1]
             if not isinstance(divisor, Const) or divisor.value == -1:
                 row = ANY_DIVISOR[function]
-        words = self.words(element, lanes)
         if lanes > 1 and function in VECTOR_ROWS:
             row = VECTOR_ROWS[function]
         texts = [self.splat(v, o.type, lanes).text for v, o in zip(values, operands, strict=True)]
-        return Val(self.spell(row, texts, words), lanes)
+        return Val(self.spell(row, texts, element, lanes), lanes)
 
     def quads_added(self, sum: Expr, term: Expr) -> Val | None:
         """Products of bytes added to a sum, a function of its own for vectors; None where the term is none of these."""
@@ -125,7 +130,7 @@ class Expressions(Addresses):
                 lanes = max(v.lanes for v in values[:2])
                 if lanes > 1:
                     texts = [self.splat(v, type, lanes).text for v in values]
-                    return Val(self.spell((QUADS,), texts, self.words(type, lanes)), lanes)
+                    return Val(self.spell((QUADS,), texts, type, lanes), lanes)
         return None
 
     def look_up(self, e: Apply) -> Val | None:
@@ -137,7 +142,8 @@ class Expressions(Addresses):
         lanes = places[0].lanes
         if lanes % ENTRIES[e.type] or lanes & (lanes - 1) or any(p.lanes != lanes for p in places):
             return None
-        return Val(self.spell(tuple(look_up([p.text for p in places], table.entries, e.type, lanes)), [], {}), lanes)
+        row = tuple(look_up([p.text for p in places], table.entries, e.type, lanes))
+        return Val(self.spell(row, [], e.type, lanes), lanes)
 
     def any_lane(self, condition: str, lanes: int) -> str:
         """Whether a condition holds in one of the lanes."""
@@ -145,16 +151,13 @@ class Expressions(Addresses):
             return condition
         return self.call(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {condition})")
 
-    def spell(self, row: tuple[str, ...], operands: list[str], words: dict[str, str]) -> str:
+    def spell(self, row: tuple[str, ...], operands: list[str], element: ElementType, lanes: int) -> str:
         """The instructions of a row of the spelling; gives the last one's value."""
         names = dict(zip("abc", operands, strict=False))
         results: list[str] = []
-        for template in row:
-            results.append(self.call(template.format(*results, **names, **words)))
+        for template in worded(row, element, lanes):
+            results.append(self.call(template.format(*results, **names)))
         return results[-1]
-
-    def words(self, element: ElementType, lanes: int) -> dict[str, str]:
-        return words(element, lanes)
 
     def convert(self, value: Val, source: ElementType, target: ElementType) -> Val:
         if source is target:
@@ -165,8 +168,8 @@ class Expressions(Addresses):
         if not template:
             return value
         lanes = value.lanes
-        from_words = {"f": type_text(source, lanes), "sf": suffix(source, lanes), "zf": self.words(source, lanes)["z"]}
-        return Val(self.call(template.format(a=value.text, **from_words, **self.words(target, lanes))), lanes)
+        from_words = {"f": type_text(source, lanes), "sf": suffix(source, lanes), "zf": words(source, lanes)["z"]}
+        return Val(self.call(template.format(a=value.text, **from_words, **words(target, lanes))), lanes)
 
     def round_to_odd(self, value: Val) -> Val:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
@@ -174,10 +177,10 @@ class Expressions(Addresses):
         narrow = self.convert(value, F64, F32)
         back = self.convert(narrow, F32, F64)
         size, wanted = (
-            self.spell(INSTRUCTIONS["abs", "float"], [v.text], self.words(F64, lanes)) for v in (back, value)
+            self.spell(INSTRUCTIONS["abs", "float"], [v.text], F64, lanes) for v in (back, value)
         )
-        beyond = self.spell(INSTRUCTIONS["gt", "float"], [size, wanted], self.words(F64, lanes))
-        inexact = self.spell(INSTRUCTIONS["ne", "float"], [back.text, value.text], self.words(F64, lanes))
+        beyond = self.spell(INSTRUCTIONS["gt", "float"], [size, wanted], F64, lanes)
+        inexact = self.spell(INSTRUCTIONS["ne", "float"], [back.text, value.text], F64, lanes)
         bits = self.reinterpret(narrow, F32, I32)
         down = self.add(f"sub {type_text(I32, lanes)} {bits.text}, {self.convert(Val(beyond, lanes), I1, I32).text}")
         odd = self.add(f"or {type_text(I32, lanes)} {down}, {self.convert(Val(inexact, lanes), I1, I32).text}")
@@ -193,7 +196,10 @@ class Expressions(Addresses):
 
     def call(self, instruction: str) -> str:
         """Adds an instruction, declaring the intrinsic that it calls, if it is a call."""
-        if match := self._CALL.match(instruction):
+        if not instruction.startswith("call "):
+            return self.once(instruction)
+        if (callee := instruction.partition("(")[0]) not in self.called and (match := self._CALL.match(instruction)):
+            self.called.add(callee)
             types = ", ".join(
                 re.sub(r" (?:%\w+|[-\w.]+|zeroinitializer|splat \(.*\))$", "", a) for a in _split(match[3])
             )
@@ -416,6 +422,13 @@ def words(element: ElementType, lanes: int) -> dict[str, str]:
     found = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
     found["d"] = type_text(F64, lanes)
     return {**found, "z": splat(0), "x": ones, "o": splat(1)}
+
+
+@cache
+def worded(row: tuple[str, ...], element: ElementType, lanes: int) -> tuple[str, ...]:
+    """A row of the spelling with its words in place, but for the operands and what earlier instructions give."""
+    known = words(element, lanes)
+    return tuple(re.sub(r"\{([a-z]+)\}", lambda found: known.get(found[1], found[0]), template) for template in row)
 
 
 def _split(arguments: str) -> list[str]:
