@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ...dialect.index import (
     TRUE,
+    Apply,
     Expr,
     Index,
     Read,
@@ -34,6 +35,7 @@ from ...dialect.loops import (
     Statement,
     Store,
     map_expressions,
+    nodes,
     statements,
     substitute_block,
 )
@@ -54,6 +56,7 @@ DEEP = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deepe
 UNROLLED = 2  # steps, one after the other
 DEEPEST = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
+LONG = 24  # operations on a sum
 WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
@@ -222,7 +225,7 @@ class Panels:
         zero = self.each(r, (Store(sums, place, constant(0, self.element)),))
         if len(folds) > 1:
             return self.each_tile(
-                tile, (start, Alloc(sums), zero, *loops_of(folds, (add,)), self.finish(sums, r, start.var, r))
+                tile, (start, Alloc(sums), zero, *loops_of(folds, (add,)), *self.finished(sums, start.var, r))
             )
         (fold,) = folds
         steps = fold.extent
@@ -236,7 +239,7 @@ class Panels:
         loop = For(block, inner, part * each, None if parts == 1 and count is None else ends)
         if parts == 1:
             (loop,) = substitute_block((loop,), {part: as_index(0)})
-            return self.each_tile(tile, (start, Alloc(sums), zero, loop, self.finish(sums, r, start.var, r)))
+            return self.each_tile(tile, (start, Alloc(sums), zero, loop, *self.finished(sums, start.var, r)))
         assert self.shares == 1, "sums of all rows wait"
         held = Tensor("held", (tile.extent * height, self.width), self.element, "stack")
         line = tile * height + r
@@ -266,6 +269,15 @@ class Panels:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
         lanes = For(self.lane, body, kind="vector", width=LANES)
         return For(r, (For(self.v, (lanes,), kind="unrolled"),), kind="unrolled")
+
+    def finished(self, sums: Tensor, start: Expr, r: Index) -> Block:
+        """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
+        if sum(isinstance(e, Apply) for e in nodes(self.c.epilogue)) < LONG:
+            return (self.finish(sums, r, start, r),)
+        waiting = Tensor("waiting", sums.shape, sums.element, "stack")
+        place = (r, self.v * LANES + self.lane)
+        save = self.each(r, (Store(waiting, place, sums[place]),))
+        return Alloc(waiting), save, self.finish(waiting, r, start, r)
 
     def finish(self, sums: Tensor, line: Expr, start: Expr, r: Index) -> Statement:
         """What follows the fold, for every element of the tile."""
