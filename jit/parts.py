@@ -1,4 +1,5 @@
-"""Kernels to machine code while those that follow are still lowered and emitted: part by part, by a second thread.
+"""Kernels to machine code while those that follow are still lowered and emitted: part by part, by other threads. The one that
+lowers takes part once it is done.
 
 LLVM needs no lock of Python's while it works. A part is a module of its own, and has so many lines that what LLVM takes for
 every module does not count; which parts there are depends on the kernels alone. Where parallel loops have but one thread,

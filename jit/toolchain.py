@@ -108,6 +108,6 @@ def toolchain() -> Iterator[Toolchain]:
 def _unlocked(name: str) -> Callable[..., Any]:
     """A function of LLVM's library without the lock."""
     locked = getattr(ffi.lib, name)
-    function = getattr(ctypes.CDLL(None, handle=ffi.lib._handle), name)
+    function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), name)
     function.argtypes, function.restype = locked.argtypes, locked.restype
     return function

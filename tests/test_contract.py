@@ -55,6 +55,17 @@ def both(program: str, *arrays: np.ndarray) -> None:
     np.testing.assert_array_equal(found, cvm.compile(program, target="reference")(*arrays), strict=True)
 
 
+@pytest.mark.parametrize("name", ["dense", "dense, odd sizes", "3x3, blocks that overlap", "groups"])
+def test_sums_wait_for_what_is_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation, a, b = PROGRAMS[name]
+    program = text(operation, a, b, "  %h = dali.mul %y, 3\n  %z = dali.add %h, 1\n")
+    assert "%waiting" not in cvm.compile(program).lower("schedule")
+    monkeypatch.setattr(panels, "LONG", 1)
+    rng = np.random.default_rng(5)
+    both(program, *(rng.integers(-100, 100, s, np.int32) for s in (a, b)))
+    assert "%waiting" in cvm.compile(program).lower("schedule")
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_path(name: str) -> None:
     operation, a, b = PROGRAMS[name]
