@@ -14,7 +14,7 @@ from cvm.dialect.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I6
 from cvm.jit import native
 from cvm.jit.llvm import instructions
 from cvm.jit.llvm.emit import emit
-from cvm.jit.llvm.spelling import INSTRUCTIONS, WORDS
+from cvm.jit.llvm.spelling import INSTRUCTIONS, VECTOR_ROWS
 from cvm.lowering.plan import make_plan
 from evaluate import execute
 from kernels import MachineCode, compiled, kernel, tensor
@@ -68,7 +68,7 @@ FUNCTIONS = [
     (f, e)
     for f in sorted(EXACT - {"fma", "select", "rarely"})
     for e in REAL
-    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f not in WORDS or e is I32)
+    if (f, e.kind) in INSTRUCTIONS and e.kind in SCALARS[f].kinds and (f not in VECTOR_ROWS or e is I32)
 ]
 
 
@@ -83,7 +83,7 @@ def test_scalar_functions(function: str, element: ElementType) -> None:
     pointwise(lambda *x: apply(function, *x), [element] * row.arity, *arrays)
 
 
-@pytest.mark.parametrize("function", WORDS)
+@pytest.mark.parametrize("function", VECTOR_ROWS)
 def test_parts_of_words(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_ = np.array([0, 1, 127, 128, 255, 129, 254, 3], np.uint8)
     random = np.random.default_rng(0)

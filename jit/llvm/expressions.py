@@ -18,7 +18,7 @@ from ...lowering.near import Lanes, offsets, windows
 from .addresses import Addresses, Val
 from .early import LINE
 from .lines import is_number, memory_text, number_text, suffix, type_text
-from .spelling import ANY_DIVISOR, INSTRUCTIONS, QUADS, VECTOR_ROWS, conversion
+from .spelling import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, conversion
 from .squares import joined, turn
 from .tables import ENTRIES, look_up, table_of
 
@@ -130,7 +130,7 @@ class Expressions(Addresses):
                 lanes = max(v.lanes for v in values[:2])
                 if lanes > 1:
                     texts = [self.splat(v, type, lanes).text for v in values]
-                    return Val(self.spell((QUADS,), texts, type, lanes), lanes)
+                    return Val(self.spell((QUADSUM,), texts, type, lanes), lanes)
         return None
 
     def look_up(self, e: Apply) -> Val | None:

@@ -8,23 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from .spelling import HALVES, INSTRUCTIONS, QUADSUM, WORDS
+from .spelling import HALVES, WORDS, Row
 
-_NAMES = "|".join((*WORDS, "quadsum"))
-_DECLARED = re.compile(rf"^declare <(\d+) x i32> @({_NAMES})\.v\1i32\(.*\)$", re.MULTILINE)
+_DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
 
 QUADS = "quads"  # one of several features, by `has_quads`
 
-OPERANDS = {"quadsum": "abc"}  # of others, a and b
-
-# by lanes: the feature, the instruction, and the bits of what it takes and gives
+# by lanes: the feature, the instruction, its operands in their order, and the bits of what it takes and gives
 _INTRINSICS = {
-    ("pairdot", 4): ("sse2", "llvm.x86.sse2.pmadd.wd", 16, 32),
-    ("pairdot", 8): ("avx2", "llvm.x86.avx2.pmadd.wd", 16, 32),
-    ("bytepairs", 4): ("ssse3", "llvm.x86.ssse3.pmadd.ub.sw.128", 8, 16),
-    ("bytepairs", 8): ("avx2", "llvm.x86.avx2.pmadd.ub.sw", 8, 16),
-    ("quadsum", 4): (QUADS, "llvm.x86.avx512.vpdpbusd.128", 32, 32),
-    ("quadsum", 8): (QUADS, "llvm.x86.avx512.vpdpbusd.256", 32, 32),
+    ("pairdot", 4): ("sse2", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
+    ("pairdot", 8): ("avx2", "llvm.x86.avx2.pmadd.wd", "ab", 16, 32),
+    ("bytepairs", 4): ("ssse3", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16),
+    ("bytepairs", 8): ("avx2", "llvm.x86.avx2.pmadd.ub.sw", "ab", 8, 16),
+    ("quadsum", 4): (QUADS, "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
+    ("quadsum", 8): (QUADS, "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
 }
 
 
@@ -44,36 +41,33 @@ def complete(text: str, features: Collection[str]) -> str:
 def _defined(name: str, lanes: int, features: Collection[str], called: set[str]) -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     wide = f"<{lanes} x i32>"
-    feature, instruction, taken, given = _INTRINSICS.get((name, lanes), ("", "", 0, 0))
+    feature, instruction, order, taken, given = _INTRINSICS.get((name, lanes), ("", "", "", 0, 0))
     halved = _INTRINSICS.get((name, lanes // 2), ("",))[0] in features
     before: list[str] = []
-    operands = OPERANDS.get(name, "ab")
+    operands, row = WORDS[name]
     if halved and feature not in features:
         half = f"{name}.v{lanes // 2}i32"
         before = [_defined(name, lanes // 2, features, called).replace(f"@{half}", f"@half.{half}")]
         body = _by_halves(f"@half.{half}", lanes, operands)
     elif feature in features:
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (taken, given))
-        if name == "quadsum":
-            called.add(f"declare {wide} @{instruction}({wide}, {wide}, {wide})")
-            body = [f"%r = call {wide} @{instruction}({wide} %c, {wide} %a, {wide} %b)"]
-        else:
-            called.add(f"declare {result} @{instruction}({parts}, {parts})")
-            body = _on_parts(f"call {result} @{instruction}({parts} %x, {parts} %y)", wide, parts, result)
+        called.add(f"declare {result} @{instruction}({', '.join(parts for _ in order)})")
+        given_parts = ", ".join(f"{parts} %{o}.parts" for o in order)
+        body = _on_parts(f"call {result} @{instruction}({given_parts})", operands, wide, parts, result)
     elif name in HALVES:
         halves = f"<{2 * lanes} x i16>"
-        body = _on_parts(f"{HALVES[name]} {halves} %x, %y", wide, halves, halves)
+        body = _on_parts(f"{HALVES[name]} {halves} %a.parts, %b.parts", operands, wide, halves, halves)
     else:
-        body = _plain(name, lanes)
+        body = _plain(row, lanes)
     parameters = ", ".join(f"{wide} %{v}" for v in operands)
     head = f"define internal {wide} @{name}.v{lanes}i32({parameters}) alwaysinline nounwind {{"
     return "\n".join([*before, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
 
 
-def _on_parts(instruction: str, wide: str, parts: str, result: str) -> list[str]:
+def _on_parts(instruction: str, operands: str, wide: str, parts: str, result: str) -> list[str]:
     """An instruction on the operands seen as vectors of parts."""
-    casts = [f"%x = bitcast {wide} %a to {parts}", f"%y = bitcast {wide} %b to {parts}"]
-    return [*casts, f"%z = {instruction}", f"%r = bitcast {result} %z to {wide}"]
+    casts = [f"%{o}.parts = bitcast {wide} %{o} to {parts}" for o in operands]
+    return [*casts, f"%r.parts = {instruction}", f"%r = bitcast {result} %r.parts to {wide}"]
 
 
 def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
@@ -90,9 +84,8 @@ def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
     return [*lines, f"%r = shufflevector {half} %r0, {half} %r1, {wide} <{', '.join(ends)}>"]
 
 
-def _plain(name: str, lanes: int) -> list[str]:
+def _plain(row: Row, lanes: int) -> list[str]:
     """The instructions for one word, on vectors."""
-    row = QUADSUM if name == "quadsum" else INSTRUCTIONS[name, "int"]
     names = [*(f"%v{n}" for n in range(len(row) - 1)), "%r"]
     lines: list[str] = []
     for name, template in zip(names, row, strict=True):

@@ -153,12 +153,16 @@ for _name, _instruction in HALVES.items():
         f"{_instruction} i32 {{2}}, {{3}}",
         "or i32 {1}, {4}",
     )
-WORDS = ("pairdot", "bytepairs", "quaddot_us", *HALVES)  # for vectors, what instructions.py defines
-QUADS = "call {t} @quadsum.{s}({t} {a}, {t} {b}, {t} {c})"  # quaddot_us of two factors, added to a sum
-QUADSUM: Row = (*INSTRUCTIONS["quaddot_us", "int"], "add i32 {22}, {c}")
+# what instructions.py defines for vectors of words: the operands, and the instructions for one word
+WORDS: dict[str, tuple[str, Row]] = {
+    **{f: ("ab", INSTRUCTIONS[f, "int"]) for f in ("pairdot", "bytepairs", *HALVES)},
+    "quadsum": ("abc", (*INSTRUCTIONS["quaddot_us", "int"], "add i32 {22}, {c}")),
+}
+_CALLS = {f: f"call {{t}} @{f}.{{s}}({', '.join(f'{{t}} {{{o}}}' for o in row[0])})" for f, row in WORDS.items()}
+QUADSUM = _CALLS.pop("quadsum")  # quaddot_us of two factors, added to a sum
 VECTOR_ROWS: dict[str, Row] = {
-    **{f: (f"call {{t}} @{f}.{{s}}({{t}} {{a}}, {{t}} {{b}})",) for f in WORDS},
-    "quaddot_us": (QUADS.replace("{c}", "{z}"),),
+    **{f: (call,) for f, call in _CALLS.items()},
+    "quaddot_us": (QUADSUM.replace("{c}", "{z}"),),
 }
 
 # signed division by what may be -1: the least integer divided by it wraps
