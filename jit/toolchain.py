@@ -106,8 +106,11 @@ def toolchain() -> Iterator[Toolchain]:
 
 @cache
 def _unlocked(name: str) -> Callable[..., Any]:
-    """A function of LLVM's library without the lock."""
+    """A function of LLVM's library without the lock, where llvmlite is one whose library can be reached; otherwise with it."""
     locked = getattr(ffi.lib, name)
-    function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), name)
+    try:
+        function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), name)
+    except AttributeError:
+        return locked
     function.argtypes, function.restype = locked.argtypes, locked.restype
     return function

@@ -42,3 +42,24 @@ def test_threads_have_toolchains_of_their_own():
             assert one is not other and one.machine is not other.machine
         with toolchain.toolchain() as again:
             assert again is other
+
+
+def test_other_libraries_of_llvmlite_are_called_with_its_lock(monkeypatch):
+    library = toolchain.ffi.lib
+
+    class Hidden:
+        def __getattr__(self, name: str):
+            if name in ("_name", "_handle"):
+                raise AttributeError(name)
+            return getattr(library, name)
+
+    with toolchain.toolchain() as tools:
+        module = tools.optimised(LOOP)
+        expected = tools.object_code(module)
+        monkeypatch.setattr(toolchain.ffi, "lib", Hidden())
+        toolchain._unlocked.cache_clear()
+        try:
+            assert toolchain._unlocked("LLVMPY_ParseAssembly") is library.LLVMPY_ParseAssembly
+            assert tools.object_code(tools.optimised(LOOP)) == expected
+        finally:
+            toolchain._unlocked.cache_clear()
