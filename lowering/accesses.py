@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from ..dialect.index import Apply, Expr, Index, Read, Tensor, Var
-from ..dialect.loops import Alloc, Block, Let, Store, nodes, statements
+from ..dialect.loops import Alloc, Block, If, Let, Require, Statement, Store, is_rare, nodes, statements
 from ..dialect.sizes import Dim
 from ..dialect.traverse import children, walk
 from .affine import affine
@@ -44,6 +44,23 @@ def every_access(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
 def allocated(block: Block) -> set[Tensor]:
     """The buffers that a block allocates."""
     return {s.tensor for s in statements(block) if isinstance(s, Alloc)}
+
+
+def is_straight(block: Block) -> bool:
+    """Whether a block names values, in accumulators of its own, too, and stores some, with rare branches for the former."""
+    own = accumulators(block)
+    rare = [i for s in block if is_rare(s) for i in statements((s,))]
+    return all(
+        isinstance(s, (Let, Store, Require)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
+    ) and all(
+        isinstance(s, (Let, If)) or (isinstance(s, (Alloc, Store)) and s.tensor in own | accumulators(rare))
+        for s in rare
+    )
+
+
+def accumulators(block: Iterable[Statement]) -> set[Tensor]:
+    """The scalars that statements allocate."""
+    return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
 
 
 def depends(e: Expr, indices: set[Expr]) -> bool:

@@ -66,6 +66,44 @@ def test_sums_wait_for_what_is_long(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert "%waiting" in cvm.compile(program).lower("schedule")
 
 
+@pytest.mark.parametrize("function", ["exp", "sin"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_hardly_any_sum_needs_follows_them(name: str, function: str) -> None:
+    operation, a, b = PROGRAMS[name]
+    rest = f"  %h = dali.mul %y, {0.5 if function == 'exp' else 7.5}\n  %z = dali.{function} %h\n"
+    program = cvm.compile(text(operation, a, b, rest))
+    assert "any(" in program.lower("loops") and "panel" in program.lower("schedule")
+    rng = np.random.default_rng(7)
+    inputs = [rng.integers(-7, 7, s, np.int32) for s in (a, b)]
+    sums = cvm.compile(text(operation, a, b))(*inputs)
+    shape = "x".join(map(str, sums.shape))
+    after = f"func @main(%y: tensor<{shape}xi32>) {{\n{rest}  return %z\n}}\n"
+    np.testing.assert_array_equal(program(*inputs), cvm.compile(after)(sums), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("sizes", [(12, 40, 32), (7, 33, 50), (9, 20, 40)])
+def test_functions_of_sums_of_floats(sizes: tuple[int, int, int], dtype: str) -> None:
+    @cvm.compile
+    def product(x, w):
+        return x @ w
+
+    @cvm.compile
+    def after(y):
+        return np.exp(y)
+
+    @cvm.compile
+    def together(x, w):
+        return np.exp(x @ w)
+
+    rng = np.random.default_rng(8)
+    m, k, n = sizes
+    x, w = rng.normal(size=(m, k)).astype(dtype) * 20, rng.normal(size=(k, n)).astype(dtype)
+    x[0, 0] = np.inf
+    np.testing.assert_array_equal(together(x, w), after(product(x, w)), strict=True)
+    assert "panel" in together.lower("schedule")
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_path(name: str) -> None:
     operation, a, b = PROGRAMS[name]

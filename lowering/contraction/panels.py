@@ -42,7 +42,7 @@ from ...dialect.loops import (
 from ...dialect.sizes import Dim, product
 from ...dialect.traverse import rewrite, substitute, walk
 from ...dialect.types import I64
-from ..accesses import depends, stride
+from ..accesses import accumulators, depends, stride
 from ..narrow import narrowed
 from .structure import Contraction, made
 from .words import Image, Words, divided, is_multiple, loops_of, size_of, turned
@@ -272,7 +272,8 @@ class Panels:
 
     def finished(self, sums: Tensor, start: Expr, r: Index) -> Block:
         """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
-        if sum(isinstance(e, Apply) for e in nodes(self.c.epilogue)) < LONG:
+        long = accumulators(self.c.epilogue) or sum(isinstance(e, Apply) for e in nodes(self.c.epilogue)) >= LONG
+        if not long:
             return (self.finish(sums, r, start, r),)
         waiting = Tensor("waiting", sums.shape, sums.element, "stack")
         place = (r, self.v * LANES + self.lane)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...dialect.index import Apply, Const, Expr, Index, Read, Tensor
-from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store
+from ...dialect.loops import Alloc, Block, For, If, Kernel, Require, Store, statements
 from ...dialect.traverse import walk
-from ..accesses import depends, reads, stores, stride
+from ..accesses import allocated, depends, is_straight, reads, stores, stride
 from ..collapse import is_whole
 from ..narrow import conjunction
 from ..nests import sorted_tensors
@@ -221,11 +221,17 @@ def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
 
 
 def _is_plain(block: Block) -> bool:
-    """Whether what follows the fold names values and stores them, reading nothing that it writes."""
-    allowed: list[Statement] = [s for s in block if isinstance(s, (Let, Store))]
-    written = {s.tensor for s in stores(block)}
-    return len(allowed) == len(block) and bool(written) and not any(r.tensor in written for r in reads(block))
+    """Whether what follows the fold computes values and stores them, reading no array that it writes."""
+    written = _results(block)
+    requires = any(isinstance(s, Require) for s in statements(block))
+    return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
+
+
+def _results(epilogue: Block) -> set[Tensor]:
+    return {s.tensor for s in stores(epilogue)} - allocated(epilogue)
 
 
 def _stores_columns(epilogue: Block, column: Index) -> bool:
-    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in stores(epilogue))
+    written = _results(epilogue)
+    places = [s for s in stores(epilogue) if s.tensor in written]
+    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in places)

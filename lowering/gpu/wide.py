@@ -14,7 +14,7 @@ others. What is left at the end of a single axis is done one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ...dialect.index import Const, Expr, Index, Read, Tensor, as_index, unflatten
 from ...dialect.loops import (
@@ -23,18 +23,15 @@ from ...dialect.loops import (
     For,
     If,
     Kernel,
-    Let,
-    Require,
     Statement,
     Store,
     is_rare,
     map_expressions,
-    statements,
     substitute_block,
 )
 from ...dialect.sizes import Dim, product, same_size
 from ...dialect.traverse import rewrite, substitute
-from ..accesses import depends, reads, stride
+from ..accesses import accumulators, depends, is_straight, reads, stride
 from ..affine import key
 from ..grid import independent_loops
 
@@ -47,7 +44,7 @@ Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an acc
 def wide(kernel: Kernel) -> Kernel | None:
     """The kernel by packs, if it is straight code along contiguous memory."""
     indices, block = independent_loops(kernel)
-    if not indices or not _is_straight(block):
+    if not indices or not is_straight(block):
         return None
     return _along(kernel, indices, block) or _through(kernel, indices, block)
 
@@ -113,22 +110,6 @@ def _held(
     return (If(first + width <= as_index(count), body, (For(lane, one),)),)
 
 
-def _is_straight(block: Block) -> bool:
-    """Whether a block names values, in accumulators of its own, too, and stores some, with rare branches for the former."""
-    own = _accumulators(block)
-    rare = [i for s in block if is_rare(s) for i in statements((s,))]
-    return all(
-        isinstance(s, (Let, Store, Require)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
-    ) and all(
-        isinstance(s, (Let, If)) or (isinstance(s, (Alloc, Store)) and s.tensor in own | _accumulators(rare))
-        for s in rare
-    )
-
-
-def _accumulators(block: Iterable[Statement]) -> set[Tensor]:
-    return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
-
-
 def _long(extent: Dim, width: int) -> bool:
     return not isinstance(extent, int) or extent >= 4 * width
 
@@ -137,7 +118,7 @@ def _contiguous(block: Block, last: Index) -> list[Place]:
     """The accesses that move with the index, by one element; none at all if one does otherwise."""
     found: list[Place] = []
     stored: set[Tensor] = set()
-    own = _accumulators(block)
+    own = accumulators(block)
     for s in block:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
         if any(tensor in stored for tensor, _, _ in here):
@@ -163,7 +144,7 @@ def _contiguous(block: Block, last: Index) -> list[Place]:
 def _whole(block: Block, indices: list[Index]) -> list[Place]:
     """The accesses to arrays that have all of the indices as they are; none at all if others have all of them, too."""
     found: list[Place] = []
-    own = _accumulators(block)
+    own = accumulators(block)
     stored: set[Tensor] = set()
     for s in block:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
