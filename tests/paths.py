@@ -291,6 +291,7 @@ NARROW = {"cvm.lowering.compact.SMALL": 0, "cvm.lowering.compact.OFTEN": 1 << 20
 
 OLD = {
     "cvm.jit.toolchain.target_machine": _baseline,
+    "cvm.jit.native.target_machine": _baseline,
     "cvm.jit.toolchain._spare": [],
     "cvm.jit.native._features": lambda: frozenset(_features()),
     "llvmlite.binding.get_host_cpu_name": _oldest,
