@@ -231,9 +231,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     if isinstance(getattr(function, "module", None), Module):
         raise TraceError(f"expected a Python function, got {function!r}, which is compiled already")
     try:
-        return inspect.signature(function)
+        found = inspect.signature(function)
     except (TypeError, ValueError) as e:
         raise TraceError(f"expected a Python function that says what it takes: {e}") from None
+    if isinstance(function, np.ufunc):  # arrays alone: the rest says how NumPy goes about it
+        return found.replace(parameters=[p for p in found.parameters.values() if p.default is p.empty])
+    return found
 
 
 def _is_direct(called: TracedFunction) -> bool:

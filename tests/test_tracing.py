@@ -99,6 +99,15 @@ def test_methods_are_traced_for_each_instance():
     assert (Model(np.int32(3)).apply(x).tolist(), Model(np.int32(5)).apply(x).tolist()) == ([4, 4], [6, 6])
 
 
+@pytest.mark.parametrize("function, count", [(np.exp, 1), (np.add, 2), (np.maximum, 2)])
+def test_functions_of_numpy_on_arrays(function, count):
+    arrays = [np.linspace(-3, n, 7, dtype="f4") for n in range(count)]
+    compiled = cvm.compile(function)
+    np.testing.assert_allclose(compiled(*arrays), function(*arrays), rtol=1e-6)
+    with pytest.raises(cvm.CallError, match="where"):
+        compiled(*arrays, where=arrays[0] > 0)
+
+
 def test_a_signature_is_traced_once():
     calls = []
 
