@@ -222,16 +222,16 @@ def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
 
 def _is_plain(block: Block) -> bool:
     """Whether what follows the fold computes values and stores them, reading no array that it writes."""
-    written = _results(block)
+    written = {s.tensor for s in _results(block)}
     requires = any(isinstance(s, Require) for s in statements(block))
     return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
 
 
-def _results(epilogue: Block) -> set[Tensor]:
-    return {s.tensor for s in stores(epilogue)} - allocated(epilogue)
+def _results(epilogue: Block) -> list[Store]:
+    """What is stored to arrays that are not its own."""
+    own = allocated(epilogue)
+    return [s for s in stores(epilogue) if s.tensor not in own]
 
 
 def _stores_columns(epilogue: Block, column: Index) -> bool:
-    written = _results(epilogue)
-    places = [s for s in stores(epilogue) if s.tensor in written]
-    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in places)
+    return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in _results(epilogue))

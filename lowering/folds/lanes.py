@@ -36,7 +36,7 @@ from ...dialect.loops import (
 from ...dialect.scalars import SCALARS
 from ...dialect.traverse import walk
 from ...dialect.types import F32, F64, ElementType
-from ..accesses import reads, stores, stride
+from ..accesses import accumulators, reads, stores, stride
 
 FLOAT_LANES = 16
 ORDERED = ("add", "mul")  # of floats: other folds give the same in any order
@@ -107,7 +107,7 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
 
 def _is_straight(block: Block) -> bool:
     """Whether statements before a fold only name values, with rare branches, in accumulators of their own."""
-    own = {s.tensor for s in block if isinstance(s, Alloc) and not s.tensor.rank}
+    own = accumulators(block)
     return all(
         isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
     ) and all(s.tensor in own for s in stores(block))
