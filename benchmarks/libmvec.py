@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from contenders import Found
-from cvm.jit.native import Library
+from cvm.jit.llvm.native_code import Library
 
 ULPS = 4  # how far off its results may be, as its documentation says
 BYTES = 32  # of a vector

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from cvm.jit.native import Library
+from cvm.jit.llvm.native_code import Library
 
 SUMS = 4  # for each of two vectors that are loaded: eight sums, and all factors, in registers
 TURNS = 4  # of both vectors, in one of the loop
@@ -156,7 +156,9 @@ class Limits:
         read, written = shares
         size = max(128, amount // (read + written) // 128 * 128)
         source, target = aligned(max(read, 1) * (size + APART)), aligned(written * size)
-        return {f"moving{' past' * past}": self.run(_name(shares, past), target, source, size) for past in (False, True)}
+        return {
+            f"moving{' past' * past}": self.run(_name(shares, past), target, source, size) for past in (False, True)
+        }
 
     def measured(self) -> dict[str, float]:
         """GB/s and G operations/s: the best of several turns."""

@@ -13,13 +13,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from cvm.dialect import verify
-from cvm.dialect.printer import print_module
-from cvm.dialect.program import Module
-from cvm.parser.build import build
+from cvm.dialect.program import verify
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_module
+from cvm.parser.build_module import build
+from cvm.parser.decode import decode
 from cvm.parser.format import format_text
-from cvm.parser.syntax import Reader
-from cvm.parser.text import decode
+from cvm.parser.recovery import Reader
 
 from cvm import parse
 

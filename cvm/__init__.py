@@ -19,19 +19,28 @@ _here = _Path(__file__).parent
 if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
     __path__.append(str(_here.parent))
 
-from cvm.dialect.source import CallError, Diagnostic, Error, Note, ParseError, TargetError, TraceError, VerifyError  # noqa: E402
-from cvm.dialect.source import read_bytes as _read_bytes  # noqa: E402
+from cvm.dialect.ir.diagnostics import (  # noqa: E402
+    CallError,
+    Diagnostic,
+    Error,
+    Note,
+    ParseError,
+    TargetError,
+    TraceError,
+    VerifyError,
+)
+from cvm.dialect.ir.diagnostics import read_bytes as _read_bytes  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
     from typing import Any as _Any
 
-    from cvm.dialect.program import Module
-    from cvm.jit.function import CompiledFunction
-    from cvm.jit.graph import CompiledGraph
+    from cvm.dialect.program.module import Module
+    from cvm.jit.functions.clocked_program import CompiledGraph
+    from cvm.jit.functions.compiled_function import CompiledFunction
 
     from .derivatives import grad, jvp, value_and_grad, vjp
-    from .traced import TracedFunction
+    from .specialize import TracedFunction
 
     class Compiled(CompiledFunction, CompiledGraph):
         """A function or a graph: which of the two, the program says. To a type checker it is both; it is never made."""
@@ -106,14 +115,14 @@ def compile(
     evaluated slowly and obviously).
     """
     if callable(program) or program is None:
-        from .traced import traced
+        from .specialize import traced
 
         return (lambda function: traced(function, target)) if program is None else traced(program, target)
     if not isinstance(entry, str):
         raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
         return _cast("Compiled", _compile_text(program, entry, target))
-    from cvm.dialect.program import Module
+    from cvm.dialect.program.module import Module
     from cvm.jit.compile import compile_program
 
     if not isinstance(program, Module):
@@ -138,7 +147,7 @@ def _compile_text(
         return parse_text(text, filename, folder)
 
     if target == "cpu":
-        from cvm.jit.recalled import compile_text
+        from cvm.jit.functions.source_cache import compile_text
 
         return compile_text(text, filename, folder, read, entry)
     from cvm.jit.compile import compile_program
@@ -156,14 +165,14 @@ def set_num_threads(n: int) -> None:
 
     Results do not depend on it.
     """
-    from cvm.jit import threads
+    from cvm.jit.runtime import thread_pool as threads
 
     threads.set_num_threads(n)
 
 
 def get_num_threads() -> int:
     """How many threads run large loops."""
-    from cvm.jit import threads
+    from cvm.jit.runtime import thread_pool as threads
 
     return threads.get_num_threads()
 
@@ -182,7 +191,7 @@ def __getattr__(name: str) -> _Any:
 
         return importlib.import_module(".theano", __name__)
     if not name.startswith("_"):
-        from .functions import function
+        from .operator_functions import function
 
         if (found := function(name)) is not None:
             return found

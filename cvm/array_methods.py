@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cvm.dialect.types import BY_DTYPE, F16, F32, F64, ElementType
+from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
 from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail
 

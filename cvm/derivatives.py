@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from cvm.dialect.attributes import Symbol
-from cvm.dialect.builder import Builder, Node
 from cvm.dialect.builtin import Call
-from cvm.dialect.op import Operator
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.sizes import Undecided
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.ir.sizes import Undecided
+from cvm.dialect.program.builder import Builder, Node
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.verify import verify
+from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
-from cvm.dialect.verify import verify
-from cvm.jit.function import CompiledFunction
+from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.targets import compile_function
 from cvm.lowering.graph.differentiate import Rules
 
+from .specialize import TracedFunction, flatten_results, signature_of, traced, unflatten
 from .trace import TracedArray, Tracer, caller, fail
-from .traced import TracedFunction, flatten_results, signature_of, traced, unflatten
 
 Wrt = int | Sequence[int]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from cvm.dialect.attributes import attribute_text
 from cvm.dialect.builtin import Const
 from cvm.dialect.cog.clocked import Feedback
-from cvm.dialect.printer import Names, operation_text, written_attributes
-from cvm.dialect.program import Function, Graph, Literal, Module, Operation, Value
-from cvm.layers import Box, Route, place
+from cvm.dialect.ir.attributes import attribute_text
+from cvm.dialect.program.module import Function, Graph, Literal, Module, Operation, Value
+from cvm.dialect.program.printer import Names, operation_text, written_attributes
+from cvm.layered_layout import Box, Route, place
 
 LETTER, LINE, PAD = 7.3, 16.0, 9.0  # of the type, in pixels
 LONGEST = 44  # letters of a line

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cvm.dialect.op import OPERATORS
+from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 
-from .functions import OperatorFunction
+from .operator_functions import OperatorFunction
 from .trace import TracedArray, apply
 
 

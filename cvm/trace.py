@@ -13,17 +13,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from cvm.dialect.attributes import conform
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.conversion import with_plain_truths
-from cvm.dialect.literals import literal_type
-from cvm.dialect.masked import masked
-from cvm.dialect.op import OPERATORS, Field, Operator
-from cvm.dialect.program import Function, Literal, Module, Operation, Value
-from cvm.dialect.sizes import Size
-from cvm.dialect.source import NOWHERE, Diagnostic, Source, Span, TraceError
-from cvm.dialect.types import BY_DTYPE, ElementType, TensorType, Type
-from cvm.dialect.verify import type_operation, verify
+from cvm.dialect.ir.attributes import conform
+from cvm.dialect.ir.conversion import with_plain_truths
+from cvm.dialect.ir.diagnostics import NOWHERE, Diagnostic, Source, Span, TraceError
+from cvm.dialect.ir.literals import literal_type
+from cvm.dialect.ir.masked_array_error import masked
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType, Type
+from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.program.verify import type_operation, verify
+from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
 

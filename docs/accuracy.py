@@ -20,8 +20,8 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from cvm.dialect.types import F16, F32, F64, ElementType  # noqa: E402
-from cvm.lowering.polynomials import FUNCTIONS  # noqa: E402
+from cvm.dialect.ir.types import F16, F32, F64, ElementType  # noqa: E402
+from cvm.lowering.math import FUNCTIONS  # noqa: E402
 from exact import LONG, NUMPY, in_mpmath, in_numpy  # noqa: E402
 from ulps import LANES, PAIRS, against_f64, arguments, digest, numbered, run, ulps, worst  # noqa: E402
 

@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from cvm.dialect.dali.form import Pointwise  # noqa: E402
-from cvm.dialect.op import OPERATORS  # noqa: E402
-from cvm.dialect.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402
+from cvm.dialect.dali.pointwise import Pointwise  # noqa: E402
+from cvm.dialect.spec.op import OPERATORS  # noqa: E402
+from cvm.dialect.spec.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402
 
 PAGE = ROOT / "docs" / "dali.md"
 TAKES = {

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from cases import cases, failures, operators  # noqa: E402
-from cvm.dialect.op import OPERATORS  # noqa: E402
+from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
 from targets import HERE, missing  # noqa: E402
 from test_examples import agree  # noqa: E402

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dialect.program import Graph, Module
-from .function import CompiledFunction
+from ..dialect.program.module import Graph, Module
+from .functions.compiled_function import CompiledFunction
 from .targets import compile_function, find
 
 if TYPE_CHECKING:
-    from .graph import CompiledGraph
+    from .functions.clocked_program import CompiledGraph
 
 
 def compile_program(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction | CompiledGraph:
@@ -17,6 +17,8 @@ def compile_program(module: Module, entry: str = "main", target: str = "cpu") ->
     found = find(module, entry, target)
     if not isinstance(found, Graph):
         return compile_function(module, entry, target)
-    from .graph import CompiledGraph  # and with it the dialect of graphs, which programs of functions do without
+    from .functions.clocked_program import (
+        CompiledGraph,  # and with it the dialect of graphs, which programs of functions do without
+    )
 
     return CompiledGraph(module, found, target)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dialect.program import Function, Module
-from ..dialect.source import Diagnostic, TargetError
-from ..dialect.uncollected import uncollected
+from ..dialect.ir.diagnostics import Diagnostic, TargetError
+from ..dialect.ir.gc_pause import uncollected
+from ..dialect.program.module import Function, Module
 from ..lowering.graph.inline import has_derivatives
-from .function import CompiledFunction
+from .functions.compiled_function import CompiledFunction
 
 
 @uncollected()
@@ -43,25 +43,25 @@ def find(module: Module, entry: str, target: str) -> Function:
 
 
 def _native(module: Module, function: Function) -> CompiledFunction:
-    from .native_function import native_function
+    from .functions.native_function import native_function
 
     return native_function(module, function)
 
 
 def _reference(module: Module, function: Function) -> CompiledFunction:
-    from .reference import ReferenceFunction
+    from .functions.reference_function import ReferenceFunction
 
     return ReferenceFunction(module, function)
 
 
 def _simulated(module: Module, function: Function) -> CompiledFunction:
-    from .cuda.gpu import SimulatedFunction
+    from .cuda.gpu_function import SimulatedFunction
 
     return SimulatedFunction(module, function)
 
 
 def _on_gpu(module: Module, function: Function) -> CompiledFunction:
-    from .cuda.function import CudaFunction
+    from .cuda.cuda_function import CudaFunction
 
     return CudaFunction(module, function)
 

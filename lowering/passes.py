@@ -9,20 +9,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..dialect.loops import Kernel
-from ..dialect.printer import print_module
-from ..dialect.program import Function, Graph, Module
-from .clocked.clock import clockwork
-from .compact import compact
-from .formulas import Formulas, formulas
-from .fuse import fuse
+from ..dialect.notation.loops import Kernel
+from ..dialect.program.module import Function, Graph, Module
+from ..dialect.program.printer import print_module
+from .formulas.build import Formulas, formulas
+from .formulas.fuse import fuse
 from .graph.differentiate import expand_derivatives
 from .graph.inline import inline_calls
 from .graph.pipeline import GRAPH_PASSES
 from .pipeline import to_plan
-from .plan import Plan, make_plan
 from .schedule import PASSES, schedule
-from .text import formulas_text, kernels_text
+from .stepping.split_state import clockwork
+from .storage.narrow_storage import compact
+from .storage.plan import Plan, make_plan
+from .text.printer import formulas_text, kernels_text
 
 LEVELS = ("graph", "formulas", "loops")
 CANONICAL = ("simplify", "fold", "simplify")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from ..dialect.destroy import arguments_overwritten
-from ..dialect.index import Tensor, axes
-from ..dialect.loops import Kernel
-from ..dialect.program import Function, Module
-from .combine import combine
-from .compact import compact
-from .complexes import split_complex
-from .folds.rowwise import by_rows
-from .formulas import Formula, Formulas, Nest, View, formulas
-from .fuse import fuse
-from .gpu.place import place_on_gpu
+from ..dialect.notation.index import Tensor, axes
+from ..dialect.notation.loops import Kernel
+from ..dialect.program.module import Function, Module
+from ..dialect.program.verify_inplace import arguments_overwritten
+from .analysis.integer_ranges import declared_range, ranges_of
+from .formulas.build import Formula, Formulas, Nest, View, formulas
+from .formulas.fuse import fuse
+from .formulas.rounding_shift import rounded
+from .gpu.map_to_grid import place_on_gpu
 from .graph.inline import inline_calls
 from .graph.pipeline import improve
-from .inplace import in_place
-from .nests import nest, sorted_tensors
-from .plan import Plan, make_plan, viewed
+from .loops.build import nest, sorted_tensors
+from .loops.fuse_kernels import combine
+from .loops.split_complex import split_complex
 from .processor import PLAIN, Processor
-from .ranges.infer import declared_range, ranges_of
-from .ranges.rounded import rounded
+from .reductions.fuse_rows import by_rows
 from .schedule import schedule
+from .storage.inplace import in_place
+from .storage.narrow_storage import compact
+from .storage.plan import Plan, make_plan, viewed
 
 
 def to_formulas(module: Module, function: Function) -> Formulas:

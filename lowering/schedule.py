@@ -7,35 +7,35 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..dialect.index import Expr, Tensor
-from ..dialect.loops import Kernel
-from .borders import borders
-from .collapse import collapse
-from .contraction.contract import contract
-from .contraction.structure import only_where, reshaped
-from .folds.blocks import blocks
-from .folds.bools import bools
-from .folds.keep import keep
-from .folds.lanes import lanes
-from .folds.orders import Order, Ordered, by_order
-from .folds.partial import partial
-from .folds.parts import in_parts
-from .folds.shares import in_shares
-from .folds.sweep import sweep
-from .folds.unroll import unroll
-from .meet import meet, repeats
-from .movement.interleave import interleave
-from .movement.stream import stream
-from .movement.tile import tile
-from .narrow import narrow
-from .parallelise import parallelise
-from .plan import Plan, make_plan
+from ..dialect.notation.index import Expr, Tensor
+from ..dialect.notation.loops import Kernel
+from .analysis.interval_arithmetic import Interval
+from .contraction.match import only_where, reshaped
+from .contraction.strategies import contract
+from .layout.interleave import interleave
+from .layout.tiled_transpose import tile
+from .loops.broadcast_versions import meet, repeats
+from .loops.collapse import collapse
+from .loops.forward_substitute import unname
+from .loops.index_set_split import split
+from .loops.loop_partition import borders
+from .loops.nontemporal_stores import stream
+from .loops.parallelize import parallelise
+from .loops.saturating_narrow import saturate
+from .loops.tighten_bounds import narrow
+from .loops.unroll import unroll
+from .loops.vectorize import vectorise
 from .processor import PLAIN, Processor
-from .ranges.intervals import Interval
-from .saturate import saturate
-from .split import split
-from .unname import unname
-from .vectorise import vectorise
+from .reductions.blocked_sums import blocks
+from .reductions.bool_reduction import bools
+from .reductions.cache_row import keep
+from .reductions.column_reduction import sweep
+from .reductions.lane_reduction import lanes
+from .reductions.partition_reduction import in_shares
+from .reductions.reduction_versions import Order, Ordered, by_order
+from .reductions.split_reduction import in_parts
+from .reductions.widen_in_steps import partial
+from .storage.plan import Plan, make_plan
 
 PASSES: dict[str, Callable[[Kernel], Kernel]] = {
     "keep": keep,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dialect.printer import print_module
-from ..dialect.program import Function, Module
+from ..dialect.program.module import Function, Module
+from ..dialect.program.printer import print_module
 from .pipeline import lower, to_formulas, unscheduled
-from .text import formulas_text, kernels_text
+from .text.printer import formulas_text, kernels_text
 
 STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..dialect import verify
-from ..dialect.files import Files
-from ..dialect.program import Module
-from ..dialect.source import Diagnostic, ParseError, VerifyError, read_bytes
-from ..dialect.uncollected import uncollected
-from .build import build
-from .syntax import Reader
-from .text import decode, untokened
+from ..dialect.ir.constant_files import Files
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
+from ..dialect.ir.gc_pause import uncollected
+from ..dialect.program import verify
+from ..dialect.program.module import Module
+from .build_module import build
+from .decode import decode, untokened
+from .recovery import Reader
 
 __all__ = ["check", "parse", "parse_unverified", "read"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..dialect.source import ParseError
-from .build import first_token
-from .nodes import BrokenNode, ProgramNode, Token
-from .syntax import Reader, scanner
-from .tables import END
-from .text import decode, untokened
+from ..dialect.ir.diagnostics import ParseError
+from .build_module import first_token
+from .decode import decode, untokened
+from .lalr_tables import END
+from .recovery import Reader, scanner
+from .syntax_tree import BrokenNode, ProgramNode, Token
 
 INDENT = "  "
 CONTINUED = "    "

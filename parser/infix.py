@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..dialect.op import OPERATORS, Operator
-from ..dialect.program import Operation, Value
-from ..dialect.source import Span
-from .nodes import ExpressionNode, OperationNode, Token
-from .operations import build_literal, form_of, operand_count, unknown_operator
+from ..dialect.ir.diagnostics import Span
+from ..dialect.program.module import Operation, Value
+from ..dialect.spec.op import OPERATORS, Operator
+from .build_operation import build_literal, form_of, operand_count, unknown_operator
 from .scope import Scope
+from .syntax_tree import ExpressionNode, OperationNode, Token
 
 
 @cache

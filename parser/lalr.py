@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from .nodes import Token
-from .tables import END, Part, Rule, tables
-from .tree import Tree
+from .actions import Tree
+from .lalr_tables import END, Part, Rule, tables
+from .syntax_tree import Token
 
 Make = Callable[[list[Any]], Any]
 

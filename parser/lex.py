@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from .nodes import Token
-from .tables import Tables
+from .lalr_tables import Tables
+from .syntax_tree import Token
 
 UNKNOWN = "UNKNOWN"
 COMMENTS = ("COMMENT",)

@@ -11,14 +11,14 @@ from functools import cached_property
 from typing import Any
 
 from ..dialect.builtin import Elements
-from ..dialect.files import Files
-from ..dialect.program import Value
-from ..dialect.source import Diagnostic, Note, Source, Span
-from ..dialect.types import Type
-from .dense import read_dense
-from .nodes import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
+from ..dialect.ir.constant_files import Files
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.ir.types import Type
+from ..dialect.program.module import Value
+from .dense_literals import read_dense
 from .suggest import did_you_mean
-from .types import read_type, shape_text
+from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
+from .type_syntax import read_type, shape_text
 
 SUGGESTED = 200  # mistakes for which the word that was meant is looked for
 _NAMES = re.compile(r"%([A-Za-z0-9_.$]+)")

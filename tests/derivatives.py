@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from cvm.dialect.attributes import Symbol
-from cvm.dialect.op import Operator
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.sizes import Size
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE, TensorType, Type
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.verify import verify
+from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import LOp, ROp
-from cvm.dialect.types import BY_DTYPE, TensorType, Type
-from cvm.dialect.verify import verify
 from cvm.jit.targets import compile_function
 
 import cvm

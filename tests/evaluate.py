@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from cvm.dialect.index import (
+from cvm.dialect.ir.sizes import Dim, Shape, Size, evaluate
+from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType
+from cvm.dialect.notation.index import (
     Apply,
     Bitcast,
     Cast,
@@ -28,11 +30,9 @@ from cvm.dialect.index import (
     Var,
     When,
 )
-from cvm.dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Store
-from cvm.dialect.op import Operator
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.sizes import Dim, Shape, Size, evaluate
-from cvm.dialect.types import BY_DTYPE, ElementType, TensorType
+from cvm.dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Require, Store
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.spec.op import Operator
 
 
 class Machine:

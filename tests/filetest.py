@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from cvm.dialect.printer import print_module
-from cvm.dialect.program import Module
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_module
+from cvm.lowering.analysis.overflow import possible_overflows, print_ranges
 from cvm.lowering.graph.differentiate import expand_derivatives
 from cvm.lowering.graph.pipeline import GRAPH_PASSES
-from cvm.lowering.ranges.overflow import possible_overflows, print_ranges
 from targets import HERE
 from written import Call, as_array, difference, read_call
 

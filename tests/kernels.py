@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-from cvm.dialect.index import Tensor
-from cvm.dialect.loops import Block, Kernel
-from cvm.dialect.sizes import Shape, Size, evaluate
-from cvm.dialect.types import ElementType
+from cvm.dialect.ir.sizes import Shape, Size, evaluate
+from cvm.dialect.ir.types import ElementType
+from cvm.dialect.notation.index import Tensor
+from cvm.dialect.notation.loops import Block, Kernel
+from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit
-from cvm.jit.native import Library
-from cvm.jit.native_function import ENTRY
-from cvm.lowering.plan import make_plan
+from cvm.jit.llvm.native_code import Library
+from cvm.lowering.storage.plan import make_plan
 
 
 def tensor(name: str, element: ElementType, *shape: int | Size, space: str = "argument") -> Tensor:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense
-from cvm.dialect.cvm.transform import Transpose
-from cvm.dialect.program import Value
+from cvm.dialect.cvm.transpose_tile_concatenate import Transpose
+from cvm.dialect.program.module import Value
 
 import cvm
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from cvm.dialect.loops import Kernel
-from cvm.dialect.program import Module
-from cvm.lowering.check import check
+from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.program.module import Module
+from cvm.lowering.analysis.legality import check
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import PLAIN, Processor
 

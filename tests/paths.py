@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from cases import Case
 from cvm.dialect.builtin import Data
-from cvm.dialect.loops import Kernel
-from cvm.dialect.printer import print_module
-from cvm.jit.identity import environment
+from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.program.printer import print_module
+from cvm.jit.cache.keys import environment
 from cvm.lowering import schedule
 from cvm.lowering.processor import Processor
 from larger import larger
@@ -242,21 +242,21 @@ def _features() -> llvm.FeatureMap:
     return llvm.FeatureMap({"sse2": True} if _oldest() == "x86-64" else {})
 
 
-C, F, M = "cvm.lowering.contraction", "cvm.lowering.folds", "cvm.lowering.movement"
+C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
 SMALL = {f"{C}.contract.LEAST": 0, f"{C}.contract.LEAST_ROWS": 1, f"{C}.contract.LEAST_TERMS": 1}
 SHARED = {
-    "cvm.lowering.parallelise.WORTH": 0,
-    "cvm.lowering.parallelise.FOLDED": 8,
-    "cvm.lowering.parallelise.BLOCK": 32,
+    "cvm.lowering.loops.parallelize.WORTH": 0,
+    "cvm.lowering.loops.parallelize.FOLDED": 8,
+    "cvm.lowering.loops.parallelize.BLOCK": 32,
     f"{C}.panels.WORTH_SHARING": 1,
     f"{C}.packing.WORTH_SHARING": 1,
     f"{C}.packing.LEAST_TILES": 1,
     f"{M}.interleave.WORTH_SHARING": 1,
 }
-PLAIN = {"cvm.jit.native_function.processor": Processor}
-QUADS = {"cvm.jit.native_function.processor": lambda: Processor(quads=True)}
+PLAIN = {"cvm.jit.functions.native_function.processor": Processor}
+QUADS = {"cvm.jit.functions.native_function.processor": lambda: Processor(quads=True)}
 UPRIGHT = SMALL | {f"{C}.contract.by_turning": lambda *_: None, f"{C}.upright.GAIN": inf} | QUADS
-LOOKED = {f"cvm.jit.llvm.within.{name}": 16 for name in ("BLOCK", "WORTH")}
+LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.stream.MANY": 0}
 STREAMS |= {f"{M}.tile.{name}": 0 for name in ("RUN", "ACROSS", "NEAR", "SHORT")}
@@ -280,20 +280,24 @@ def _cut(levels: int) -> dict[str, Any]:
     return SMALL | NOT_TURNED | NOT_BYTES | blocks
 
 
-L = "cvm.lowering.clocked"
+L = "cvm.lowering.stepping"
 AT_ONCE = {f"{L}.leap.TICKS": 2, f"{L}.tick.TICKS": 2}
 AT_ONCE |= {f"{L}.skew.TICKS": 2, f"{L}.skew.SMALLEST": 0, f"{L}.skew.ROWS": 1}
 
 
-APART = {"cvm.lowering.fuse.LARGEST": 0, "cvm.lowering.combine.LARGEST": 0, "cvm.lowering.combine.LOOKS": 0}
-NARROW = {"cvm.lowering.compact.SMALL": 0, "cvm.lowering.compact.OFTEN": 1 << 20}
+APART = {
+    "cvm.lowering.formulas.fuse.LARGEST": 0,
+    "cvm.lowering.loops.fuse_kernels.LARGEST": 0,
+    "cvm.lowering.loops.fuse_kernels.LOOKS": 0,
+}
+NARROW = {"cvm.lowering.storage.narrow_storage.SMALL": 0, "cvm.lowering.storage.narrow_storage.OFTEN": 1 << 20}
 
 
 OLD = {
-    "cvm.jit.toolchain.target_machine": _baseline,
-    "cvm.jit.native.target_machine": _baseline,
-    "cvm.jit.toolchain._spare": [],
-    "cvm.jit.native._features": lambda: frozenset(_features()),
+    "cvm.jit.llvm.llvm_context.target_machine": _baseline,
+    "cvm.jit.llvm.native_code.target_machine": _baseline,
+    "cvm.jit.llvm.llvm_context._spare": [],
+    "cvm.jit.llvm.native_code._features": lambda: frozenset(_features()),
     "llvmlite.binding.get_host_cpu_name": _oldest,
     "llvmlite.binding.get_host_cpu_features": _features,
     **PLAIN,

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
-from cvm.dialect import verify
-from cvm.dialect.attributes import Symbol
 from cvm.dialect.builtin import Call, Const, Data
-from cvm.dialect.literals import fit, literal_type
-from cvm.dialect.op import OPERATORS
-from cvm.dialect.program import Function, Literal, Module, Operation, Value
-from cvm.dialect.sizes import Dim, Size
-from cvm.dialect.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.ir.literals import fit, literal_type
+from cvm.dialect.ir.sizes import Dim, Size
+from cvm.dialect.ir.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
+from cvm.dialect.program import verify
+from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.spec.op import OPERATORS
 from hypothesis import strategies as st
 from samples import SAMPLES
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cvm.dialect.attributes import attribute_text
 from cvm.dialect.builtin import Data, Elements
-from cvm.dialect.op import Operator
-from cvm.dialect.program import Function, Literal, Module, Operation, Value
-from cvm.dialect.types import Type
+from cvm.dialect.ir.attributes import attribute_text
+from cvm.dialect.ir.types import Type
+from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.spec.op import Operator
 
 
 def same_program(a: Module, b: Module) -> bool:

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cvm import broadcast, elementwise, nn, reduce, select, slice, transform, views, vision
-from cvm.dialect.op import Operator
+from cvm.dialect.cvm import broadcast, elementwise, nn, reduce, slice, vision
+from cvm.dialect.cvm import reshape as views
+from cvm.dialect.cvm import take_where as select
+from cvm.dialect.cvm import transpose_tile_concatenate as transform
+from cvm.dialect.spec.op import Operator
 
 Sample = Callable[[np.random.Generator], Operator[np.ndarray]]
 SAMPLES: dict[str, Sample] = {}

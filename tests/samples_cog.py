@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cog import arithmetic, complexes, grids, reductions, tensors
-from cvm.dialect.op import OPERATORS, Operator
-from cvm.dialect.types import BY_DTYPE, FieldType, TensorType
+from cvm.dialect.cog import arithmetic, reductions
+from cvm.dialect.cog import complex_fields as complexes
+from cvm.dialect.cog import slice_shift_stack as grids
+from cvm.dialect.cog import vectors as tensors
+from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
+from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, -7.0, 3.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import like, moves
-from cvm.dialect.op import Operator
+from cvm.dialect.builtin import data_movement as moves
+from cvm.dialect.builtin import shape_like as like
+from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
 

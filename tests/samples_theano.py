@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.op import OPERATORS, Operator
+from cvm.dialect.ir.types import ELEMENT_TYPES, F16, I1, ElementType
+from cvm.dialect.spec.op import OPERATORS, Operator
 from cvm.dialect.theano.reduce import FOLDS, foldable
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
-from cvm.dialect.theano.sums import keeps_precision
-from cvm.dialect.types import ELEMENT_TYPES, F16, I1, ElementType
+from cvm.dialect.theano.typed_reductions import keeps_precision
 from samples import axes_among, between, flag, sample, shape
 from samples_dali import values
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.loops import Kernel
-from cvm.dialect.sizes import Size, evaluate
+from cvm.dialect.ir.sizes import Size, evaluate
+from cvm.dialect.notation.loops import Kernel
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.emit import Source, emit
-from cvm.jit.cuda.emulator.machine import launch
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import parse
-from cvm.lowering.gpu.place import place_on_gpu
-from cvm.lowering.plan import Plan, make_plan
+from cvm.jit.cuda.emulator.run_grid import launch
+from cvm.lowering.gpu.map_to_grid import place_on_gpu
+from cvm.lowering.storage.plan import Plan, make_plan
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not installed: {nvrtc.HOW}")
 

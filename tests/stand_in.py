@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cvm.jit.cuda.emulator.machine import launch
 from cvm.jit.cuda.emulator.memory import SPACE, Memory
 from cvm.jit.cuda.emulator.ptx import Entry, parse
+from cvm.jit.cuda.emulator.run_grid import launch
 
 NOT_SUPPORTED, NOT_FOUND = 801, 500
 ARGUMENTS = 12

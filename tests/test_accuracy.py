@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.types import F16, F32, F64, ElementType
-from cvm.lowering.polynomials import FUNCTIONS
+from cvm.dialect.ir.types import F16, F32, F64, ElementType
+from cvm.lowering.math import FUNCTIONS
 from exact import LONG, NUMPY, in_mpmath, in_numpy
 from ulps import arguments, digest, exact, run, ulps, worst
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contractions
 import numpy as np
 import pytest
-from cvm.jit import native_function
-from cvm.lowering.contraction import bytewise, contract, panels, winograd
-from cvm.lowering.contraction.matching import partners
+from cvm.jit.functions import native_function
+from cvm.lowering.contraction import maddubs as bytewise
+from cvm.lowering.contraction import micro_kernel as panels
+from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.contraction import winograd
+from cvm.lowering.contraction.pair_int8 import partners
 from cvm.lowering.processor import Processor
 from legal import agreed
 

@@ -6,7 +6,8 @@ import stat
 
 import numpy as np
 import pytest
-from cvm.jit import cache, identity
+from cvm.jit.cache import disk_cache as cache
+from cvm.jit.cache import keys as identity
 from cvm.lowering import pipeline
 
 import cvm

@@ -51,7 +51,7 @@ A = np.arange(12, dtype=np.int32).reshape(4, 3)
 @pytest.fixture
 def slow_calls(monkeypatch):
     """The calls that reach the slow entry."""
-    from cvm.jit.native_function import NativeFunction
+    from cvm.jit.functions.native_function import NativeFunction
 
     return counted_calls(monkeypatch, NativeFunction)
 
@@ -376,7 +376,7 @@ def test_threads_and_many_sizes():
 
 
 def test_traced_functions_are_called_directly(monkeypatch):
-    from cvm.traced import TracedFunction
+    from cvm.specialize import TracedFunction
 
     seen = counted_calls(monkeypatch, TracedFunction)
 
@@ -437,7 +437,7 @@ def test_a_traced_function_that_is_gone_is_freed():
 @pytest.fixture
 def slow_traced(monkeypatch):
     """The calls of traced functions that reach the slow entry."""
-    from cvm.traced import TracedFunction
+    from cvm.specialize import TracedFunction
 
     return counted_calls(monkeypatch, TracedFunction)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cvm.dialect.index import Index, Var, apply, as_index, cast, constant
-from cvm.dialect.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import I1, I32, I64
-from cvm.lowering.check import LoweringError, check
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import I1, I32, I64
+from cvm.dialect.notation.index import Index, Var, apply, as_index, cast, constant
+from cvm.dialect.notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
+from cvm.lowering.analysis.legality import LoweringError, check
 from kernels import kernel, tensor
 
 N = Size.named("N")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.loops import Kernel
-from cvm.lowering.check import check
-from cvm.lowering.clocked.clock import clockwork
-from cvm.lowering.clocked.tick import Place, make_tick
-from cvm.lowering.combine import combine
+from cvm.dialect.notation.loops import Kernel
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.loops.fuse_kernels import combine
+from cvm.lowering.loops.index_set_split import split
 from cvm.lowering.pipeline import to_formulas, to_kernels
-from cvm.lowering.split import split
-from cvm.lowering.text import kernels_text
+from cvm.lowering.stepping.split_state import clockwork
+from cvm.lowering.stepping.step_plan import Place, make_tick
+from cvm.lowering.text.printer import kernels_text
 from evaluate import execute
 
 import cvm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cvm.dialect.op import OPERATORS
+from cvm.dialect.spec.op import OPERATORS
 from filetest import Filetest
 
 FOLDER = Path(__file__).parent / "filetests"

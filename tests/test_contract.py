@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.index import indices, total
-from cvm.dialect.types import F32, F64, ElementType
-from cvm.jit import native_function
-from cvm.lowering.check import check
-from cvm.lowering.contraction import contract, packing, panels
-from cvm.lowering.formulas import Formula
-from cvm.lowering.nests import nest
+from cvm.dialect.ir.types import F32, F64, ElementType
+from cvm.dialect.notation.index import indices, total
+from cvm.jit.functions import native_function
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.contraction import micro_kernel as panels
+from cvm.lowering.contraction import pack_panels as packing
+from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.formulas.build import Formula
+from cvm.lowering.loops.build import nest
 from cvm.lowering.processor import Processor
-from cvm.lowering.text import kernels_text
+from cvm.lowering.text.printer import kernels_text
 from kernels import compiled, tensor
 from legal import legal
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.conversion import converted
-from cvm.dialect.index import Index, cast
-from cvm.dialect.loops import For, Store
-from cvm.dialect.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.ir.conversion import converted
+from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.notation.index import Index, cast
+from cvm.dialect.notation.loops import For, Store
 from kernels import compiled, kernel, tensor
 
 REAL = [e for e in ELEMENT_TYPES.values() if e.kind != "complex"]

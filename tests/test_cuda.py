@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.sizes import Dim, Size
-from cvm.dialect.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.ir.sizes import Dim, Size
+from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.notation.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.notation.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
+from cvm.dialect.notation.scalars import SCALARS
 from cvm.jit.cuda.emit import emit
-from cvm.jit.cuda.spelling import ROWS
+from cvm.jit.cuda.scalar_functions import ROWS
 from evaluate import execute
 from kernels import kernel, tensor
 from simulated import needs_nvrtc, plan_of, simulated

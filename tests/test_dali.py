@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.op import OPERATORS, violated
-from cvm.dialect.promotion import SUPPORTED
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import ElementType, TensorType
+from cvm.dialect.ir.types import ElementType, TensorType
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.spec.op import OPERATORS, violated
+from cvm.dialect.spec.promotion import SUPPORTED
 from samples_dali import DALI, values
 from targets import EVERY
 from test_operators import assert_same

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cvm.dialect.types import ELEMENT_TYPES, ElementType
+from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
 from cvm.jit.calls import arguments, fastcall
 from targets import EVERY
 

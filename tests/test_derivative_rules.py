@@ -14,12 +14,12 @@ import samples_cog
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_like  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
-from cvm.dialect.builder import Builder
-from cvm.dialect.op import OPERATORS, Operator
-from cvm.dialect.program import Value
-from cvm.dialect.sizes import Size
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE, F64, FieldType, TensorType, Type
+from cvm.dialect.program.builder import Builder
+from cvm.dialect.program.module import Value
+from cvm.dialect.spec.op import OPERATORS, Operator
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, UNKNOWN
-from cvm.dialect.types import BY_DTYPE, F64, FieldType, TensorType, Type
 from cvm.jit.targets import compile_function
 from derivatives import check, normal, program
 from samples import SAMPLES

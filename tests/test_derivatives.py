@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.op import OPERATORS
+from cvm.dialect.ir.types import C64, F32, F64, ElementType, FieldType, TensorType
+from cvm.dialect.spec.op import OPERATORS
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
-from cvm.dialect.types import C64, F32, F64, ElementType, FieldType, TensorType
 from derivatives import check
 
 import cvm

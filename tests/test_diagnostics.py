@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect import source
-from cvm.dialect.printer import print_module
-from cvm.dialect.program import Module
-from cvm.dialect.source import Error, ParseError, VerifyError
+from cvm.dialect.ir import diagnostics as source
+from cvm.dialect.ir.diagnostics import Error, ParseError, VerifyError
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_module
 from cvm.parser import check, parse, read
+from cvm.parser.error_examples import snippets
 from cvm.parser.format import format_text
-from cvm.parser.mistakes import snippets
-from cvm.parser.syntax import friendly, stops_at
+from cvm.parser.recovery import friendly, stops_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import modules

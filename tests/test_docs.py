@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.op import OPERATORS
+from cvm.dialect.spec.op import OPERATORS
 from cvm.parser.format import format_text
 from filetest import Filetest, perform
 

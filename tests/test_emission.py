@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Bitcast, Const, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.sizes import Size, larger, smaller
-from cvm.dialect.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
-from cvm.jit import native
-from cvm.jit.llvm import instructions
+from cvm.dialect.ir.sizes import Size, larger, smaller
+from cvm.dialect.ir.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
+from cvm.dialect.notation.index import Bitcast, Const, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.notation.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.jit.llvm import native_code as native
+from cvm.jit.llvm import target_intrinsics as instructions
 from cvm.jit.llvm.emit import emit
-from cvm.jit.llvm.spelling import INSTRUCTIONS, VECTOR_ROWS
-from cvm.lowering.plan import make_plan
+from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
+from cvm.lowering.storage.plan import make_plan
 from evaluate import execute
 from kernels import MachineCode, compiled, kernel, tensor
 

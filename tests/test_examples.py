@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.op import OPERATORS
-from cvm.dialect.program import Graph, Module
+from cvm.dialect.program.module import Graph, Module
+from cvm.dialect.spec.op import OPERATORS
 from targets import HERE
 
 import cvm

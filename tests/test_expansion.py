@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.expansion import DEEPEST, MOST
+from cvm.dialect.program.inline_limits import DEEPEST, MOST
 
 import cvm
 

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from cvm.dialect.cog.form import compatible
-from cvm.dialect.op import OPERATORS, Operator, violated
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import F32, FieldType, TensorType
-from cvm.dialect.verify import verify
+from cvm.dialect.cog.cog_operator import compatible
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import F32, FieldType, TensorType
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.verify import verify
+from cvm.dialect.spec.op import OPERATORS, Operator, violated
 from evaluate import by_formula
 from samples_cog import SAMPLED, sample
 from test_operators import assert_same

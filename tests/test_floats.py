@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.op import OPERATORS, Operator
+from cvm.dialect.spec.op import OPERATORS, Operator
 from derivatives import check
 from samples import SAMPLES
 from test_operators import program

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index, Tensor
-from cvm.dialect.loops import For, Kernel, Store
-from cvm.dialect.types import F32, I32
+from cvm.dialect.ir.types import F32, I32
+from cvm.dialect.notation.index import Index, Tensor
+from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Fault, Memory
-from cvm.jit.cuda.gpu import SimulatedFunction
-from cvm.lowering.check import check
-from cvm.lowering.text import kernels_text
+from cvm.jit.cuda.gpu_function import SimulatedFunction
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.text.printer import kernels_text
 from kernels import kernel, tensor
 from simulated import needs_nvrtc, plan_of, run
 
@@ -403,7 +403,7 @@ def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
 
 
 def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cvm.lowering.gpu.tiles.PROCESSORS", 1)
+    monkeypatch.setattr("cvm.lowering.gpu.block_tiles.PROCESSORS", 1)
     given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
     f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
     assert excess(memory)[0] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.jit.graph import CompiledGraph
+from cvm.jit.functions.clocked_program import CompiledGraph
 
 import cvm
 

@@ -23,7 +23,7 @@ MAY_IMPORT = {
 }
 ALSO = {
     "jit/cuda/device.py": "pycuda",
-    "lowering/read.py": "lark",
+    "lowering/text/parser.py": "lark",
     "cvm/plot.py": "matplotlib PIL",
 }  # files that may import more
 
@@ -75,7 +75,7 @@ def test_packages_are_listed() -> None:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.op"),
+        ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op"),
         ("import cvm; cvm.parse('func @main() { return }')", "llvmlite lark pycuda cvm.lowering cvm.jit"),
         ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
         ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),

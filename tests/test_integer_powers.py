@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
+from cvm.dialect.ir.types import I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
 from targets import HERE
 
 import cvm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
+from cvm.lowering.analysis.legality import check
 from cvm.lowering.pipeline import lower
 
 import cvm

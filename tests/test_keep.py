@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.folds import keep
+from cvm.lowering.reductions import cache_row as keep
 from legal import legal
 
 import cvm

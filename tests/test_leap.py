@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.check import check
-from cvm.lowering.clocked.leap import TICKS
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.stepping.fast_forward import TICKS
 
 import cvm
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Expr, Index, constant, select
-from cvm.dialect.loops import For, Kernel, Store
-from cvm.dialect.types import F32, F64, I32, ElementType
-from cvm.jit.llvm import tables
-from cvm.jit.native import Library
-from cvm.jit.native_function import ENTRY
-from cvm.lowering.polynomials.primitives import Pieces
+from cvm.dialect.ir.types import F32, F64, I32, ElementType
+from cvm.dialect.notation.index import Expr, Index, constant, select
+from cvm.dialect.notation.loops import For, Kernel, Store
+from cvm.jit.functions.native_function import ENTRY
+from cvm.jit.llvm import select_to_table as tables
+from cvm.jit.llvm.native_code import Library
+from cvm.lowering.math.primitives import Pieces
 from evaluate import execute
 from kernels import MachineCode, kernel, tensor
 

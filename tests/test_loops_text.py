@@ -6,14 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Const, Extent, Index, Skew, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.loops import Alloc, Ask, For, If, Kernel, Let, Require, Store, accumulator, assign
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import F32, I1, I32, I64
-from cvm.lowering.check import check
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import F32, I1, I32, I64
+from cvm.dialect.notation.index import Const, Extent, Index, Skew, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.notation.loops import Alloc, Ask, For, If, Kernel, Let, Require, Store, accumulator, assign
+from cvm.lowering.analysis.legality import check
 from cvm.lowering.pipeline import lower
-from cvm.lowering.read import read_kernels
-from cvm.lowering.text import kernel_text, kernels_text
+from cvm.lowering.text.parser import read_kernels
+from cvm.lowering.text.printer import kernel_text, kernels_text
 from samples import SAMPLES
 from test_operators import program
 

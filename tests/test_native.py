@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
-from cvm.jit import toolchain
+from cvm.jit.llvm import llvm_context as toolchain
 
 LOOP = """
 define void @f(ptr %p, ptr %q, i64 %n) {

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index, Tensor, constant
-from cvm.dialect.types import F32, I64
-from cvm.lowering.movement import stream
-from cvm.lowering.near import Lanes, begins, offsets, period, windows
+from cvm.dialect.ir.types import F32, I64
+from cvm.dialect.notation.index import Index, Tensor, constant
+from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
+from cvm.lowering.loops import nontemporal_stores as stream
 from legal import legal
 
 import cvm

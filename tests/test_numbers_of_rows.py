@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index, apply
-from cvm.dialect.loops import For, Store
-from cvm.dialect.rows import ERF_SPACING, LOG_BITS, LOG_LEAST, LOG_WIDTH, ROWS, Rows
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.types import F64, I64
+from cvm.dialect.ir.types import F64, I64
+from cvm.dialect.notation.index import Index, apply
+from cvm.dialect.notation.lookup_tables import ERF_SPACING, LOG_BITS, LOG_LEAST, LOG_WIDTH, ROWS, Rows
+from cvm.dialect.notation.loops import For, Store
+from cvm.dialect.notation.scalars import SCALARS
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from kernels import compiled, kernel, tensor
 from mpmath import erf, erfc, exp, log, mp, mpf, nint, pi, sqrt

@@ -10,13 +10,13 @@ import pytest
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_like  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
-from cvm.dialect.dali.form import Pointwise
-from cvm.dialect.op import OPERATORS, Operator, violated
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import BY_DTYPE, TensorType
-from cvm.dialect.verify import verify
+from cvm.dialect.dali.pointwise import Pointwise
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.verify import verify
+from cvm.dialect.spec.op import OPERATORS, Operator, violated
 from evaluate import by_formula
 from samples import SAMPLES
 

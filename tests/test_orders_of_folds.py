@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.folds.blocks import BLOCK, LONG
+from cvm.lowering.reductions.blocked_sums import BLOCK, LONG
 from legal import legal
 
 import cvm

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.attributes import Symbol
 from cvm.dialect.builtin import Call, Const, Elements
-from cvm.dialect.op import OPERATORS
-from cvm.dialect.printer import print_module
-from cvm.dialect.program import Function, Literal, Operation
-from cvm.dialect.source import VerifyError
-from cvm.dialect.types import C64, F32, FieldType, TensorType
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.ir.diagnostics import VerifyError
+from cvm.dialect.ir.types import C64, F32, FieldType, TensorType
+from cvm.dialect.program.module import Function, Literal, Operation
+from cvm.dialect.program.printer import print_module
+from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import parse, parse_unverified, read
+from cvm.parser.decode import decode
 from cvm.parser.lex import Scanner
-from cvm.parser.nodes import AttributeNode, FunctionNode, OperationNode, Token
-from cvm.parser.syntax import Reader, scanner
-from cvm.parser.text import decode
+from cvm.parser.recovery import Reader, scanner
+from cvm.parser.syntax_tree import AttributeNode, FunctionNode, OperationNode, Token
 from same import same_program
 
 ROOT = Path(__file__).parent.parent

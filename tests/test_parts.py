@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.meanwhile import Meanwhile
-from cvm.jit import parts
-from cvm.jit.native_function import NativeFunction
+from cvm.dialect.ir.scoped_setting import Meanwhile
+from cvm.jit.functions import codegen_units as parts
+from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import schedule
 
 import cvm

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.loops import Kernel
-from cvm.lowering.borders import borders
-from cvm.lowering.check import check
+from cvm.dialect.notation.loops import Kernel
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.loops.loop_partition import borders
 from cvm.lowering.pipeline import unscheduled
-from cvm.lowering.read import read_kernels
 from cvm.lowering.schedule import PASSES
-from cvm.lowering.text import kernels_text
+from cvm.lowering.text.parser import read_kernels
+from cvm.lowering.text.printer import kernels_text
 from evaluate import execute
 from samples import SAMPLES
 from test_operators import program

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from cases import Case, arrays, cases, compiled, failure
-from cvm.jit import native, parts, toolchain
+from cvm.jit.functions import codegen_units as parts
+from cvm.jit.llvm import llvm_context as toolchain
+from cvm.jit.llvm import native_code as native
 from paths import PATHS, Path
 
 ROOT = File(__file__).parent.parent
@@ -36,7 +38,9 @@ def code_made_once() -> Iterator[None]:
     make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: real(text, slp))
     with pytest.MonkeyPatch.context() as patch:
         for module in (native, parts):
-            patch.setattr(module, "fresh_object_code", lambda text, slp=False: make(text, slp, toolchain.target_machine))
+            patch.setattr(
+                module, "fresh_object_code", lambda text, slp=False: make(text, slp, toolchain.target_machine)
+            )
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.jit.llvm import early
+from cvm.jit.llvm import prefetch as early
 
 import cvm
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.types import F16, F32, F64, ElementType
-from cvm.lowering.polynomials import FUNCTIONS
+from cvm.dialect.ir.types import F16, F32, F64, ElementType
+from cvm.lowering.math import FUNCTIONS
 from exact import LONG, NUMPY, in_mpmath
 from ulps import LANES, PAIRS, arguments, exact, numbered, run, ulps, worst
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.dialect.builtin import Const
-from cvm.dialect.op import OPERATORS
-from cvm.dialect.printer import print_function, print_module
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.source import ParseError
-from cvm.dialect.types import I32, TensorType
+from cvm.dialect.ir.diagnostics import ParseError
+from cvm.dialect.ir.types import I32, TensorType
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.printer import print_function, print_module
+from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import parse, read
 from cvm.parser.format import format_text
 from hypothesis import given, settings

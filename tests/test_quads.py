@@ -7,11 +7,15 @@ from math import inf
 import contractions
 import numpy as np
 import pytest
-from cvm.jit import native, native_function
-from cvm.jit.llvm.instructions import complete, has_quads
-from cvm.lowering.contraction import contract, quads, upright, winograd
+from cvm.jit.functions import native_function
+from cvm.jit.llvm import native_code as native
+from cvm.jit.llvm.target_intrinsics import complete, has_quads
+from cvm.lowering.contraction import dot4 as quads
+from cvm.lowering.contraction import m_vectorized as upright
+from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.contraction import winograd
 from cvm.lowering.processor import Processor
-from cvm.lowering.text import kernels_text
+from cvm.lowering.text.printer import kernels_text
 from legal import legal
 from test_bytewise import PROGRAMS
 from test_slide import SHAPES

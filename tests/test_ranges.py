@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
-from cvm.dialect.bounds import inside
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.index import Read, apply, axes, both, constant, indices, largest, select, total, when
-from cvm.dialect.program import Function, Module, Operation, Value
-from cvm.dialect.scalars import SCALARS
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, TensorType
-from cvm.dialect.verify import verify
-from cvm.lowering import compact, pipeline
-from cvm.lowering.contraction import contract
-from cvm.lowering.ranges.infer import interval
-from cvm.lowering.ranges.intervals import ELEMENTWISE, SCALAR, Interval, whole
-from cvm.lowering.ranges.overflow import Analysis, possible_overflows
-from cvm.lowering.ranges.points import holds_somewhere
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE, I8, I32, I64, UI8, ElementType, TensorType
+from cvm.dialect.notation.index import Read, apply, axes, both, constant, indices, largest, select, total, when
+from cvm.dialect.notation.index_bounds import inside
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.verify import verify
+from cvm.lowering import pipeline
+from cvm.lowering.analysis.enumerate_points import holds_somewhere
+from cvm.lowering.analysis.integer_ranges import interval
+from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR, Interval, whole
+from cvm.lowering.analysis.overflow import Analysis, possible_overflows
+from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.storage import narrow_storage as compact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import tensor

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.settled import left_open
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import as_given
-from cvm.dialect.verify import instantiate
-from cvm.jit import cache, identity
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import as_given
+from cvm.dialect.program.find_deferred_checks import left_open
+from cvm.dialect.program.verify import instantiate
+from cvm.jit.cache import disk_cache as cache
+from cvm.jit.cache import keys as identity
 
 import cvm
 
@@ -259,7 +260,7 @@ def test_files_that_are_gone_or_elsewhere(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cvm.dialect import files
+    from cvm.dialect.ir import constant_files as files
 
     monkeypatch.setattr(files, "LARGEST_WHOLE", 100)
     path = weights(tmp_path / "a", 2)
@@ -337,6 +338,13 @@ def test_little_is_loaded(folder: Path) -> None:
     """A process that starts warm has neither a parser nor what lowers programs, and no operators."""
     code = f"import sys, cvm, numpy; f = cvm.compile({PROGRAM!r}, 'other'); f(numpy.ones(2, 'f4')); print(*sys.modules)"
     again = [subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parent.parent) for _ in range(2)]
-    heavy = {"cvm.parser", "cvm.lowering", "cvm.dialect.op", "cvm.dialect.verify", "cvm.jit.llvm.emit", "lark"}
+    heavy = {
+        "cvm.parser",
+        "cvm.lowering",
+        "cvm.dialect.spec.op",
+        "cvm.dialect.program.verify",
+        "cvm.jit.llvm.emit",
+        "lark",
+    }
     assert heavy.isdisjoint(again[1].decode().split())
     assert cache.folder() == folder

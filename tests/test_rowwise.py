@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.movement import stream
+from cvm.lowering.loops import nontemporal_stores as stream
 from legal import legal
 
 import cvm

@@ -16,7 +16,7 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.importers.runtime import program_text, read_model, read_params
+from cvm.importers.cvm_runtime import program_text, read_model, read_params
 
 MODELS = sorted(Path(__file__).with_name("models").iterdir())
 CONVNET = next(m for m in MODELS if m.name == "convnet")

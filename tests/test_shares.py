@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.folds import shares, sweep
+from cvm.lowering.reductions import column_reduction as sweep
+from cvm.lowering.reductions import partition_reduction as shares
 from legal import legal
 
 import cvm

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cvm.lowering import parallelise
-from cvm.lowering.check import check
-from cvm.lowering.clocked import skew
-from cvm.lowering.movement import stream
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.loops import parallelize as parallelise
+from cvm.lowering.stepping import time_skew as skew
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.jit import native_function
+from cvm.jit.functions import native_function
 from cvm.lowering.processor import Processor
 from legal import legal
 

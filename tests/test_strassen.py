@@ -8,8 +8,10 @@ from operator import add, sub
 import contractions
 import numpy as np
 import pytest
-from cvm.jit import native_function
-from cvm.lowering.contraction import contract, sevenths, strassen, winograd
+from cvm.jit.functions import native_function
+from cvm.lowering.contraction import strassen, winograd
+from cvm.lowering.contraction import strassen_coefficients as sevenths
+from cvm.lowering.contraction import strategies as contract
 from cvm.lowering.processor import Processor
 from legal import agreed
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index
-from cvm.dialect.loops import For, Store
-from cvm.dialect.types import I32
-from cvm.lowering.check import check
-from cvm.lowering.movement import stream
+from cvm.dialect.ir.types import I32
+from cvm.dialect.notation.index import Index
+from cvm.dialect.notation.loops import For, Store
+from cvm.lowering.analysis.legality import check
+from cvm.lowering.loops import nontemporal_stores as stream
 from kernels import compiled, kernel, tensor
 
 import cvm

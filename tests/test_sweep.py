@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.folds import sweep
-from cvm.lowering.movement import stream
+from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.reductions import column_reduction as sweep
 from legal import legal
 
 import cvm

@@ -7,18 +7,18 @@ import subprocess
 import sys
 from importlib import resources
 
+from cvm.parser.actions import Tree
 from cvm.parser.lalr import Parser, Stuck
-from cvm.parser.nodes import Token
-from cvm.parser.syntax import scanner
-from cvm.parser.tables import END, NAME, digest, make, tables, text_of
-from cvm.parser.tree import Tree
+from cvm.parser.lalr_tables import END, NAME, digest, make, tables, text_of
+from cvm.parser.recovery import scanner
+from cvm.parser.syntax_tree import Token
 
 from cvm import grammar
 
 
 def test_tables_are_up_to_date() -> None:
     kept = resources.files(grammar).joinpath(NAME).read_text("utf-8")
-    assert kept == text_of(make(grammar.read())), "run python -m cvm.parser.tables"
+    assert kept == text_of(make(grammar.read())), "run python -m cvm.parser.lalr_tables"
 
 
 def test_a_changed_grammar_gives_other_tables() -> None:

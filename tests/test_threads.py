@@ -9,13 +9,13 @@ import time
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index, Tensor, as_index
-from cvm.dialect.loops import For, Store
-from cvm.dialect.types import I64
-from cvm.jit import threads
-from cvm.lowering.movement import stream
-from cvm.lowering.parallelise import adjoining
-from cvm.lowering.text import kernels_text
+from cvm.dialect.ir.types import I64
+from cvm.dialect.notation.index import Index, Tensor, as_index
+from cvm.dialect.notation.loops import For, Store
+from cvm.jit.runtime import thread_pool as threads
+from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.loops.parallelize import adjoining
+from cvm.lowering.text.printer import kernels_text
 
 import cvm
 

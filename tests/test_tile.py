@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.movement import stream
-from cvm.lowering.movement import tile as tiling
+from cvm.lowering.layout import tiled_transpose as tiling
+from cvm.lowering.loops import nontemporal_stores as stream
 from legal import legal
 
 import cvm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from cvm.dialect.uncollected import uncollected
+from cvm.dialect.ir.gc_pause import uncollected
 
 import cvm
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Expr, Index
-from cvm.dialect.sizes import Size
-from cvm.lowering.contraction import contract
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.notation.index import Expr, Index
+from cvm.lowering.contraction import strategies as contract
 from legal import legal
 
 import cvm

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.index import Index, Tensor, apply
-from cvm.dialect.loops import Alloc, If, Let, Store, Var, accumulator, assign
-from cvm.dialect.types import F32, I32
-from cvm.lowering.cost import chain
+from cvm.dialect.ir.types import F32, I32
+from cvm.dialect.notation.index import Index, Tensor, apply
+from cvm.dialect.notation.loops import Alloc, If, Let, Store, Var, accumulator, assign
+from cvm.lowering.analysis.cost import chain
 from legal import legal
 
 import cvm

@@ -12,7 +12,7 @@ import pytest
 import cvm
 from cvm import cli
 from cvm.diagram import page, svg
-from cvm.layers import GAP, Box, place
+from cvm.layered_layout import GAP, Box, place
 
 PROGRAM = """\
 func @main(%x: tensor<1x2x4x4xi32>, %unused: tensor<f32>) {

@@ -6,9 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from cvm.jit import native_function
-from cvm.lowering.contraction import contract, winograd
-from cvm.lowering.contraction.turning import BY_FOUR, BY_TWO
+from cvm.jit.functions import native_function
+from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.contraction import winograd
+from cvm.lowering.contraction.winograd_transforms import BY_FOUR, BY_TWO
 from cvm.lowering.processor import Processor
 from legal import legal
 

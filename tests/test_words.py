@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cvm.dialect.index import Index, Tensor, indices
-from cvm.dialect.types import I32
-from cvm.lowering.contraction.words import image_of, in_words, words_along
+from cvm.dialect.ir.types import I32
+from cvm.dialect.notation.index import Index, Tensor, indices
+from cvm.lowering.contraction.k_packing import image_of, in_words, words_along
 
 X = Tensor("x", (6, 9, 9), I32)
 

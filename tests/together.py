@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cvm.jit import cache
+from cvm.jit.cache import disk_cache as cache
 from cvm.jit.cuda import nvrtc
 
 import cvm

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import load, write
-from cvm.dialect.program import Module
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import MAX_SIZE
+from cvm.commands.io import load, write
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import MAX_SIZE
+from cvm.dialect.program.module import Module
 
 SHARED = (".so", ".dylib")
 LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
 
 
 def build(options: Namespace) -> int:
-    from cvm.jit import ahead
+    from cvm.jit import aot as ahead
 
     path = Path(options.output)
     if path.suffix not in (".o", *SHARED):

@@ -6,10 +6,10 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.files import load
+from cvm.commands.io import load
 from cvm.dialect.cog.clocked import warnings
-from cvm.dialect.program import Graph
-from cvm.lowering.ranges.overflow import possible_overflows
+from cvm.dialect.program.module import Graph
+from cvm.lowering.analysis.overflow import possible_overflows
 
 
 def check(options: Namespace) -> int:

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.files import STDIN, read, write
+from cvm.commands.io import STDIN, read, write
 from cvm.parser.format import format_text
 
 

@@ -13,9 +13,9 @@ from numpy.lib.format import write_array
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import write
-from cvm.dialect.printer import print_module
-from cvm.importers.runtime import program_text, read_model
+from cvm.commands.io import write
+from cvm.dialect.program.printer import print_module
+from cvm.importers.cvm_runtime import program_text, read_model
 
 
 def importing(options: Namespace) -> int:

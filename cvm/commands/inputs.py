@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cvm.cli import Usage
-from cvm.dialect.program import Function, Value
-from cvm.dialect.sizes import Size
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.program.module import Function, Value
 
 UNKNOWN = 4  # what random inputs take an unknown size to be
 MAGNITUDE = 100  # of random integers, where the program states no range

@@ -6,9 +6,9 @@ from argparse import Namespace
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import load, write
-from cvm.jit.stages import ALL_STAGES
-from cvm.lowering.ranges.overflow import print_ranges
+from cvm.commands.io import load, write
+from cvm.jit.functions.stages import ALL_STAGES
+from cvm.lowering.analysis.overflow import print_ranges
 
 
 def lower(options: Namespace) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import STDIN, load, read, write
-from cvm.commands.show import duration
+from cvm.commands.display import duration
+from cvm.commands.io import STDIN, load, read, write
 from cvm.lowering.passes import LEVELS, STEPS, State, lowered, of_kernels
 from cvm.parser.suggest import did_you_mean
 
@@ -58,8 +58,8 @@ def _read(name: str) -> State:
     data = read(name)
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
         return State(load(name, data))
-    from cvm.lowering.check import LoweringError, check
-    from cvm.lowering.read import read_kernels
+    from cvm.lowering.analysis.legality import LoweringError, check
+    from cvm.lowering.text.parser import read_kernels
 
     kernels = read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
     try:

@@ -12,12 +12,12 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
-from cvm.commands.files import load, write
+from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
-from cvm.commands.show import digest, duration, shown, waiting
-from cvm.dialect.program import Graph
-from cvm.jit.function import CompiledFunction
-from cvm.jit.native_function import NativeFunction
+from cvm.commands.io import load, write
+from cvm.dialect.program.module import Graph
+from cvm.jit.functions.compiled_function import CompiledFunction
+from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.targets import TARGETS, compile_function
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options that functions do not have
@@ -36,7 +36,7 @@ def run(options: Namespace) -> int:
     if options.profile and (options.target != "cpu" or isinstance(function, Graph)):
         raise Usage("--profile is for functions on the target cpu")
     if isinstance(function, Graph):
-        from cvm.commands.graph import run_graph
+        from cvm.commands.run_clocked import run_graph
 
         return run_graph(module, function, options)
     for name in CLOCKED:
@@ -74,7 +74,7 @@ def run(options: Namespace) -> int:
 
 def profiled(f: CompiledFunction, arrays: list[np.ndarray]) -> list[str]:
     """A table of the kernels: the median time of each and its share, what it moves and does a second, and what it writes."""
-    from cvm.jit.profile import profile
+    from cvm.jit.functions.profile import profile
 
     assert isinstance(f, NativeFunction)
     with waiting("profiling"):

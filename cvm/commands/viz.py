@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cvm import diagram
 from cvm.cli import Usage
-from cvm.commands.files import load, write
+from cvm.commands.io import load, write
 from cvm.jit.targets import find
 
 KINDS = (".svg", ".html")

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import cvm
-from cvm.dialect.source import Diagnostic, Source, Span
+from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
 
 
 def refuse(filename: str, message: str) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.types import BY_DTYPE
+from cvm.dialect.ir.types import BY_DTYPE
 
 from .onnx_rules import OPERATIONS, Attributes, Importer, Known, Rule, Unsupported, aligned, known, rule
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.builder import Node
+from cvm.dialect.program.builder import Node
 
 from .onnx_rules import Attributes, Importer, Known, Unsupported, aligned, integers, known, rule, static
 

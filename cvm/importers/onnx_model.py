@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.dialect.builder import Node
-from cvm.dialect.program import Function, Module, Value
-from cvm.dialect.sizes import Dim, Size
-from cvm.dialect.types import BY_DTYPE, TensorType
-from cvm.dialect.verify import verify
-from cvm.lowering.graph.dead import remove_dead
+from cvm.dialect.ir.sizes import Dim, Size
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.program.builder import Node
+from cvm.dialect.program.module import Function, Module, Value
+from cvm.dialect.program.verify import verify
+from cvm.lowering.graph.dce import remove_dead
 
 from . import onnx_elements, onnx_layers, onnx_shapes, refuse
 from .onnx_rules import OPERATIONS, Importer, Unsupported

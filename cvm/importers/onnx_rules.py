@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cvm.dialect.builder import Builder, Node
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.sizes import Dim
-from cvm.dialect.types import BY_DTYPE, TensorType
+from cvm.dialect.ir.sizes import Dim
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.program.builder import Builder, Node
 
 Known: TypeAlias = "Node | np.ndarray"
 Attributes: TypeAlias = Mapping[str, Any]

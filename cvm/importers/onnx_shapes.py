@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.sizes import Size
-from cvm.dialect.types import BY_DTYPE
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import BY_DTYPE
 
 from .onnx_rules import Attributes, Importer, Unsupported, integers, known, rule, static
 

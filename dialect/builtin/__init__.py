@@ -3,8 +3,8 @@
 Those that move elements are loaded when one is asked for: most programs have none.
 """
 
-from .calls import Call, Calling
-from .constants import Const, Data, Elements
-from .views import View
+from .call import Call, Calling
+from .const import Const, Data, Elements
+from .view import View
 
 __all__ = ["Call", "Calling", "Const", "Data", "Elements", "View"]

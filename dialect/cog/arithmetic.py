@@ -8,10 +8,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..index import Element, Expr, Tensor, apply, cast
-from ..op import T, operator
-from ..types import C64, F32, FieldType
-from .form import COMPATIBLE, CogOperator, fields, joined, pair, parts, pointwise, read, real, result_axes, spread_both
+from ..ir.types import C64, F32, FieldType
+from ..notation.index import Element, Expr, Tensor, apply, cast
+from ..spec.op import T, operator
+from .cog_operator import (
+    COMPATIBLE,
+    CogOperator,
+    fields,
+    joined,
+    pair,
+    parts,
+    pointwise,
+    read,
+    real,
+    result_axes,
+    spread_both,
+)
 
 
 def example(name: str) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..builtin import Elements
-from ..op import C, Operator, T, operator
-from ..program import Function, Graph, Operation, Value
-from ..sizes import Undecided
-from ..source import Diagnostic, Note
-from ..types import FieldType, Type
-from .form import CogOperator, is_field
+from ..ir.diagnostics import Diagnostic, Note
+from ..ir.sizes import Undecided
+from ..ir.types import FieldType, Type
+from ..program.module import Function, Graph, Operation, Value
+from ..spec.op import C, Operator, T, operator
+from .cog_operator import CogOperator, is_field
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..extremes import largest, smallest
-from ..index import Element, Tensor, axes, reduce
-from ..op import C, T, operator
-from ..types import C64, FieldType, TensorType
-from .form import CogOperator, fields, pair, parts, real, result_axes
+from ..ir.types import C64, FieldType, TensorType
+from ..notation.index import Element, Tensor, axes, reduce
+from ..notation.signed_zero_minmax import largest, smallest
+from ..spec.op import C, T, operator
+from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
 
 def _example(name: str) -> str:

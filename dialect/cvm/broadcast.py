@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..broadcasting import aligned, all_of, broadcast, certainly, fits, source
-from ..index import Element, Expr, Tensor, apply, axes, cast, select
-from ..op import C, T, operator
-from ..scalars import SCALARS
-from ..sizes import Dim
-from ..types import I32, TensorType
-from .form import CvmOperator, exactly, greatest, i32, numbers, rounded
+from ..ir.sizes import Dim
+from ..ir.types import I32, TensorType
+from ..notation.index import Element, Expr, Tensor, apply, axes, cast, select
+from ..notation.scalars import SCALARS
+from ..spec.broadcasting import aligned, all_of, broadcast, certainly, fits, source
+from ..spec.op import C, T, operator
+from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded
 
 
 def misfit(o: Any) -> tuple[int, Dim, Dim]:

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..index import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
-from ..op import C, T, operator
-from ..types import I32, I64, TensorType
-from .form import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
+from ..ir.types import I32, I64, TensorType
+from ..notation.index import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..spec.op import C, T, operator
+from .cvm_operator import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
 
 
 @operator

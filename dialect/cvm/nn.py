@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import inside
-from ..extremes import largest
-from ..index import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
-from ..op import C, T, operator
-from ..sizes import Dim
-from ..types import BY_DTYPE, I32, TensorType
-from .form import (
+from ..ir.sizes import Dim
+from ..ir.types import BY_DTYPE, I32, TensorType
+from ..notation.index import Element, Expr, Tensor, both, constant, indices, maximum, reduce, select, total, when
+from ..notation.index_bounds import inside
+from ..notation.signed_zero_minmax import largest
+from ..spec.op import C, T, operator
+from .cvm_operator import (
     MAX_ATTR,
     MIN_ATTR,
     CvmOperator,

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..broadcasting import all_of
-from ..extremes import largest
-from ..index import Element, Index, Tensor, axes, reduce
-from ..op import C, T, operator
-from ..types import TensorType
-from .form import CvmOperator, exactly, greatest, numbers, rounded
+from ..ir.types import TensorType
+from ..notation.index import Element, Index, Tensor, axes, reduce
+from ..notation.signed_zero_minmax import largest
+from ..spec.broadcasting import all_of
+from ..spec.op import C, T, operator
+from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded
 
 
 @dataclass(frozen=True, eq=False)

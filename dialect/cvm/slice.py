@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..broadcasting import all_of
-from ..index import Element, Tensor, axes
-from ..op import C, T, operator
-from ..sizes import Dim, Shape, larger, smaller
-from ..types import TensorType
-from .form import CvmOperator, real
-from .transform import from_start
+from ..ir.sizes import Dim, Shape, larger, smaller
+from ..ir.types import TensorType
+from ..notation.index import Element, Tensor, axes
+from ..spec.broadcasting import all_of
+from ..spec.op import C, T, operator
+from .cvm_operator import CvmOperator, real
+from .transpose_tile_concatenate import from_start
 
 
 def bounded(value: int) -> int:

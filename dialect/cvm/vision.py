@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..index import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
-from ..loops import Alloc, Block, For, If, Let, Statement, Store, accumulator, assign, update
-from ..op import C, T, operator
-from ..types import I1, I32, I64, TensorType
-from .form import CvmOperator, i32
+from ..ir.types import I1, I32, I64, TensorType
+from ..notation.index import Expr, Tensor, Var, apply, as_index, cast, constant, indices, maximum, minimum, select
+from ..notation.loops import Alloc, Block, For, If, Let, Statement, Store, accumulator, assign, update
+from ..spec.op import C, T, operator
+from .cvm_operator import CvmOperator, i32
 
 ID, SCORE, LEFT, TOP, RIGHT, BOTTOM = range(6)  # the columns of a row
 MOST = 2**63 - 1  # of an i64: attributes beyond it mean the same

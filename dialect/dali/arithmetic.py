@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Check, Expr, apply, maximum, minimum, select
-from ..op import T, Unmet, operator
-from ..promotion import SUPPORTED
-from ..scalars import SCALARS
-from ..types import BY_DTYPE, F16, F32, F64, ElementType
-from .form import Binary, Pointwise, Unary, supported
+from ..ir.types import BY_DTYPE, F16, F32, F64, ElementType
+from ..notation.index import Check, Expr, apply, maximum, minimum, select
+from ..notation.scalars import SCALARS
+from ..spec.op import T, Unmet, operator
+from ..spec.promotion import SUPPORTED
+from .pointwise import Binary, Pointwise, Unary, supported
 
 BY_ZERO = "integer division by zero"
 

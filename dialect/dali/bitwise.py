@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr
-from ..op import T, operator
-from ..types import I32, UI32, ElementType
-from .form import Binary, Unary
+from ..ir.types import I32, UI32, ElementType
+from ..notation.index import Expr
+from ..spec.op import T, operator
+from .pointwise import Binary, Unary
 
 
 @operator

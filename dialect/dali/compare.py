@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..conversion import converted
-from ..index import Expr, apply, cast, constant, select
-from ..op import T, operator
-from ..promotion import promote
-from ..types import BY_DTYPE, UI64
-from .form import Binary
+from ..ir.conversion import converted
+from ..ir.types import BY_DTYPE, UI64
+from ..notation.index import Expr, apply, cast, constant, select
+from ..spec.op import T, operator
+from ..spec.promotion import promote
+from .pointwise import Binary
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr, apply
-from ..op import T, operator
-from ..scalars import SCALARS
-from .form import Binary, Unary
+from ..notation.index import Expr, apply
+from ..notation.scalars import SCALARS
+from ..spec.op import T, operator
+from .pointwise import Binary, Unary
 
 # scalar functions that are operators as they are
 FUNCTIONS = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr, select
-from ..op import T, operator
-from .form import Pointwise
+from ..notation.index import Expr, select
+from ..spec.op import T, operator
+from .pointwise import Pointwise
 
 
 @operator

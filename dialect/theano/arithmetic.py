@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..dali.arithmetic import integer_power
-from ..index import Check, Expr, apply, cast, constant, select
-from ..scalars import SCALARS
-from ..types import I1, UI8
+from ..ir.types import I1, UI8
+from ..notation.index import Check, Expr, apply, cast, constant, select
+from ..notation.scalars import SCALARS
+from . import complex_arithmetic as c
 from . import complex_functions as functions
-from . import complex_numbers as c
-from .rules import part
 from .scalar_op import ByParts, row
+from .type_rules import part
 
 BY_ZERO = "integer division by zero"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..exactly import by_element
-from ..index import Expr, apply, select
-from . import coefficients as k
-from .bessel_exactly import exact_of_order
+from ..notation.high_precision import by_element
+from ..notation.index import Expr, apply, select
+from . import polynomial_coefficients as k
 from .bessel_orders import iv, jv
-from .elementary import INF, polynomial
+from .bessel_reference import exact_of_order
+from .error_functions import in_f64
+from .polynomials import INF, polynomial
 from .scalar_op import UNKNOWN, row
-from .special import in_f64
 
 
 def _small(x: Expr, table: tuple[float, ...]) -> Expr:

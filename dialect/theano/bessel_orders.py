@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..index import Expr, Index, apply, cast, constant, select, total
-from ..types import F64
-from .elementary import INF, polynomial, polynomial_sine, sine_of_pi
+from ..ir.types import F64
+from ..notation.index import Expr, Index, apply, cast, constant, select, total
 from .gamma import gammaln
+from .polynomials import INF, polynomial, polynomial_sine, sine_of_pi
 
 SERIES, NODES = 80, 256
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..conversion import converted
-from ..index import Expr, cast, select
-from ..types import BY_DTYPE, C64, F32, F64, I64, UI64, ElementType
+from ..ir.conversion import converted
+from ..ir.types import BY_DTYPE, C64, F32, F64, I64, UI64, ElementType
+from ..notation.index import Expr, cast, select
 
 
 def to_element(array: Any, element: ElementType) -> np.ndarray:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..broadcasting import all_of
 from ..builtin import Calling
-from ..op import C, T, operator
-from ..types import F64, TensorType, Type
+from ..ir.types import F64, TensorType, Type
+from ..spec.broadcasting import all_of
+from ..spec.op import C, T, operator
 
 
 def tangent_type(type: Any) -> TensorType:

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..index import ZERO, Element, Expr, Tensor, axes
-from ..op import C, Operator, T, operator
-from ..types import TensorType
-from .form import is_broadcastable
+from ..ir.types import TensorType
+from ..notation.index import ZERO, Element, Expr, Tensor, axes
+from ..spec.op import C, Operator, T, operator
+from .dimensions import is_broadcastable
 
 
 @operator

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..broadcasting import all_of
-from ..builder import Node
-from ..index import ZERO, Element, Expr, Index, Tensor, axes
-from ..op import C, Operator, T, operator
-from ..sizes import Dim, Shape, Undecided
-from ..types import BY_DTYPE, I1, ElementType, TensorType
-from .form import aligned, is_broadcastable, joined
-from .identities import simplified
-from .logic import cast_to
+from ..ir.sizes import Dim, Shape, Undecided
+from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
+from ..notation.index import ZERO, Element, Expr, Index, Tensor, axes
+from ..program.builder import Node
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T, operator
+from .algebraic_identities import simplified
+from .compare_select_cast import cast_to
+from .dimensions import aligned, is_broadcastable, joined
 from .scalar_op import SCALAR_OPS, ScalarOp
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..exactly import by_element
-from ..index import Expr, apply, constant, select
-from ..types import F64
-from . import coefficients as k
+from ..ir.types import F64
+from ..notation.high_precision import by_element
+from ..notation.index import Expr, apply, constant, select
+from . import complex_arithmetic as c
 from . import complex_functions as functions
-from . import complex_numbers as c
-from .complex_numbers import Z
-from .elementary import INF, polynomial, sine_of_pi
+from . import polynomial_coefficients as k
+from .complex_arithmetic import Z
+from .error_functions import in_f64
+from .polynomials import INF, polynomial, sine_of_pi
 from .scalar_op import row
-from .special import in_f64
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2
 # B_2n / (2n (2n - 1)), of Stirling's series

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..broadcasting import all_of
-from ..extremes import largest, smallest
-from ..index import Element, Expr, Index, Tensor, axes, constant, reduce, select
-from ..op import C, Operator, T, operator
-from ..traverse import substitute
-from ..types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
+from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
+from ..notation.index import Element, Expr, Index, Tensor, axes, constant, reduce, select
+from ..notation.signed_zero_minmax import largest, smallest
+from ..notation.traverse import substitute
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T, operator
 from .casting import cast_to_element, to_element
-from .form import are_distinct, axes_exist, reduced
+from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 
 MUL_WITHOUT_ZEROS = "mul_without_zeros"

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Expr
-from ..op import Unmet
-from ..types import C64, F16, F32, ElementType
+from ..ir.types import C64, F16, F32, ElementType
+from ..notation.index import Expr
+from ..spec.op import Unmet
 from .casting import cast_to_element, to_element
-from .complex_numbers import Z
-from .rules import RULES, Elements, Rule
+from .complex_arithmetic import Z
+from .type_rules import RULES, Elements, Rule
 
 # the cotangents of the operands, from the result's, the operands and the result; None is zero, UNKNOWN has no rule
 Gradient = Callable[..., Sequence[Any]]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.masked import masked
-from ...dialect.program import Function, Value
-from ...dialect.sizes import Size
-from ...dialect.source import CallError, Diagnostic, Note, TargetError
-from ...dialect.types import BY_DTYPE, Type
+from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError
+from ...dialect.ir.masked_array_error import masked
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import BY_DTYPE, Type
+from ...dialect.program.module import Function, Value
 
 
 def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .text import (
+from .vectorcall_ir import (
     ALIGNED,
     CONTIGUOUS,
     DATA,
@@ -33,7 +33,7 @@ from .text import (
 )
 
 if TYPE_CHECKING:
-    from ..native import Library
+    from ..llvm.native_code import Library
 
 EMPTY = 184  # PyArray_Empty in NumPy's table of functions
 HAS_VECTORCALL, DEFAULT_FLAGS, BASE_TYPE = 1 << 11, 1 << 18, 1 << 10  # flags of a type
@@ -90,8 +90,8 @@ def addresses() -> dict[str, int]:
 @lru_cache(maxsize=1)
 def _code() -> tuple[Library, int]:
     """The code that serves all programs, and where it is."""
-    from ..native import Library  # and with it LLVM, which other targets do without
-    from .text import call_text
+    from ..llvm.native_code import Library  # and with it LLVM, which other targets do without
+    from .vectorcall_ir import call_text
 
     library = Library(call_text(), {}, ("call",), addresses())
     return library, library.addresses["call"]

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...dialect.bounds import interval
-from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
-from ...dialect.sizes import Dim, Size
-from ...dialect.traverse import children, walk
-from ...dialect.types import I64, ElementType
-from .spelling import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
+from ...dialect.ir.sizes import Dim, Size
+from ...dialect.ir.types import I64, ElementType
+from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.traverse import children, walk
+from .scalar_functions import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
 
 LONGEST = 70  # characters of an expression that is not named
 _INT = 2**31 - 1

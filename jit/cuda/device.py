@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.source import TargetError
+from ...dialect.ir.diagnostics import TargetError
 from . import nvrtc
-from .recorded import Recorded, device_of, record, wait
+from .cuda_graph import Recorded, device_of, record, wait
 
 HOW = "pip install 'cvm-lang[cuda]', on a machine with an NVIDIA GPU and its driver"
 Call: TypeAlias = tuple[Any, int, int, Sequence[int]]  # a kernel, its blocks, their threads, its arguments

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...dialect.program import Function, Value
-from ...dialect.sizes import Size
-from ...dialect.source import CallError, Diagnostic
-from ...dialect.types import Type
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import Type
+from ...dialect.program.module import Function, Value
 from ..calls.arguments import describe
 
 _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory

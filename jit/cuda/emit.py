@@ -10,21 +10,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...dialect.index import ZERO, Expr, Extent, Read, Tensor
-from ...dialect.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
-from ...dialect.sizes import Dim, Size, product
-from ...dialect.source import Span
-from ...dialect.traverse import substitute
-from ...lowering.accesses import accesses, reads
-from ...lowering.flat import flat
-from ...lowering.grid import THREADS, threads_of_block
-from ...lowering.plan import Plan, scratch_buffers, written
-from ..requirements import Requirements
-from . import rows
+from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.sizes import Dim, Size, product
+from ...dialect.notation.index import ZERO, Expr, Extent, Read, Tensor
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
+from ...dialect.notation.traverse import substitute
+from ...lowering.analysis.accesses import accesses, reads
+from ...lowering.analysis.linear_index import flat
+from ...lowering.analysis.parallel_loops import THREADS, threads_of_block
+from ...lowering.storage.plan import Plan, scratch_buffers, written
+from ..runtime.runtime_checks import Requirements
+from . import lookup_tables as rows
 from .addresses import Val, fits
 from .expressions import Expressions
-from .matrix import emit_matrix
-from .spelling import HELPERS, SHIFT, value_type
+from .mma import emit_matrix
+from .scalar_functions import HELPERS, SHIFT, value_type
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions

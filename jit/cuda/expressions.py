@@ -6,11 +6,11 @@ gets a name.
 
 from __future__ import annotations
 
-from ...dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
-from ...dialect.types import F16, F64, I1, ElementType
-from ...lowering.flat import flat
+from ...dialect.ir.types import F16, F64, I1, ElementType
+from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ...lowering.analysis.linear_index import flat
 from .addresses import LONGEST, Addresses, Val, is_index, widened
-from .spelling import (
+from .scalar_functions import (
     ATOM,
     EQUALITY,
     ROWS,

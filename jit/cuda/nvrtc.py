@@ -10,8 +10,8 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
-from ...dialect.source import TargetError
-from .. import cache
+from ...dialect.ir.diagnostics import TargetError
+from ..cache import disk_cache as cache
 
 OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "--minimal")
 HOW = "pip install 'cvm-lang[cuda-sim]'"

@@ -14,13 +14,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, cast
 
-from ...dialect.bounds import interval
-from ...dialect.index import Apply, Const, Expr, Extent, Index, Read, Skew, Tensor, Var
-from ...dialect.sizes import Dim
-from ...dialect.traverse import children, walk
-from ...dialect.types import I64, ElementType
-from .lines import Lines, is_number, memory_text, type_text
-from .spelling import INSTRUCTIONS
+from ...dialect.ir.sizes import Dim
+from ...dialect.ir.types import I64, ElementType
+from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Skew, Tensor, Var
+from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.traverse import children, walk
+from .ir_writer import Lines, is_number, memory_text, type_text
+from .scalar_functions import INSTRUCTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...dialect.index import Tensor
-from ...dialect.loops import Kernel
-from ...dialect.sizes import Dim, Size
-from ...dialect.source import Span
-from ...lowering.parallelise import grain
-from ...lowering.plan import Plan
-from ..requirements import Requirements
-from ..threads import PARALLEL
+from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.sizes import Dim, Size
+from ...dialect.notation.index import Tensor
+from ...dialect.notation.loops import Kernel
+from ...lowering.loops.parallelize import grain
+from ...lowering.storage.plan import Plan
+from ..runtime.runtime_checks import Requirements
+from ..runtime.thread_pool import PARALLEL
+from .ir_writer import Lines
 from .kernels import METADATA, Function, parallel_loop
-from .lines import Lines
 
 INTERNAL = "define internal "
 

@@ -10,17 +10,17 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from ...dialect.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor
-from ...dialect.types import F16, F32, F64, I1, I32, I64, ElementType
-from ...lowering.accesses import stride as stride_along
-from ...lowering.movement.stream import PART
-from ...lowering.near import Lanes, offsets, windows
+from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
+from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor
+from ...lowering.analysis.accesses import stride as stride_along
+from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
+from ...lowering.loops.nontemporal_stores import PART
 from .addresses import Addresses, Val
-from .early import LINE
-from .lines import is_number, memory_text, number_text, suffix, type_text
-from .spelling import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, conversion
-from .squares import joined, turn
-from .tables import ENTRIES, look_up, table_of
+from .ir_writer import is_number, memory_text, number_text, suffix, type_text
+from .prefetch import LINE
+from .register_transpose import joined, turn
+from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, conversion
+from .select_to_table import ENTRIES, look_up, table_of
 
 ROW = 16  # bytes of a row of a square that is turned in registers
 AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
@@ -176,9 +176,7 @@ class Expressions(Addresses):
         lanes = value.lanes
         narrow = self.convert(value, F64, F32)
         back = self.convert(narrow, F32, F64)
-        size, wanted = (
-            self.spell(INSTRUCTIONS["abs", "float"], [v.text], F64, lanes) for v in (back, value)
-        )
+        size, wanted = (self.spell(INSTRUCTIONS["abs", "float"], [v.text], F64, lanes) for v in (back, value))
         beyond = self.spell(INSTRUCTIONS["gt", "float"], [size, wanted], F64, lanes)
         inexact = self.spell(INSTRUCTIONS["ne", "float"], [back.text, value.text], F64, lanes)
         bits = self.reinterpret(narrow, F32, I32)

@@ -6,23 +6,23 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...dialect.index import Apply, Const, Index, Tensor
-from ...dialect.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, statements
-from ...dialect.sizes import product, same_size
-from ...dialect.source import Span
-from ...lowering.accesses import allocated, stores
-from ...lowering.movement.stream import leading_store, left_over
-from ...lowering.near import begins
-from ...lowering.parallelise import adjoining
-from ...lowering.plan import ALIGNMENT, scratch_buffers, written
-from ...lowering.vectorise import is_one_turn
+from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.sizes import product, same_size
+from ...dialect.notation.index import Apply, Const, Index, Tensor
+from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, statements
+from ...lowering.analysis.accesses import allocated, stores
+from ...lowering.analysis.lane_offsets import begins
+from ...lowering.loops.nontemporal_stores import leading_store, left_over
+from ...lowering.loops.parallelize import adjoining
+from ...lowering.loops.vectorize import is_one_turn
+from ...lowering.storage.plan import ALIGNMENT, scratch_buffers, written
 from .addresses import Val
-from .early import FURTHER, asked_for, few_each_time, is_fed_by_memory, picked_later
 from .expressions import Square
-from .invariants import Invariants
-from .lines import is_number, memory_text
-from .order import FENCE, reads_in_order
-from .streams import Streams
+from .ir_writer import is_number, memory_text
+from .load_order import FENCE, reads_in_order
+from .loop_invariants import Invariants
+from .nontemporal_stores import Streams
+from .prefetch import FURTHER, asked_for, few_each_time, is_fed_by_memory, picked_later
 
 LARGEST_UNROLLED = 40  # lines of the body of a loop that folds vectors: beyond that LLVM does not unroll it
 LARGEST_COPIED, LARGEST_WHOLE = 20, 128  # the same for another loop, and for all of its turns together

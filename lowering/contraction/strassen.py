@@ -23,17 +23,17 @@ from operator import add, sub
 
 import numpy as np
 
-from ...dialect.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index
-from ...dialect.loops import Alloc, Block, For, Kernel, Let, Statement, Store
-from ...dialect.traverse import substitute, walk
-from ...dialect.types import I16, I32, I64
-from ..accesses import stride
-from .packing import Packed
-from .panels import BLOCKS, LANES, ROWS, UNROLLED
-from .sevenths import PRODUCTS, Matrix, Operation, left, right, turned, turned_back
-from .structure import Contracted, Contraction, made
-from .widths import Sizes
-from .words import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
+from ...dialect.ir.types import I16, I32, I64
+from ...dialect.notation.index import Expr, Index, Read, Tensor, Var, apply, as_index, both, constant, flat_index
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
+from ...dialect.notation.traverse import substitute, walk
+from ..analysis.accesses import stride
+from .k_packing import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
+from .match import Contracted, Contraction, made
+from .micro_kernel import BLOCKS, LANES, ROWS, UNROLLED
+from .operand_bitwidths import Sizes
+from .pack_panels import Packed
+from .strassen_coefficients import PRODUCTS, Matrix, Operation, left, right, turned, turned_back
 
 LEVELS = (1, 2)  # how often blocks are cut
 START = 3  # steps that take as long as a point's start and end

@@ -19,17 +19,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...dialect.index import Expr, Index, Read, Tensor, both
-from ...dialect.loops import Kernel
-from ...dialect.types import I32
-from ..accesses import depends
-from ..affine import affine
-from .panels import BLOCKS, LANES
-from .structure import Contracted, Contraction, made
-from .turned import Turned, Windows
-from .turning import BY_TWO, Turning
-from .widths import Sizes
-from .words import at_least, extent_of, in_words, is_edge, known_terms, only_read, size_of
+from ...dialect.ir.types import I32
+from ...dialect.notation.index import Expr, Index, Read, Tensor, both
+from ...dialect.notation.loops import Kernel
+from ..analysis.accesses import depends
+from ..analysis.affine import affine
+from .k_packing import at_least, extent_of, in_words, is_edge, known_terms, only_read, size_of
+from .match import Contracted, Contraction, made
+from .micro_kernel import BLOCKS, LANES
+from .operand_bitwidths import Sizes
+from .winograd_kernels import Turned, Windows
+from .winograd_transforms import BY_TWO, Turning
 
 LEAST = 1 << 15  # products, rows, tiles and words of a sum for which it pays
 LEAST_ROWS, LEAST_TILES, LEAST_STEPS = 8, 16, 8

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.attributes import attribute_text
 from ...dialect.builtin import Const, Data
-from ...dialect.program import Function, Literal, Operation, Value
+from ...dialect.ir.attributes import attribute_text
+from ...dialect.program.module import Function, Literal, Operation, Value
 
 
 def share_common(function: Function) -> Function:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.builder import Builder
-from ...dialect.op import Operator
-from ...dialect.program import Function, Operation, Value
-from .dead import remove_dead
+from ...dialect.program.builder import Builder
+from ...dialect.program.module import Function, Operation, Value
+from ...dialect.spec.op import Operator
+from .dce import remove_dead
 
 
 def decompose(function: Function) -> Function:

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from ...dialect.builder import Builder, Node
 from ...dialect.builtin import Calling
-from ...dialect.op import Operator
-from ...dialect.program import Function, Literal, Module, Operation, Value
-from ...dialect.sizes import Undecided
-from ...dialect.source import Diagnostic, Note, Span, VerifyError
+from ...dialect.ir.diagnostics import Diagnostic, Note, Span, VerifyError
+from ...dialect.ir.sizes import Undecided
+from ...dialect.program.builder import Builder, Node
+from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.spec.op import Operator
 from ...dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
-from .dead import live_operations
+from .dce import live_operations
 from .inline import has_derivatives
 
 Nodes = dict[Value, Node]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.builtin import Call, Calling
-from ...dialect.program import Function, Literal, Module, Operation, Value
-from ...dialect.verify import verify
+from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.program.verify import verify
 
 
 def inline_calls(module: Module, function: Function) -> Function:

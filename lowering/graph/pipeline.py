@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dialect.program import Function
+from ...dialect.program.module import Function
 from .cse import share_common
-from .dead import remove_dead
+from .dce import remove_dead
 from .decompose import decompose
-from .fold import fold_constants
+from .fold_constants import fold_constants
 from .simplify import simplify
 
 GRAPH_PASSES: dict[str, Callable[[Function], Function]] = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.op import Operator
-from ...dialect.program import Function, Literal, Operation, Value
-from ...dialect.verify import type_operation
+from ...dialect.program.module import Function, Literal, Operation, Value
+from ...dialect.program.verify import type_operation
+from ...dialect.spec.op import Operator
 
 MOST_STEPS = 8
 

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import warps
+from . import warp_operations as warps
+from .alu import operation
 from .memory import SPACE, Local, Memory, Shared
-from .operations import operation
 from .ptx import Instruction, Unsupported
+from .ptx_types import TYPES, dtype
 from .registers import SPACES, Active, Registers
-from .typed import TYPES, dtype
 
 Array = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Active], None]

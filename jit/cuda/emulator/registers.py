@@ -10,7 +10,7 @@ import numpy as np
 
 from .memory import LOCAL, SHARED, SPACE
 from .ptx import Entry, Unsupported
-from .typed import dtype
+from .ptx_types import dtype
 
 Array = np.ndarray[Any, Any]
 Active: TypeAlias = "slice | Array"  # the threads that execute: ascending numbers, a slice where they are neighbours

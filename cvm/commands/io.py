@@ -1,0 +1,50 @@
+"""Reading and writing what a command line names; `-` is standard input or output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cvm
+from cvm.cli import Usage
+from cvm.dialect.ir.diagnostics import read_bytes
+from cvm.dialect.program.module import Module
+
+STDIN = "<stdin>"
+
+
+def read(name: str) -> bytes:
+    """What a file, or standard input, holds."""
+    if name != "-":
+        return read_bytes(name)
+    if sys.stdin is None:
+        raise Usage("-: standard input is closed")
+    return read_bytes(STDIN, sys.stdin.buffer)
+
+
+def load(name: str, data: bytes | None = None) -> Module:
+    """The verified program of a file, or of standard input, whose `file(...)` constants are looked for in this folder.
+
+    `data` is what was read of it already.
+    """
+    if name != "-" and data is None:
+        return cvm.load(name)
+    from cvm.parser import parse
+
+    folder = Path() if name == "-" else Path(name).parent
+    return parse(read(name) if data is None else data, STDIN if name == "-" else name, folder)
+
+
+def write(name: str, data: bytes) -> None:
+    """Writes a file, or standard output."""
+    try:
+        if name != "-":
+            Path(name).write_bytes(data)
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        raise Usage(f"{name} cannot be written: {(e.strerror or str(e)).lower()}") from None

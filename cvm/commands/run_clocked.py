@@ -1,0 +1,172 @@
+"""`cvm run` of a graph: its state loaded, moved by ticks, shown on the way, and saved."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+import warnings
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from cvm.cli import Usage
+from cvm.commands.display import digest, duration, shown, waiting
+from cvm.commands.inputs import arrays_by_name
+from cvm.commands.io import write
+from cvm.dialect.cog.clocked import Sensor
+from cvm.dialect.cog.clocked import warnings as graph_warnings
+from cvm.dialect.program.module import Graph, Module
+from cvm.jit.functions.clocked_program import CompiledGraph
+
+PATIENCE = 0.1  # seconds between two looks at the progress
+FRAMES = 50  # pictures of a .gif, unless --every says how many
+
+
+def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
+    if options.random_inputs is not None:
+        raise Usage(f"--random-inputs is for functions, and @{graph.name} is a graph: its sensors are 0 unless given")
+    for warning in graph_warnings(graph):
+        print(warning, file=sys.stderr)
+    with waiting("compiling"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = time.perf_counter()
+        g = CompiledGraph(module, graph, options.target)
+        g.reset()
+        compiled = time.perf_counter() - began
+    if options.load_state is not None:
+        g.load(options.load_state)
+    feeds = sensors(g, options)
+    if g.time() == 0:
+        feed(g, feeds)
+    names = options.read or list(g.names)
+    every = period(options)
+    readings: dict[str, list[np.ndarray]] = {n: [] for n in names}
+    times: list[int] = []
+    out = sys.stderr if options.output == "-" else sys.stdout
+    steps = options.steps if options.steps is not None else 1
+    spent = 0.0
+
+    def look() -> None:
+        times.append(g.time())
+        for name, found in readings.items():
+            found.append(g.read(name))
+        if options.every is not None or len(times) == last:
+            print(f"tick {g.time()}", file=out)
+            for name, found in readings.items():
+                print(shown(f'"{name}"', found[-1]), file=out)
+
+    last = -(-steps // every) + 1 if every else 1
+    with progress(steps) as advance:
+        if every:
+            look()
+        left = steps
+        while left:
+            n = min(left, every or left)
+            began = time.perf_counter()
+            for done in moved(g, n, feeds):
+                advance(done)
+            spent += time.perf_counter() - began
+            left -= n
+            if every:
+                look()
+        if not every:
+            look()
+    if options.digest:
+        for name, found in readings.items():
+            print(f'  sha256 of "{name}" {digest(found[-1])}', file=out)
+    if options.time:
+        each = f", {duration(spent / steps)} a tick" if steps else ""
+        print(
+            f"compiled in {duration(compiled)}, {steps} tick{'s' * (steps != 1)} in {duration(spent)}{each}", file=out
+        )
+    finish(g, options, readings, times)
+    return 0
+
+
+def finish(g: CompiledGraph, options: Namespace, readings: dict[str, list[np.ndarray]], times: list[int]) -> None:
+    """Writes what was asked for: the readings, a picture, the state."""
+    if options.output is not None:
+        archive = io.BytesIO()
+        held: dict[str, Any] = {n: np.stack(a) if options.every is not None else a[-1] for n, a in readings.items()}
+        np.savez(archive, **held)
+        write(options.output, archive.getvalue())
+    if options.plot is not None:
+        from cvm.plot import plot
+
+        plot(options.plot, readings, times)
+    if options.save_state is not None:
+        g.save(options.save_state)
+
+
+def period(options: Namespace) -> int:
+    """After how many ticks readings are taken; 0 for only at the end."""
+    if options.steps is not None and options.steps < 0:
+        raise Usage(f"--steps {options.steps}: expected a number of ticks of at least 0")
+    if options.every is not None:
+        if options.every < 1:
+            raise Usage(f"--every {options.every}: expected a number of ticks of at least 1")
+        return options.every
+    steps = options.steps if options.steps is not None else 1
+    return max(1, steps // FRAMES) if options.plot is not None else 0
+
+
+def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
+    """What feeds the sensors: an array of a sensor's own shape stays, one with an axis before has an array for each tick.
+
+    Fields are replaced by what is given for them.
+    """
+    known = {s.name: s for s in g.writable}
+    inputs = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
+    feeds: dict[str, Any] = {}
+    for name, array in arrays_by_name(options).items():
+        if name not in known:
+            raise Usage(f'@{g.graph.name} has no field or sensor "{name}": it has {", ".join(known) or "none"}')
+        if name in inputs and array.ndim == known[name].initial.ndim + 1:
+            feeds[name] = iter(array)
+        else:
+            g.write(name, array)
+    return feeds
+
+
+def feed(g: CompiledGraph, feeds: dict[str, Any]) -> None:
+    """The sensors take what they are given for this tick; after the last of it they stay."""
+    for name, arrays in feeds.items():
+        if (array := next(arrays, None)) is not None:
+            g.write(name, array)
+
+
+def moved(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[int]:
+    """Moves on by ticks, with a look around now and then: how many it took each time."""
+    n = 1
+    while ticks:
+        n = min(n, ticks)
+        began = time.perf_counter()
+        for _ in range(n if feeds else 0):
+            g.step()
+            feed(g, feeds)
+        if not feeds:
+            g.step(n)
+        ticks -= n
+        yield n
+        if time.perf_counter() - began < PATIENCE:
+            n *= 2
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Callable[[int], object]]:
+    """A bar on a terminal, with tqdm where it is installed; else the time that passes."""
+    if not sys.stderr.isatty():
+        yield lambda n: None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        with waiting("running"):
+            yield lambda n: None
+        return
+    with tqdm(total=steps, unit=" ticks", unit_scale=True, leave=False, delay=1, file=sys.stderr) as bar:
+        yield bar.update

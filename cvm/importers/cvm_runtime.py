@@ -1,0 +1,344 @@
+"""Models of CVM-Runtime to programs: a graph in JSON (`symbol`) and its constants (`params`) to .cvm text and arrays.
+
+The runtime's names and defaults become the language's. What the graph says of shapes is stated in the program, so that it is
+verified against what the operators infer; precisions of operations are left to that, too. Nothing of a file is trusted: names
+are quoted or replaced, sizes are held against the bytes there are.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cvm.dialect.ir.attributes import quoted
+from cvm.importers import refuse
+
+VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")
+TOP_KEYS = {"nodes", "heads", "attrs", "arg_nodes", "node_row_ptr", "version", "postprocess"}
+GRAPH_KEYS = {"storage_id", "shape", "op_attrs", "dltype", "precision", "dtype", "device_index"}
+NODE_KEYS = {"op", "name", "inputs", "attrs", "precision"}
+LISTS_MAGIC, ARRAY_MAGIC = 0xF7E58D4F05049CB7, 0xDD5E40F096B4A13F
+
+# What the runtime calls differently. `flatten` and `reshape` become a reshape to the shape that the graph states.
+OPERATORS = {"flatten": "reshape", "get_valid_counts": "get_valid_count", "strided_slice": "slice"}
+ATTRIBUTES = {
+    "conv2d": {"strides": "stride"},
+    "max": {"axis": "axes"},
+    "slice_like": {"axis": "axes"},
+    "squeeze": {"axis": "axes"},
+    "strided_slice": {"stride": "strides"},
+    "sum": {"axis": "axes"},
+}
+DROPPED = {  # what our operators infer, or have no choice in
+    "conv2d": {"channels", "kernel_size", "use_bias", "layout", "kernel_layout", "out_layout", "out_dtype"},
+    "dense": {"units", "use_bias"},
+    "max_pool2d": {"layout"},
+    "non_max_suppression": {"coord_start", "id_index", "invalid_to_bottom", "return_indices", "score_index"},
+}
+DEFAULTS = {  # which differ from ours
+    "concatenate": {"axis": "1"},
+    "repeat": {"axis": "0"},
+    "strided_slice": {"begin": "[0]", "end": "[1]"},
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A graph as it was read, held against the format: types are shapes of i32."""
+
+    nodes: Sequence[Mapping[str, Any]]
+    rows: Sequence[int]  # the first entry of each node, and of none
+    shapes: Sequence[Sequence[int]]
+    attributes: Sequence[Mapping[str, str]]  # of each node, as the runtime writes them
+    heads: Sequence[int]
+    precision: int | None  # of the input
+    constants: Mapping[str, np.ndarray]
+
+
+def read_model(path: Path) -> Model:
+    """The model of a folder with `symbol` and `params`, or of a graph with its params beside it."""
+    symbol = path / "symbol" if path.is_dir() else path
+    params = symbol.with_name("params" if symbol.name == "symbol" else f"{symbol.stem}.params")
+    text = _bytes(symbol)
+    constants = read_params(_bytes(params), str(params))
+    return _Graph(str(symbol), text).model(constants)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        refuse(str(path), f"the model cannot be read: {(e.strerror or str(e)).lower()}")
+
+
+# The graph
+
+
+class _Graph:
+    def __init__(self, filename: str, data: bytes) -> None:
+        self.filename = filename
+        try:
+            self.tree = json.loads(data)
+        except (ValueError, RecursionError) as e:
+            self.refuse(f"expected a graph in JSON: {e}")
+
+    def refuse(self, message: str) -> NoReturn:
+        refuse(self.filename, message)
+
+    def hold(self, condition: bool, message: str) -> None:
+        if not condition:
+            self.refuse(message)
+
+    def keys(self, found: Any, allowed: set[str], required: Sequence[str], what: str) -> Mapping[str, Any]:
+        self.hold(isinstance(found, dict), f"{what} is an object")
+        for key in found:
+            self.hold(key in allowed, f"{what} has no {key!r}; it has {', '.join(sorted(allowed))}")
+        for key in required:
+            self.hold(key in found, f"{what} needs {key!r}")
+        return found
+
+    def integers(self, found: Any, what: str) -> list[int]:
+        good = isinstance(found, list) and all(type(i) is int and 0 <= i < 1 << 40 for i in found)
+        self.hold(good, f"{what} is a list of integers that are not negative, got {_short(found)}")
+        return found
+
+    def model(self, constants: Mapping[str, np.ndarray]) -> Model:
+        top = self.keys(self.tree, TOP_KEYS, ("nodes", "heads", "attrs"), "the graph")
+        version = top.get("version", VERSIONS[0])
+        self.hold(version in VERSIONS, f"expected version {' or '.join(VERSIONS)}, got {_short(version)}")
+        graph = self.keys(top["attrs"], GRAPH_KEYS, ("storage_id", "shape", "op_attrs"), "attrs")
+        self.hold(isinstance(top["nodes"], list), "nodes is a list")
+        nodes = [self.keys(n, NODE_KEYS, ("op", "name", "inputs"), f"node {i}") for i, n in enumerate(top["nodes"])]
+        rows = [0]
+        for n, node in enumerate(nodes):
+            rows.append(rows[-1] + self.outputs(n, node))
+            self.inputs(n, node, rows)
+        if version == VERSIONS[0]:
+            self.hold(top.get("node_row_ptr", rows) == rows, f"node_row_ptr is {rows} for these nodes")
+            variables = [n for n, node in enumerate(nodes) if node["op"] == "null"]
+            self.hold(top.get("arg_nodes", variables) == variables, f"arg_nodes is {variables} for these nodes")
+        shapes = [self.integers(s, "a shape") for s in self.listed(graph, "shape", rows[-1])]
+        attributes = [self.own(n, a) for n, a in enumerate(self.listed(graph, "op_attrs", len(nodes)))]
+        heads = [self.entry(h, rows, len(nodes), "a head") for h in self.listed({"heads": top["heads"]}, "heads", None)]
+        self.variables(nodes, rows, shapes, constants)
+        precisions = self.listed(graph, "precision", rows[-1]) if "precision" in graph else []
+        at = next((rows[n] for n, node in enumerate(nodes) if node["name"] == "data"), None)
+        precision = precisions[at] if at is not None and precisions else None
+        known = precision if type(precision) is int and 1 <= precision <= 32 else None
+        return Model(nodes, rows, shapes, attributes, heads, known, constants)
+
+    def listed(self, found: Mapping[str, Any], key: str, count: int | None) -> list[Any]:
+        """A list, or the pair of a kind and a list, of so many items."""
+        given = found[key]
+        if isinstance(given, list) and len(given) == 2 and isinstance(given[0], str):
+            given = given[1]
+        self.hold(isinstance(given, list), f"{key} is a list")
+        self.hold(count is None or len(given) == count, f"{key} has {count} items, got {len(given)}")
+        return given
+
+    def outputs(self, n: int, node: Mapping[str, Any]) -> int:
+        kind, name = node["op"], node["name"]
+        self.hold(kind in ("null", "cvm_op"), f"node {n} is a null or a cvm_op, got {_short(kind)}")
+        self.hold(isinstance(name, str), f"node {n} has a name")
+        if kind == "null":
+            return 1
+        attrs: Any = node.get("attrs")
+        self.hold(isinstance(attrs, dict) and isinstance(attrs.get("func_name"), str), f"node {n} needs a func_name")
+        count = str(attrs.get("num_outputs", "1"))
+        self.hold(count in ("1", "2"), f"node {n} has 1 or 2 outputs, got {_short(count)}")
+        return int(count)
+
+    def inputs(self, n: int, node: Mapping[str, Any], rows: Sequence[int]) -> None:
+        self.hold(isinstance(node["inputs"], list), f"the inputs of node {n} are a list")
+        for entry in node["inputs"]:
+            self.entry(entry, rows, n, f"an input of node {n}")
+
+    def entry(self, found: Any, rows: Sequence[int], nodes: int, what: str) -> int:
+        good = isinstance(found, list) and len(found) in (2, 3) and all(type(i) is int for i in found)
+        self.hold(good, f"{what} is [node, output], got {_short(found)}")
+        self.hold(0 <= found[0] < nodes, f"{what} is of an earlier node, got {found[0]}")
+        at = rows[found[0]] + found[1]
+        self.hold(found[1] >= 0 and at < rows[found[0] + 1], f"{what}: node {found[0]} has no output {found[1]}")
+        return at
+
+    def own(self, n: int, text: Any) -> Mapping[str, str]:
+        try:
+            found = json.loads(text) if isinstance(text, str) and text else {}
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+            self.refuse(f"the op_attrs of node {n} are an object of strings, got {_short(text)}")
+        return found
+
+    def variables(
+        self,
+        nodes: Sequence[Mapping[str, Any]],
+        rows: Sequence[int],
+        shapes: Sequence[Sequence[int]],
+        constants: Mapping[str, np.ndarray],
+    ) -> None:
+        names = [(node["name"], rows[n]) for n, node in enumerate(nodes) if node["op"] == "null"]
+        self.hold(len({name for name, _ in names}) == len(names), "the names of variables are distinct")
+        for name, entry in names:
+            if name == "data":
+                continue
+            self.hold(name in constants, f"variable {_short(name)} is not among the params")
+            stated, there = tuple(shapes[entry]), constants[name].shape
+            self.hold(stated == there, f"variable {_short(name)} has shape {stated}, but the params have {there}")
+        more = sorted(set(constants) - {name for name, _ in names})
+        self.hold(not more, f"the graph has no variable {_short(more[0]) if more else ''}, but the params do")
+
+
+def _short(found: Any) -> str:
+    text = repr(found)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# The constants
+
+
+def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
+    """The constants by name, widened to i32. Little endian; the runtime's writer may leave other bytes after them."""
+    at = 0
+
+    def read(format: str) -> tuple[Any, ...]:
+        nonlocal at
+        size = struct.calcsize("<" + format)
+        if len(data) - at < size:
+            refuse(filename, f"the params end after {len(data)} bytes, in the middle of something")
+        found = struct.unpack_from("<" + format, data, at)
+        at += size
+        return found
+
+    def hold(condition: bool, message: str) -> None:
+        if not condition:
+            refuse(filename, message)
+
+    hold(read("QQ")[0] == LISTS_MAGIC, "the params begin as those of CVM-Runtime do not")
+    (count,) = read("Q")
+    names: list[str] = []
+    for _ in range(min(count, len(data))):
+        (length,) = read("Q")
+        hold(length <= len(data), f"a name of {length} bytes is longer than the params")
+        names.append(read(f"{length}s")[0].decode("utf-8", "replace"))
+    hold(len(set(names)) == len(names), "the names of params are distinct")
+    (arrays,) = read("Q")
+    hold(arrays == len(names), f"expected {len(names)} arrays, as there are names, got {arrays}")
+    params: dict[str, np.ndarray] = {}
+    for name in names:
+        magic, _, _, _, rank, code, bits, lanes = read("QQiiiBBH")
+        hold(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
+        good = code == 0 and lanes == 1 and bits in (8, 32)
+        hold(
+            good,
+            f"param {_short(name)}: expected integers of 8 or 32 bits, got code {code}, {bits} bits, {lanes} lanes",
+        )
+        hold(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
+        shape, (size,) = read(f"{rank}q"), read("q")
+        wanted = bits // 8
+        for d in shape:
+            hold(0 <= d <= len(data), f"param {_short(name)}: a size of {d} is more than there are bytes")
+            wanted *= d
+        hold(size == wanted, f"param {_short(name)}: expected {wanted} bytes for its shape, got {size}")
+        (held,) = read(f"{size}s")
+        params[name] = np.frombuffer(held, f"<i{bits // 8}").reshape(shape).astype(np.int32)
+    return params
+
+
+# The program
+
+
+def program_text(model: Model, archive: str | None) -> str:
+    """The model as a function @main. Its constants are in the archive, or where there is none in the text."""
+    names = _names(model)
+    shapes = model.shapes
+    lines, arguments = [], []
+    for n, node in enumerate(model.nodes):
+        entries = range(model.rows[n], model.rows[n + 1])
+        if node["op"] == "null":
+            type = _tensor(shapes[entries[0]])
+            if node["name"] == "data":
+                arguments.append(f"{names[entries[0]]}: {type}{_range(model.precision)}")
+            else:
+                held = (
+                    _dense(model.constants[node["name"]])
+                    if archive is None
+                    else f"file({quoted(archive)}, {quoted(node['name'])})"
+                )
+                lines.append(f"{names[entries[0]]} = const {held} : {type}")
+            continue
+        operands = [model.rows[i] + entry for i, entry, *_ in node["inputs"]]
+        function = re.sub(r"_\d+$", "", node["attrs"]["func_name"])
+        name, attributes = _operator(function, model.attributes[n], shapes[entries[0]])
+        if name == "cvm_lut":
+            operands.reverse()  # the runtime has the indices first
+        results, given = (", ".join(names[e] for e in es) for es in (entries, operands))
+        types = ", ".join(_tensor(shapes[e]) for e in entries)
+        signature = (
+            f"({', '.join(_tensor(shapes[o]) for o in operands)}) -> {types if len(entries) == 1 else f'({types})'}"
+        )
+        written = f" {{{attributes}}}" if attributes else ""
+        lines.append(f"{results} = cvm.{name} {given}{written} : {signature}")
+    lines.append("return " + ", ".join(names[e] for e in model.heads))
+    outcome = ", ".join(_tensor(shapes[e]) for e in model.heads)
+    body = "\n".join(f"  {line}" for line in lines)
+    return (
+        f"func @main({', '.join(arguments)}) -> {outcome if len(model.heads) == 1 else f'({outcome})'} {{\n{body}\n}}\n"
+    )
+
+
+def _names(model: Model) -> list[str]:
+    """A name for every entry: its node's, as far as the language takes it."""
+    found: list[str] = []
+    for n, node in enumerate(model.nodes):
+        for output in range(model.rows[n + 1] - model.rows[n]):
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", node["name"])
+            name = f"%{plain}" if re.match("[A-Za-z_]", plain) and len(plain) < 64 else f"%v_{len(found)}"
+            name = f"{name}_{output}" if output else name
+            found.append(name if name not in found else f"%v_{len(found)}")
+    return found
+
+
+def _range(precision: int | None) -> str:
+    """A precision of p bits is a magnitude below 2^(p - 1)."""
+    if precision is None or precision < 2:
+        return ""
+    most = (1 << (precision - 1)) - 1
+    return f" {{range = [{-most}, {most}]}}"
+
+
+def _operator(function: str, given: Mapping[str, str], shape: Sequence[int]) -> tuple[str, str]:
+    """The operator of a runtime function, and its attributes as text."""
+    if function in ("flatten", "reshape"):
+        return "reshape", f"target_shape = {list(shape)}"
+    own = {**DEFAULTS.get(function, {}), **given}
+    kept = {k: v for k, v in own.items() if k not in DROPPED.get(function, ())}
+    renamed = ATTRIBUTES.get(function, {})
+    return OPERATORS.get(function, function), ", ".join(f"{renamed.get(k, k)} = {_value(v)}" for k, v in kept.items())
+
+
+def _value(text: str) -> str:
+    """An attribute's value: `(1, 2)`, `5`, `True` or `None` there, `[1, 2]`, `5`, `true` or `none` here."""
+    try:
+        found = ast.literal_eval(text.capitalize() if text in ("true", "false") else text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return quoted(text)
+    if isinstance(found, (tuple, list)):
+        return str(list(found)) if all(type(i) is int for i in found) else quoted(text)
+    return str(found).lower() if found is None or isinstance(found, (bool, int, float)) else quoted(text)
+
+
+def _tensor(shape: Sequence[int]) -> str:
+    return f"tensor<{'x'.join([*map(str, shape), 'i32'])}>"
+
+
+def _dense(array: np.ndarray) -> str:
+    return f"dense<{json.dumps(array.tolist())}>"

@@ -1,0 +1,54 @@
+"""Calls: operators that name a function of the module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from ..ir.attributes import Symbol
+from ..ir.types import Type
+from ..spec.op import Operator, T, operator
+
+
+@dataclass(frozen=True, eq=False)
+class Calling(Operator[T]):
+    """The family of operators that name a function of the module, to which their first operands are passed."""
+
+    arguments: tuple[T, ...]
+    callee: Symbol
+
+    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = ((), ())  # types of what is passed, and given for it
+
+    def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
+        """The same operator, knowing what its function takes and gives: constraints and result types depend on it."""
+        known = replace(self)
+        object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
+        return known
+
+    def passed(self, count: int) -> tuple[T, ...]:
+        """The operands that are passed to a function of so many arguments."""
+        return self.arguments
+
+
+@operator
+class Call(Calling[T]):
+    """A call of another function of the module: `call @f(%x)`. Expanded before lowering."""
+
+    dialect = "builtin"
+    name = "call"
+
+    example = """
+        func @twice(%x: tensor<?N x i32>) -> tensor<?N x i32> {
+          %y = cvm.elemwise_add %x, %x
+          return %y
+        }
+
+        func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
+          %y = call @twice(%x)
+          return %y
+        }
+    """
+
+    def infer(self: Call[Any]) -> tuple[Type, ...]:
+        return self.signature[1]

@@ -1,0 +1,89 @@
+"""Constants: data in the program's text, or read from a file beside it (`dialect.ir.constant_files`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.attributes import quoted
+from ..ir.literals import literal_text
+from ..ir.types import Type
+from ..notation.index import Element, Tensor
+from ..spec.op import Operator, T, operator
+
+
+class Data:
+    """The elements of a constant: written in the program, one element for all (a splat), or read from a named file."""
+
+    def __init__(self, array: np.ndarray, file: tuple[str, str | None] | None = None, splat: bool = False) -> None:
+        self.array = array
+        self.file = file
+        self.splat = splat
+
+    @property
+    def text(self) -> str:
+        """How the language writes it, without its type."""
+        if self.file is not None:
+            return f"file({', '.join(quoted(part) for part in self.file if part is not None)})"
+        array = self.array
+        if array.size == 0:
+            return "dense<>"
+        return f"dense<{_nested(array.flat[0] if self.splat or not array.ndim else array)}>"
+
+    def same(self, other: Data) -> bool:
+        """Whether both hold the same bits and are written alike."""
+        a, b = self.array, other.array
+        if (a.dtype, a.shape, self.file, self.splat) != (b.dtype, b.shape, other.file, other.splat):
+            return False
+        return a.size == 0 or (a.flat[0].tobytes() == b.flat[0].tobytes() if self.splat else a.tobytes() == b.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Data({self.array.dtype}{list(self.array.shape)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """A constant as the value of an attribute: `{value = dense<[1, 2]> : tensor<2xi32>}`."""
+
+    data: Data
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{self.data.text} : {self.type}"
+
+
+def _nested(array: Any) -> str:
+    """The elements in nested brackets."""
+    if not isinstance(array, np.ndarray):
+        return literal_text(array)
+    if array.ndim == 1:
+        return f"[{', '.join(map(str, array.tolist()) if array.dtype.kind in 'iu' else map(literal_text, array))}]"
+    return f"[{', '.join(map(_nested, array))}]"
+
+
+@operator
+class Const(Operator[T]):
+    """A constant: `const dense<...> : type` or `const file("weights.npz", "name") : type`."""
+
+    dialect = "builtin"
+    name = "const"
+    data: Data
+    type: Type
+
+    example = """
+        func @main() -> tensor<2x2xi32> {
+          %y = const dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>
+          return %y
+        }
+    """
+
+    def infer(self: Const[Any]) -> Type:
+        return self.type
+
+    def reference(self: Const[Any]) -> np.ndarray:
+        return self.data.array
+
+    def element(self: Const[Any], y: Tensor) -> Element:
+        raise NotImplementedError("a constant is data, not a formula")

@@ -1,0 +1,291 @@
+"""Operators whose result has sizes of another operand, of which nothing but the shape is looked at.
+
+What goes back through an operator has its operand's shape: rules made of these hold for sizes that are not known, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim, Shape, larger, product, same_size, smaller
+from ..ir.types import TensorType
+from ..notation.index import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
+from ..notation.index_bounds import inside
+from ..spec.broadcasting import is_one, repeats, source
+from ..spec.op import C, Operator, T, operator
+from ..spec.reshape_indexing import regrouped
+
+
+@dataclass(frozen=True, eq=False)
+class Like(Operator[T]):
+    """The family of operators whose result has the elements of x and the shape of like."""
+
+    x: T
+    like: T
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.like.array_shape, self.x.element)
+
+
+@operator
+class ReshapeLike(Like[T]):
+    """Y has the elements of X in row-major order, and the shape of like. What goes back through a reshape."""
+
+    view = True
+    constraints = (
+        C(
+            1,
+            "product(n) = product(m), n and m being the shapes of x and like",
+            lambda o: product(o.x.array_shape) == product(o.like.array_shape),
+        ),
+    )
+    symbols = {"n": lambda o: o.x.array_shape, "m": lambda o: o.like.array_shape}
+    example = """
+        func @main(%x: tensor<?N x 2 x f32>, %like: tensor<2 x ?N x f32>) -> tensor<2 x ?N x f32> {
+          %y = builtin.reshape_like %x, %like
+          return %y
+        }
+    """
+
+    def reference(self: ReshapeLike[np.ndarray]) -> np.ndarray:
+        return self.x.reshape(self.like.shape)
+
+    def element(self: ReshapeLike[Tensor], y: Tensor) -> Element:
+        return regrouped(self.x, y)
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("builtin.reshape_like", g, self.x), None]
+
+
+# Elements apart
+
+
+@dataclass(frozen=True, eq=False)
+class Apart(Operator[T]):
+    """The family of operators that place elements apart along `axes`, all of them where that is absent, or pick such ones.
+
+    Element u of an axis of size n meets element b + u * strides, where b is as in cvm.slice: `begin`, n being added to
+    a negative one, clipped to n elements; absent entries are 0 and 1.
+    """
+
+    x: T
+    like: T
+    axes: tuple[int, ...] | None = None
+    begin: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+    constraints = (
+        C(1, "rank(x) = rank(like)", lambda o: len(o.x.array_shape) == len(o.like.array_shape)),
+        C(2, "axes is in [0, rank(x)), without repeating", lambda o: o.axes_exist(), at="axes"),
+        C(
+            3,
+            "begin and strides have no more entries than axes",
+            lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape))),
+        ),
+        C(4, "strides[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
+    )
+
+    def axes_exist(self: Any) -> bool:
+        return self.axes is None or (
+            len(set(self.axes)) == len(self.axes) and all(0 <= j < len(self.x.array_shape) for j in self.axes)
+        )
+
+    def along(self: Any, rank: int) -> tuple[int, ...]:
+        return tuple(range(rank)) if self.axes is None else self.axes
+
+    def sizes(self, n: Shape, m: Shape) -> Shape:
+        """The result's, those of x and like being n and m."""
+        along = self.along(len(n))
+        return tuple(m[j] if j in along else n[j] for j in range(len(n)))
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.sizes(self.x.array_shape, self.like.array_shape), self.x.element)
+
+    def steps(self, shape: Shape) -> dict[int, tuple[Dim, int]]:
+        """b and the stride of every axis, for sizes between which the elements are apart."""
+        given = zip_longest(self.along(len(shape)), self.begin, self.strides)
+        return {
+            j: (first(b or 0, 1 if s is None else bounded(s), shape[j]), 1 if s is None else bounded(s))
+            for j, b, s in given
+        }
+
+
+def bounded(value: int) -> int:
+    """An entry of begin, end or strides; beyond any size, all mean the same."""
+    return max(-(2**62), min(2**62, value))
+
+
+def first(begin: int, stride: int, n: Dim) -> Dim:
+    """The first of n elements that a slice takes, which is not empty."""
+    b = bounded(begin)
+    at = b + n if b < 0 else b
+    return larger(at, 0) if stride > 0 else smaller(at + 1, n) - 1
+
+
+@operator
+class PlaceLike(Apart[T]):
+    """Y[b + u * strides] = X[u] where Y, of like's sizes along axes, has such an element; 0 elsewhere.
+
+    What goes back through a slice.
+    """
+
+    example = """
+        func @main(%x: tensor<2x3xf32>, %like: tensor<?N x 7 x f32>) -> tensor<?N x 7 x f32> {
+          %y = builtin.place_like %x, %like {begin = [-2, 1], strides = [1, 2]}
+          return %y
+        }
+    """
+
+    def reference(self: PlaceLike[np.ndarray]) -> np.ndarray:
+        y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
+        for u in np.ndindex(self.x.shape):
+            at = placed(self.steps(y.shape), u)
+            if all(0 <= i < n for i, n in zip(at, y.shape, strict=True)):
+                y[at] = self.x[u]
+        return y
+
+    def element(self: PlaceLike[Tensor], y: Tensor) -> Element:
+        at: list[Expr] = [*(d := axes(y.shape))]
+        conditions: list[Expr | bool] = []
+        for j, (b, s) in self.steps(y.shape).items():
+            past = d[j] - b if s > 0 else as_index(b) - d[j]
+            at[j] = past // abs(s) if abs(s) > 1 else past
+            conditions.append(inside(at[j], self.x.shape[j]))
+            conditions.append((past % abs(s)).eq(0) if abs(s) > 1 else True)
+        return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [
+            g.builder.apply("builtin.pick_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides),
+            None,
+        ]
+
+
+@operator
+class PickLike(Apart[T]):
+    """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
+
+    example = """
+        func @main(%x: tensor<?N x 7 x f32>, %like: tensor<2x3xf32>) -> tensor<2x3xf32> {
+          %y = builtin.pick_like %x, %like {begin = [-2, 1], strides = [1, 2]}
+          return %y
+        }
+    """
+
+    def reference(self: PickLike[np.ndarray]) -> np.ndarray:
+        y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
+        for u in np.ndindex(y.shape):
+            at = placed(self.steps(self.x.shape), u)
+            if all(0 <= i < n for i, n in zip(at, self.x.shape, strict=True)):
+                y[u] = self.x[at]
+        return y
+
+    def element(self: PickLike[Tensor], y: Tensor) -> Element:
+        at: list[Expr] = [*(d := axes(y.shape))]
+        conditions: list[Expr | bool] = []
+        for j, (b, s) in self.steps(self.x.shape).items():
+            at[j] = d[j] * s + b
+            conditions.append(inside(at[j], self.x.shape[j]))
+        return Element(d, when(both(*conditions), self.x[tuple(at)], constant(0, y.element)))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [
+            g.builder.apply("builtin.place_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides),
+            None,
+        ]
+
+
+def placed(steps: dict[int, Any], u: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(steps[j][0] + i * steps[j][1] if j in steps else i for j, i in enumerate(u))
+
+
+# Repeated
+
+
+@operator
+class BroadcastLike(Like[T]):
+    """Y[i...] = X[i...], repeated along the axes where X is absent or turns out to have size 1, to the shape of like.
+
+    NumPy's broadcasting; shapes are aligned on the right.
+    """
+
+    constraints = (
+        C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),
+        C(2, "sizes of x are those of like, or 1", lambda o: repeats(o.x.array_shape, o.like.array_shape)),
+    )
+    example = """
+        func @main(%x: tensor<?N x f32>, %like: tensor<2 x ?M x f32>) -> tensor<2 x ?M x f32> {
+          %y = builtin.broadcast_like %x, %like
+          return %y
+        }
+    """
+
+    def reference(self: BroadcastLike[np.ndarray]) -> np.ndarray:
+        return np.broadcast_to(self.x, self.like.shape).copy()
+
+    def element(self: BroadcastLike[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.x[source(at, self.x)])
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("builtin.sum_like", g, self.x), None]
+
+
+@operator
+class SumLike(Like[T]):
+    """The sum of X over the axes that like does not have, and over those where it turns out to have size 1: like's shape.
+
+    What goes back through a repetition.
+    """
+
+    constraints = (
+        C(1, "rank(x) >= rank(like)", lambda o: len(o.x.array_shape) >= len(o.like.array_shape)),
+        C(2, "sizes of like are those of x, or 1", lambda o: repeats(o.like.array_shape, o.x.array_shape)),
+    )
+    example = """
+        func @main(%x: tensor<2 x ?M x f32>, %like: tensor<?N x f32>) -> tensor<?N x f32> {
+          %y = builtin.sum_like %x, %like
+          return %y
+        }
+    """
+
+    def reference(self: SumLike[np.ndarray]) -> np.ndarray:
+        more = self.x.ndim - self.like.ndim
+        met = zip(self.like.shape, self.x.shape[more:], strict=True)
+        over = (*range(more), *(j + more for j, (m, n) in enumerate(met) if m == 1 != n))
+        return np.add.reduce(self.x, over, self.x.dtype, keepdims=True).reshape(self.like.shape) if over else self.x
+
+    def element(self: SumLike[Tensor], y: Tensor) -> Element:
+        d, more = axes(y.shape), self.x.rank - y.rank
+        over = [Index(f"k{j}", n) for j, n in enumerate(self.x.shape[:more])]
+        at: list[Expr] = [*over]
+        for i, n in zip(d, self.x.shape[more:], strict=True):
+            if same_size(i.extent, n):
+                at.append(i)
+                continue
+            # as many for each: all of them where there is one element, one where there are n
+            k = Index(f"k{len(at)}", n if is_one(i.extent) else n // i.extent)
+            over.append(k)
+            at.append(k if is_one(i.extent) else i + k)
+        return Element(d, total(tuple(over), self.x[tuple(at)]))
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("builtin.broadcast_like", g, self.x), None]

@@ -1,0 +1,123 @@
+"""What operators of the dialect share: their elements, the bounds put on attributes, and answers about unknown sizes.
+
+The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be trained;
+those that only move elements take all real ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Shape
+from ..ir.types import F32, F64, I32, ElementType, TensorType
+from ..notation.index import Element, Expr, Tensor, axes
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T
+
+MIN_ATTR = 0
+MAX_ATTR = 4097  # half open, as the text writes it: this admits CVM-Runtime's 4096
+INT32_MIN = -(2**31)
+NUMBERS = (I32, F32, F64)
+
+
+class CvmOperator(Operator[T]):
+    """An operator of the formalization."""
+
+    dialect = "cvm"
+
+
+def i32(*names: str) -> C:
+    """Constraint 0 of every operator: the elements are i32."""
+    text = " = ".join(f"element({n})" for n in names) + " = i32"
+    return C(0, text, lambda o: all(t.element is I32 for _, t in o.operands()))
+
+
+def numbers(*names: str, also: str = "") -> C:
+    """The same of an operator that takes floats too; the operands `also`, if any, are i32."""
+    text = " = ".join(f"element({n})" for n in names) + " in {i32, f32, f64}"
+
+    def hold(o: Any) -> bool:
+        given = dict(o.operands())
+        indices = [given.pop(n) for n in also.split() if n in given]
+        elements = {t.element for t in given.values()}
+        return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
+
+    return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold)
+
+
+def real(*names: str) -> C:
+    """The same of an operator that moves elements and computes nothing."""
+
+    def hold(o: Any) -> bool:
+        elements = {t.element for _, t in o.operands()}
+        return len(elements) <= 1 and all(e.kind != "complex" for e in elements)
+
+    return C(0, " = ".join(f"element({n})" for n in names) + ("," if len(names) > 1 else " is") + " not complex", hold)
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(CvmOperator[T]):
+    """The family of Y[d...] = f(X[d...]), with a formula for f."""
+
+    x: T
+
+    constraints = (i32("x"),)
+
+    def infer(self: Elementwise[TensorType]) -> TensorType:
+        return self.x
+
+    def formula(self: Any, x: Expr) -> Expr:
+        """f(x), of an element x."""
+        raise NotImplementedError(self.name)
+
+    def element(self: Elementwise[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        return Element(at, self.formula(self.x[at]))
+
+
+# Constraints
+
+
+def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
+    """That the attribute `at`, an integer or several, which the text calls `symbols`, is in [low, high)."""
+
+    def holds(o: Any) -> bool:
+        value = getattr(o, at)
+        return all(low <= v < high for v in (value if isinstance(value, tuple) else (value,)))
+
+    return C(number, f"{symbols} in [{low}, {high})", holds, at)
+
+
+def equal_shapes(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
+
+
+def greatest(element: ElementType) -> str:
+    """The scalar function that gives the larger one: of floats, NaN where one is."""
+    return "max" if element is I32 else "maximum"
+
+
+def lowest(element: ElementType) -> int | float:
+    """What is below every other element."""
+    return INT32_MIN if element is I32 else -np.inf
+
+
+# References
+
+
+def exactly(x: np.ndarray) -> np.ndarray:
+    """The elements in a type in which the result of an operation is exact before it is rounded once: i64, or f64."""
+    return x.astype(np.int64 if x.dtype == np.int32 else np.float64)
+
+
+def rounded(exact: Any, like: np.ndarray) -> np.ndarray:
+    """The elements in the type of another array: modulo 2^32, or rounded."""
+    return modulo_2_32(exact) if like.dtype == np.int32 else np.asarray(exact).astype(like.dtype)
+
+
+def modulo_2_32(exact: Any) -> np.ndarray:
+    """The i32 array of exact integers reduced modulo 2^32."""
+    return np.asarray(exact, np.int64).astype(np.int32)

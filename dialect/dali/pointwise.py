@@ -1,0 +1,180 @@
+"""What operators of the dialect share: element types by promotion, and NumPy's broadcasting with DALI's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..ir.conversion import converted
+from ..ir.sizes import Dim, Shape
+from ..ir.types import BY_DTYPE, ElementType, TensorType
+from ..notation.index import Element, Expr, Tensor, apply, axes, cast
+from ..notation.scalars import SCALARS
+from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
+from ..spec.op import C, Operator, T, snake_case
+from ..spec.promotion import RULES, SUPPORTED, Rule
+
+MOST_GROUPS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise(Operator[T]):
+    """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
+
+    Operands are cast to the type the operator works in, the result's unless a subclass says otherwise; then f is
+    computed in it. A subclass says what f is twice: `exact` over arrays and `formula` over elements.
+    """
+
+    dialect = "dali"
+    names: ClassVar[tuple[str, ...]] = ()
+    rule: ClassVar[Rule]  # of element types
+    symbol: ClassVar[str] = ""  # how expressions write the operator
+    scalar: ClassVar[str] = ""  # f as a scalar function, for operators that are one
+    exact: ClassVar[Callable[..., Any]]
+    derivative: ClassVar[str] = ""  # Theano's scalar operation that has the same derivative
+    shown: ClassVar[tuple[str, ...]] = ("2x3xf32", "3xui8", "ui8")  # the operands of the example
+    symbols: ClassVar = {"groups": lambda o: groups(*_shapes(o))}
+
+    def __init_subclass__(cls, kind: str = "", symbol: str = "", **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if not kind:
+            return
+        cls.rule = RULES[kind]
+        cls.symbol = symbol or snake_case(cls.__name__)
+        if "constraints" not in cls.__dict__:
+            cls.constraints = constraints(cls.names, cls.rule, cls.symbol)
+        cls.example = example(snake_case(cls.__name__), cls.names, cls.shown)
+
+    def working(self, *elements: ElementType) -> ElementType:
+        """The type in which the operator computes, of its operands' types."""
+        return self.rule.result(*elements)
+
+    def formula(self: Any, *operands: Any, **_: Any) -> Expr:
+        """f, of elements of the operands in the working type."""
+        return apply(self.scalar, *operands)
+
+    def infer(self: Pointwise[TensorType]) -> TensorType:
+        types = [t for _, t in self.operands()]
+        return TensorType(broadcast(*(t.shape for t in types)), self.rule.result(*(t.element for t in types)))
+
+    def reference(self: Pointwise[np.ndarray]) -> np.ndarray:
+        arrays = [a for _, a in self.operands()]
+        elements = [BY_DTYPE[a.dtype] for a in arrays]
+        operands = self.prepared(elements, np.broadcast_arrays(*arrays), converted)
+        with np.errstate(all="ignore"):
+            return converted(self.exact(*operands), self.rule.result(*elements))
+
+    def element(self: Pointwise[Tensor], y: Tensor) -> Element:
+        tensors = [t for _, t in self.operands()]
+        at = axes(y.shape)
+        reads = [t[source(at, t)] for t in tensors]
+        operands = self.prepared([t.element for t in tensors], reads, cast)
+        return Element(at, cast(self.formula(*operands), y.element))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """By `gradient`, of the operands in the result's type."""
+        (y,), (g,) = results, cotangents
+        given = [o for _, o in self.operands()]
+        found = self.gradient(g, [o.cast(y.element).stretched(y) for o in given], y)
+        return [None if d is None else d.gathered(o) for d, o in zip(found, given, strict=True)]
+
+    def gradient(self, g: Any, operands: Any, y: Any) -> Any:
+        """The cotangents of operands of the result's type and shape; by default those of Theano's `derivative`."""
+        if not self.derivative:
+            raise NotImplementedError(self.name)
+        return g.gradient_of(self.derivative, operands, y)
+
+    def constant_folding(self: Any) -> bool:
+        rounded = not self.scalar or not SCALARS[self.scalar].ulps  # what is not, only the compiled code computes
+        return rounded and super().constant_folding()
+
+    def prepared(self, elements: Any, operands: Any, convert: Callable[[Any, ElementType], Any]) -> list[Any]:
+        """The operands in the type, or types, that f takes."""
+        working = self.working(*elements)
+        return [convert(o, working) for o in operands]
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Pointwise[T]):
+    x: T
+
+    names = ("x",)
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Pointwise[T]):
+    a: T
+    b: T
+
+    names = ("a", "b")
+
+
+def example(name: str, operands: tuple[str, ...], types: tuple[str, ...]) -> str:
+    arguments = ", ".join(f"%{n}: tensor<{t}>" for n, t in zip(operands, types, strict=False))
+    return f"""
+        func @main({arguments}) {{
+          %y = dali.{name} {", ".join(f"%{n}" for n in operands)}
+          return %y
+        }}
+    """
+
+
+# Constraints
+
+_TYPES = ", ".join(e.name for e in SUPPORTED)
+
+
+def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...]:
+    """What the dialect wants of operands of these names; the number of a rule that asks nothing is left out."""
+    found = [supported(names)]
+    if rule.takes:
+        all_are = f"{_each('element', names)} {'is' if len(names) == 1 else 'are'}"
+        text = rule.takes.format(all=all_are, every="all " if len(names) > 1 else "", symbol=symbol)
+        found.append(C(2, text, lambda o: rule.holds(*(t.element for _, t in o.operands()))))
+    if len(names) > 1:
+        shapes = _each("shape", names)
+        text = f"{shapes} broadcast: aligned on the right, sizes that meet are equal or 1"
+        found.append(C(3, text, lambda o: broadcastable(*_shapes(o))))
+        text = f"{shapes} broadcast in groups <= {MOST_GROUPS}, runs of axes alike in which operands have size 1"
+        found.append(C(4, text, lambda o: few_groups(*_shapes(o))))
+    return tuple(found)
+
+
+def supported(names: tuple[str, ...], elements: tuple[ElementType, ...] = SUPPORTED, listed: str = _TYPES) -> C:
+    """Constraint 1: the operands are tensors of these element types."""
+    are = "is a tensor" if len(names) == 1 else "are tensors"
+
+    def holds(o: Any) -> bool:
+        return all(isinstance(t, TensorType) and t.element in elements for _, t in o.operands())
+
+    return C(1, f"{_each('type', names)} {are} of {listed}", holds)
+
+
+def _each(what: str, names: tuple[str, ...]) -> str:
+    return ", ".join(f"{what}({n})" for n in names)
+
+
+def _shapes(o: Any) -> list[Shape]:
+    return [t.shape for _, t in o.operands()]
+
+
+def broadcastable(*shapes: Shape) -> bool:
+    return all_of((lambda m=m, n=n: fits(m, n)) for dims in aligned(*shapes) for m, n in combinations(dims, 2))
+
+
+def few_groups(*shapes: Shape) -> bool:
+    return max(map(len, shapes)) <= MOST_GROUPS or groups(*shapes) <= MOST_GROUPS
+
+
+def groups(*shapes: Shape) -> int:
+    """How many runs of axes there are that are alike in which operands have size 1, without axes where all have."""
+    repeats = [tuple(map(_repeated, dims)) for dims in aligned(*shapes)]
+    return sum(1 for _ in groupby(r for r in repeats if not all(r)))
+
+
+def _repeated(dim: Dim) -> bool:
+    return dim == 1

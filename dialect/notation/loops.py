@@ -1,0 +1,256 @@
+"""The loop language: what a kernel does, as nested loops over typed expressions of index notation.
+
+    kernel   Kernel(name, parameters, body)       reads and writes its parameters; results come last
+    loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
+                                                   block, thread and matrix (of a GPU)
+    branch   If(condition, then, otherwise)
+    name     Let(var, value)                       a value named for the rest of the block
+    memory   Alloc(tensor)                         a buffer that lives for the rest of the block
+    write    Store(tensor, indices, value)
+    report   Require(condition, message, span)     what must hold when the kernel runs
+    ask      Ask(tensor, indices)                  what will be read soon
+
+An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A read is
+evaluated only where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the guard. Nodes
+are immutable. A pass is a function from Kernel to Kernel, in `lowering/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import is_not
+from typing import Literal, TypeAlias
+
+from ..ir.diagnostics import NOWHERE, Span
+from ..ir.types import ElementType
+from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant
+from .scalars import SCALARS
+from .traverse import substitute, walk
+
+
+@dataclass(frozen=True, eq=False)
+class For:
+    """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
+    and stop - start is a multiple of it, or what is left over runs one by one; `unrolled` loops have constant bounds; a
+    `matrix` loop is one that the threads of a warp do together, see `lowering.gpu.mma`. What the first and last `overlap`
+    iterations of a vector loop write, other loops write as well, but for those at the ends of the index's extent: code
+    generation may leave out what lies before the first whole line of memory, and after as many lines."""
+
+    index: Index
+    body: Block
+    start: Expr = ZERO
+    stop: Expr | None = None
+    kind: Literal["serial", "parallel", "vector", "unrolled", "block", "thread", "matrix"] = "serial"
+    width: int = 1
+    overlap: int = 0
+
+    @property
+    def end(self) -> Expr:
+        return as_index(self.index.extent) if self.stop is None else self.stop
+
+
+@dataclass(frozen=True, eq=False)
+class If:
+    condition: Expr
+    then: Block
+    otherwise: Block = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Let:
+    var: Var
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Alloc:
+    tensor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+    value: Expr
+    streaming: bool = False  # a non-temporal store: the value is not read again soon
+
+
+@dataclass(frozen=True, eq=False)
+class Require:
+    condition: Expr
+    message: str
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """The line of memory with an element is brought nearer. It computes nothing, and the element need not be there."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+
+Statement: TypeAlias = For | If | Let | Alloc | Store | Require | Ask
+Block: TypeAlias = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One loop nest over named arrays. `results` of them, the last ones, are written."""
+
+    name: str
+    parameters: tuple[Tensor, ...]
+    body: Block
+    results: int = 1
+    span: Span = NOWHERE
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are only read."""
+        return self.parameters[: len(self.parameters) - self.results]
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The parameters that are written."""
+        return self.parameters[len(self.parameters) - self.results :]
+
+    def with_body(self, body: Block) -> Kernel:
+        return self if body is self.body else replace(self, body=body)
+
+
+def accumulator(name: str, element: ElementType) -> Tensor:
+    """A scalar that a nest updates."""
+    return Tensor(name, (), element, "register")
+
+
+def assign(accumulator: Tensor, value: Expr | int) -> Store:
+    return Store(accumulator, (), value if isinstance(value, Expr) else constant(value, accumulator.element))
+
+
+def update(function: str, accumulator: Tensor, value: Expr) -> Store:
+    """accumulator = function(accumulator, value)"""
+    return Store(accumulator, (), apply(function, accumulator[()], value))
+
+
+def identity(function: str, element: ElementType) -> Expr:
+    """What a fold by this function starts from."""
+    start = SCALARS[function].identity
+    assert start is not None, f"{function} has no identity"
+    return constant(start(element), element)
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions of a statement itself, not of its body."""
+    match statement:
+        case For(_, _, start, _):
+            return start, statement.end
+        case If(condition, _, _) | Require(condition, _, _):
+            return (condition,)
+        case Let(_, value):
+            return (value,)
+        case Store(_, at, value):
+            return (*at, value)
+        case Ask(_, at):
+            return at
+    return ()
+
+
+def blocks(statement: Statement) -> tuple[Block, ...]:
+    match statement:
+        case For(_, body):
+            return (body,)
+        case If(_, then, otherwise):
+            return then, otherwise
+    return ()
+
+
+@lru_cache(maxsize=512)
+def statements(block: Block) -> tuple[Statement, ...]:
+    """Every statement of a block, nested ones included, outer ones first."""
+    found: list[Statement] = []
+    for s in block:
+        found.append(s)
+        for inner in blocks(s):
+            found += statements(inner)
+    return tuple(found)
+
+
+def nodes(block: Block) -> Iterator[Expr]:
+    """Every node of the expressions of a block, of nested statements too; what statements share comes with each of them."""
+    return (e for s in statements(block) for top in expressions(s) for e in walk(top))
+
+
+def is_rare(s: Statement) -> bool:
+    """Whether a statement does something only where hardly any element needs it."""
+    return isinstance(s, If) and isinstance(s.condition, Apply) and s.condition.function == "any"
+
+
+def usual(block: Block) -> Iterator[Statement]:
+    """Every statement of a block but those of rare branches, outer ones first."""
+    for s in block:
+        if not is_rare(s):
+            yield s
+            for inner in blocks(s):
+                yield from usual(inner)
+
+
+def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> Block:
+    """The block with other statements in place of those for which `change` gives some, from the top down. Where it gives
+    None the statement stays, what it holds being rewritten; `rewrite_within` does that alone, for what goes bottom up.
+    """
+    made: list[Statement] = []
+    for s in block:
+        new = change(s)
+        made += (rewrite_within(s, change),) if new is None else new
+    return _as_before(block, made)
+
+
+def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
+    """The statement itself, the blocks inside of it rewritten."""
+    match s:
+        case For(_, body):
+            new = rewrite_block(body, change)
+            return s if new is body else replace(s, body=new)
+        case If(condition, then, otherwise):
+            yes, no = rewrite_block(then, change), rewrite_block(otherwise, change)
+            return s if yes is then and no is otherwise else If(condition, yes, no)
+    return s
+
+
+def _as_before(block: Block, made: list[Statement]) -> Block:
+    """The statements; the very block where they are its own, so that what is known of it holds on."""
+    return block if len(made) == len(block) and not any(map(is_not, block, made)) else tuple(made)
+
+
+def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
+    """The block with every expression changed."""
+
+    def one(s: Statement) -> Statement:
+        match s:
+            case For(_, body, start, stop):
+                inner, first, end = map_expressions(body, change), change(start), None if stop is None else change(stop)
+                same = inner is body and first is start and end is stop
+                return s if same else replace(s, body=inner, start=first, stop=end)
+            case If(condition, then, otherwise):
+                return If(change(condition), map_expressions(then, change), map_expressions(otherwise, change))
+            case Let(var, value):
+                new = change(value)
+                return s if new is value else Let(var, new)
+            case Store(_, at, value):
+                places, new = tuple([change(i) for i in at]), change(value)
+                same = new is value and not any(map(is_not, places, at))
+                return s if same else replace(s, indices=places, value=new)
+            case Require(condition, message, span):
+                return Require(change(condition), message, span)
+            case Ask(tensor, at):
+                return Ask(tensor, tuple([change(i) for i in at]))
+        return s
+
+    return _as_before(block, [one(s) for s in block])
+
+
+def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
+    """Indices and variables replaced by expressions throughout a block."""
+    return map_expressions(block, lambda e: substitute(e, values))

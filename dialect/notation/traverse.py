@@ -1,0 +1,100 @@
+"""Expressions as trees: their parts, the walk over them, and the same tree with other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from operator import attrgetter, is_not
+from typing import Any
+
+from ..ir.types import I64
+from .index import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
+
+_CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
+    Apply: attrgetter("operands"),
+    Read: attrgetter("indices"),
+    Cast: lambda e: (e.operand,),
+    Bitcast: lambda e: (e.operand,),
+    When: lambda e: (e.condition, e.then, e.otherwise),
+    Reduce: lambda e: (e.body,),
+    Check: lambda e: (e.condition, e.value),
+}
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    found = _CHILDREN.get(expr.__class__)
+    return () if found is None else found(expr)
+
+
+def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The same node over other children."""
+    match expr:
+        case Apply(function, _, type):
+            if type is I64 and (simple := simplify(function, parts)) is not None:
+                return simple
+            return Apply(function, parts, type)
+        case Read(tensor, _):
+            return Read(tensor, parts)
+        case Cast(_, type):
+            return Cast(parts[0], type)
+        case Bitcast(_, type):
+            return Bitcast(parts[0], type)
+        case When():
+            return When(*parts)
+        case Reduce(function, over, _):
+            return Reduce(function, over, parts[0])
+        case Check(_, _, message, span):
+            return Check(parts[0], parts[1], message, span)
+    return expr
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Every node for which `change` gives another is replaced, from the top down; shared parts stay shared."""
+    return _rewritten(expr, change, {})
+
+
+def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, Expr]) -> Expr:
+    """The same, `done` by id. No function of its own, which would refer to itself and wait for the garbage collector."""
+    new = change(e)
+    if new is None:
+        new = e
+        if (of := _CHILDREN.get(e.__class__)) is not None:
+            old = of(e)
+            parts = [done[id(c)] if id(c) in done else _rewritten(c, change, done) for c in old]
+            if any(map(is_not, old, parts)):
+                new = with_children(e, tuple(parts))
+    done[id(e)] = new
+    return new
+
+
+def rebuild(e: Expr, make: Callable[[Expr, tuple[Expr, ...]], Expr], done: dict[int, Expr]) -> Expr:
+    """What `make` gives for a node and its parts, which were made before; `done` has what was made, by id."""
+    old = children(e)
+    parts = tuple([done[id(c)] if id(c) in done else rebuild(c, make, done) for c in old])
+    done[id(e)] = new = make(e, parts)
+    return new
+
+
+def over(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The node itself, or one like it over other parts."""
+    return with_children(e, parts) if any(map(is_not, children(e), parts)) else e
+
+
+def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
+    """Indices and variables replaced by expressions (nodes are compared by identity)."""
+    return rewrite(expr, values.get) if values else expr
+
+
+@lru_cache(maxsize=1024)
+def walk(expr: Expr) -> tuple[Expr, ...]:
+    """Every node once, parents first. Passes ask for those of one expression again and again."""
+    found: dict[Expr, None] = {}
+    stack = [expr]
+    parts = _CHILDREN.get
+    while stack:
+        e = stack.pop()
+        if e not in found:
+            found[e] = None
+            if (of := parts(e.__class__)) is not None:
+                stack += of(e)[::-1]
+    return tuple(found)

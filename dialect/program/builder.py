@@ -1,0 +1,199 @@
+"""Programs built operation by operation: what passes and derivative rules make new operations with.
+
+A `Builder` records operations over typed values; a `Node` is one of its values with arithmetic, which is Theano's elemwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..builtin import Const, Data, View
+from ..ir.diagnostics import NOWHERE, Span
+from ..ir.literals import literal_type
+from ..ir.sizes import Shape, Size, same_size
+from ..ir.types import BY_DTYPE, ElementType, FieldType, TensorType, Type
+from ..spec.broadcasting import may_repeat
+from ..spec.op import OPERATORS, Operator
+from .module import Literal, Operation, Value
+from .verify import type_operation
+
+
+@dataclass
+class Builder:
+    """Operations in order. New ones are verified, and stand at `span` in the program's text."""
+
+    operations: list[Operation] = field(default_factory=list)
+    span: Span = NOWHERE
+    prefix: str = "d"
+
+    def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
+        """Records an operation; gives its results."""
+        where = span or self.span
+        types = type_operation(Operation(operator, (), where, spans={"op": where}))
+        given = names or [f"{self.prefix}{len(self.operations)}" + (f"_{n}" if n else "") for n in range(len(types))]
+        results = tuple(Value(n, t, where) for n, t in zip(given, types, strict=True))
+        self.operations.append(Operation(operator, results, where, spans={"op": where}))
+        return results
+
+    def node(self, value: Value) -> Node:
+        """The value with arithmetic; of a field, its array."""
+        type = value.known_type
+        if isinstance(type, FieldType):
+            (value,) = self.add(View(value, TensorType(type.array_shape, type.element)))
+        return Node(self, value)
+
+    def of_type(self, node: Node, type: Type) -> Node:
+        """The node as a value of this type, which may be a field's."""
+        return Node(self, self.add(View(node.value, type))[0]) if isinstance(type, FieldType) else node
+
+    def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
+        """An operator of one result, applied. Variadic operands are given one by one."""
+        operator = OPERATORS[name]
+        for value in attributes.values():
+            if any(isinstance(n, Size) for n in (value if isinstance(value, tuple) else (value,))):
+                raise NotImplementedError(f"what goes back through {name} with sizes that are not known")
+        given = list(operands)
+        fields: dict[str, Any] = dict(attributes)
+        for f in operator.fields:
+            if f.kind == "variadic":
+                fields[f.name], given = tuple(o.value for o in given), []
+            elif f.is_operand and given:
+                fields[f.name] = given.pop(0).value
+        return self.node(self.add(operator(**fields))[0])
+
+
+Operand: TypeAlias = "Node | int | float"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A value of a program being built. Numbers beside it become literals: floats of its own type, where that is a float."""
+
+    builder: Builder
+    value: Value
+
+    @property
+    def array_type(self) -> TensorType:
+        found = self.value.known_type
+        assert isinstance(found, TensorType)
+        return found
+
+    @property
+    def element(self) -> ElementType:
+        return self.array_type.element
+
+    @property
+    def shape(self) -> Shape:
+        return self.array_type.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array_type.rank
+
+    def literal(self, number: Operand) -> Node:
+        if isinstance(number, Node):
+            return number
+        own = isinstance(number, float) and self.element.kind == "float"
+        type = TensorType((), self.element) if own else literal_type("theano", number)
+        assert isinstance(type, TensorType)
+        return Node(self.builder, Literal(number, type, self.builder.span, explicit=True))
+
+    def constant(self, array: np.ndarray) -> Node:
+        """An array as a constant."""
+        type = TensorType(array.shape, BY_DTYPE[array.dtype])
+        return self.builder.node(self.builder.add(Const(Data(array), type))[0])
+
+    def scalar(self, name: str, *others: Operand, **attributes: Any) -> Node:
+        """A scalar operation of Theano with this as its first operand."""
+        operands = (self, *map(self.literal, others))
+        return self.builder.apply("theano.elemwise", *operands, scalar_op=name, **attributes)
+
+    def cast(self, element: ElementType) -> Node:
+        return self if element is self.element else self.scalar("cast", dtype=element)
+
+    def into(self, element: ElementType) -> Node:
+        """This as a tangent of values of an element type: of real numbers, the real part."""
+        if self.element.kind == "complex" != element.kind:
+            return self.scalar("real").cast(element)
+        return self.cast(element)
+
+    def like(self, other: Node) -> Node:
+        """This repeated to the shape of another node."""
+        if self.array_type.key == other.array_type.with_element(self.element).key:
+            return self
+        return other.scalar("second", self)
+
+    def dimshuffle(self, order: Sequence[int | str]) -> Node:
+        return (
+            self
+            if list(order) == list(range(self.rank))
+            else self.builder.apply("theano.dimshuffle", self, new_order=tuple(order))
+        )
+
+    def sum(self, axis: Sequence[int], **types: ElementType) -> Node:
+        return self.builder.apply("theano.sum", self, axis=tuple(axis), **types) if axis else self
+
+    def reduce(self, name: str, axis: Sequence[int], **attributes: Any) -> Node:
+        return self.builder.apply(f"theano.{name}", self, axis=tuple(axis), **attributes)
+
+    def with_ones(self, axis: Sequence[int]) -> Node:
+        """This with dimensions of size 1 put in, at these axes of the result."""
+        kept = iter(range(self.rank))
+        return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
+
+    def sum_to(self, operand: Node) -> Node:
+        """The sum over the dimensions along which an operand was repeated to this shape: those where it is known to be 1."""
+        padded = self.rank - operand.rank
+        repeated = [
+            n + padded
+            for n, m in enumerate(operand.shape)
+            if same_size(m, 1) and not same_size(self.shape[n + padded], 1)
+        ]
+        found = self.sum([*range(padded), *repeated], dtype=self.element, acc_dtype=self.element)
+        return found.with_ones([n - padded for n in repeated])
+
+    def stretched(self, whole: Node) -> Node:
+        """This repeated to the shape of another node, also where a size only turns out to be 1."""
+        repeated = may_repeat(self.shape, whole.shape)
+        return self.builder.apply("builtin.broadcast_like", self, whole) if repeated else self
+
+    def gathered(self, operand: Node) -> Node:
+        """The sum over what was stretched of an operand."""
+        repeated = may_repeat(operand.shape, self.shape)
+        return self.builder.apply("builtin.sum_like", self, operand) if repeated else self.sum_to(operand)
+
+    def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
+        """The cotangents of a scalar operation's operands, where this is its result's."""
+        operator: Any = OPERATORS["theano.elemwise"]
+        return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
+
+    def __add__(self, other: Operand) -> Node:
+        return self.scalar("add", other)
+
+    def __radd__(self, other: Operand) -> Node:
+        return self.scalar("add", other)
+
+    def __sub__(self, other: Operand) -> Node:
+        return self.scalar("sub", other)
+
+    def __rsub__(self, other: Operand) -> Node:
+        return self.literal(other).scalar("sub", self)
+
+    def __mul__(self, other: Operand) -> Node:
+        return self.scalar("mul", other)
+
+    def __rmul__(self, other: Operand) -> Node:
+        return self.scalar("mul", other)
+
+    def __truediv__(self, other: Operand) -> Node:
+        return self.scalar("true_div", other)
+
+    def __rtruediv__(self, other: Operand) -> Node:
+        return self.literal(other).scalar("true_div", self)
+
+    def __neg__(self) -> Node:
+        return self.scalar("neg")

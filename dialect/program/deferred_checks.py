@@ -1,0 +1,30 @@
+"""What a verified function leaves to its calls, where sizes are not known before: usually no more than that no array is too large.
+
+A call then needs none of the program to be checked: the result types follow from the sizes. `settled` finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir.sizes import Dim
+from ..ir.types import Type, excess
+from ..ir.unify import bind, with_sizes
+
+
+@dataclass(frozen=True)
+class LeftOpen:
+    """The types of the arguments and results, and every other type of the function that has unknown sizes, once."""
+
+    arguments: tuple[Type, ...]
+    results: tuple[Type, ...]
+    others: tuple[Type, ...]
+
+    def result_types(self, arguments: Sequence[Type]) -> list[Type] | None:
+        """The result types of a call with arguments of these types; None where an array would be too large."""
+        bound: dict[Any, Dim] = bind(self.arguments, arguments)
+        results = [with_sizes(t, bound) for t in self.results]
+        found = [*results, *(with_sizes(t, bound) for t in self.others)]
+        return results if all(excess(t) is None for t in found) else None

@@ -1,0 +1,45 @@
+"""What the calls of a function amount to, since compiling expands them: how deep they are, and how many operations in all.
+
+Both have limits, so that a short program whose calls amount to billions of operations is an error, and not endless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.diagnostics import Diagnostic, Note
+from .module import Module
+
+DEEPEST = 200  # calls inside calls
+MOST = 100_000  # operations, those of calls counted once for every call
+
+
+def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
+    """The calls with which a function first goes beyond a limit; `order` has functions after those they call."""
+    found: list[Diagnostic] = []
+    depths: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for name in order:
+        function = module.functions[name]
+        depth, count, within = 0, len(function.operations), True
+        for operation in function.operations:
+            callee = getattr(operation.operator, "callee", None)
+            if callee not in depths:
+                continue
+            depth, count = max(depth, depths[callee] + 1), count + counts[callee]
+            if within and (depth > DEEPEST or count > MOST):
+                within = False
+                if depths[callee] > DEEPEST or counts[callee] > MOST:
+                    continue  # said of the callee
+                message, code = (
+                    (f"calls are at most {DEEPEST} deep, but this one is {depth}", "call.depth")
+                    if depth > DEEPEST
+                    else (
+                        f"with those of its calls, a function has at most {MOST} operations, got {count}",
+                        "call.count",
+                    )
+                )
+                note = Note(f"@{callee} has {counts[callee]}", module.functions[callee].span)
+                found.append(Diagnostic(message, operation.at("callee"), code, (note,) if code == "call.count" else ()))
+        depths[name], counts[name] = depth, count
+    return found

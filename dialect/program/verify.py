@@ -1,0 +1,335 @@
+"""Verification: result types are inferred and every constraint is checked, operation by operation.
+
+`verify` gives the same module with typed values, or raises with every mistake. `instantiate` does the same for one
+function and the types of actual arguments, which settles what could not be decided before the sizes were known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..builtin import Calling
+from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
+from ..ir.sizes import Dim
+from ..ir.types import FieldType, Type, excess
+from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
+from ..spec.op import C, Operator, actual_values, violated
+from .inline_limits import check_expansion
+from .module import Function, Graph, Literal, Module, Operation, Value
+from .verify_inplace import check_destroyed
+
+Values = dict[Value, Type]
+Known = dict[tuple[object, ...], tuple[Type, ...] | None]  # (function, argument types) -> result types
+
+MAX_CALLS = 64  # calls inside calls with sizes that differ from the declared ones
+
+
+@dataclass
+class Scope:
+    """One function being verified: the module it stands in, and the types and mistakes found so far.
+
+    `known` holds what each function gives for the argument types it has been called with; `cycles` are the operations
+    that would make a function call itself; `depth` counts the calls this function was reached through.
+    """
+
+    module: Module
+    types: Values
+    diagnostics: list[Diagnostic]
+    known: Known = field(default_factory=dict)
+    cycles: frozenset[Operation] = frozenset()
+    depth: int = 0
+
+    def report(self, code: str, message: str, span: Span, notes: Sequence[Note] = ()) -> None:
+        self.diagnostics.append(Diagnostic(message, span, code, tuple(notes)))
+
+
+def verify(module: Module) -> Module:
+    """The module with every value typed; raises VerifyError with every mistake found."""
+    verified, diagnostics = check(module)
+    if diagnostics:
+        raise VerifyError(diagnostics)
+    return verified
+
+
+def check(module: Module) -> tuple[Module, list[Diagnostic]]:
+    """The module with the types that could be inferred, and every mistake found, in the order of the text."""
+    order, cycles, diagnostics = callees_first(module)
+    diagnostics += check_expansion(module, order)
+    known: Known = {}
+    typed: dict[str, Function] = {}
+    for key in order:
+        function = module.functions[key]
+        scope = Scope(module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles)
+        found = check_function(scope, function)
+        if all(a.type is not None for a in function.arguments):
+            known[_called(key, function.argument_types)] = None if scope.diagnostics else found
+        diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
+        typed[key] = _typed(function, scope.types)
+    diagnostics.sort(key=lambda d: d.span.start)
+    return module.with_functions({key: typed[key] for key in module.functions}), diagnostics
+
+
+def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
+    """The functions, each after those it calls; calls that lead back to their own function are set apart and reported."""
+    order: list[str] = []
+    done: set[str] = set()
+    cycles: set[Operation] = set()
+    diagnostics: list[Diagnostic] = []
+    for start in module.functions:
+        path: dict[str, Iterator[tuple[Operation, str]]] = {} if start in done else {start: _calls(module, start)}
+        while path:
+            name, calls = next(reversed(path.items()))
+            for operation, callee in calls:
+                if callee in path:
+                    names = [*path]
+                    chain = " calls ".join(f"@{n}" for n in [*names[names.index(callee) :], callee])
+                    cycles.add(operation)
+                    message = f"a function does not call itself, but {chain}"
+                    diagnostics.append(Diagnostic(message, operation.at("callee"), "call.cycle"))
+                elif callee not in done:
+                    path[callee] = _calls(module, callee)
+                    break
+            else:
+                path.pop(name)
+                done.add(name)
+                order.append(name)
+    return order, frozenset(cycles), diagnostics
+
+
+def _calls(module: Module, name: str) -> Iterator[tuple[Operation, str]]:
+    for operation in module.functions[name].operations:
+        callee = getattr(operation.operator, "callee", None)
+        if callee in module.functions:
+            yield operation, callee
+
+
+def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
+    return name, *(a.key for a in arguments)
+
+
+def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
+    """The type of every value of a function for these argument types; raises VerifyError where a constraint fails."""
+    scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [])
+    check_function(scope, function)
+    if scope.diagnostics:
+        raise VerifyError(scope.diagnostics)
+    return scope.types
+
+
+def type_operation(operation: Operation) -> tuple[Type, ...]:
+    """The result types of one operation over typed values; raises VerifyError where a constraint fails."""
+    scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
+    typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
+    found = _satisfied(scope, operation, typed)
+    if found is None:
+        raise VerifyError(scope.diagnostics)
+    return found
+
+
+def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
+    """Types every value of the function; its result types, or None where they could not be found."""
+    typed = [a for a in function.arguments if a.type is not None]
+    bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
+    for operation in function.operations:
+        before, after = operation.operator.placement, operation.operator.afterwards
+        found = _check_operation(scope, operation, bound) if _placed(scope, operation, function, before) else None
+        if found is not None and _placed(scope, operation, function, after):
+            scope.types.update(zip(operation.results, found, strict=True))
+    results = [type_of(scope, v) for v in function.results]
+    if any(r is None for r in results):
+        return None
+    if function.declared is not None:
+        _check_declared(scope, function, results, bound)
+    return tuple(r for r in results if r is not None)
+
+
+def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple[C, ...]) -> bool:
+    """Whether the operation may stand where it does; the first rule that fails is reported."""
+    for rule in rules:
+        if not rule.holds(operation, function):
+            scope.report(f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at))
+            return False
+    return True
+
+
+def type_of(scope: Scope, value: Value) -> Type | None:
+    return value.type if isinstance(value, Literal) else scope.types.get(value)
+
+
+def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
+    operands = dict(operation.operator.operands())
+    if any(type_of(scope, v) is None for v in operands.values()):
+        return None  # what is wrong with them has been said
+    if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
+        return None
+    typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
+    found = _check_call(scope, operation, typed) if isinstance(typed, Calling) else _satisfied(scope, operation, typed)
+    return None if found is None else _declared_types(scope, operation, found, bound)
+
+
+def _operands_agree(
+    scope: Scope, operation: Operation, operands: Mapping[str, Value], bound: Mapping[Any, Dim]
+) -> bool:
+    """Whether the operands are what the operator's dialect computes with, and what the text states of them."""
+    operator = operation.operator
+    for name, value in operands.items():
+        found = type_of(scope, value)
+        if (
+            isinstance(found, FieldType)
+            and operator.dialect not in FIELD_DIALECTS
+            and not isinstance(operator, Calling)
+        ):
+            message = f"the operands of {operator.name} are tensors, but {name} is {found}"
+            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            return False
+    if operation.declared_operands is None:
+        return True
+    if len(operation.declared_operands) != len(operands):
+        message = f"expected {_count(len(operands), 'operand type')}, got {len(operation.declared_operands)}"
+        scope.report(f"{operator.name}.operands", message, operation.at("types"))
+        return False
+    for stated, (name, value) in zip(operation.declared_operands, operands.items(), strict=True):
+        found = type_of(scope, value)
+        if found is not None and not agree(with_sizes(stated, bound), found):
+            message = f"{name} is {found}, but the program states {stated}"
+            scope.report(f"{operator.name}.type", message, operation.at(name), _notes(scope, operation))
+            return False
+    return True
+
+
+FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
+
+
+def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
+    """The result types, if every constraint holds or has to wait for the sizes; else the first that fails is reported."""
+    broken, _ = violated(typed, typed.constraints)
+    if broken is None:
+        found = typed.result_types()
+        wrong = next((w for t in found if (w := excess(t)) is not None), None)
+        if wrong is None:
+            return found
+        scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
+        return None
+    code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
+    scope.report(code, _message(typed, broken.text), at, _notes(scope, operation))
+    return None
+
+
+def _message(typed: Operator[Type], text: str) -> str:
+    actual = ", ".join(f"{term} = {value}" for term, value in actual_values(typed, text))
+    return f"{text}, but {actual}" if actual else text
+
+
+def _notes(scope: Scope, operation: Operation) -> list[Note]:
+    """Each operand with its type, pointing at where it was defined."""
+    shown = {
+        v: f"the literal {v.name}" if isinstance(v, Literal) else f"%{v.name}" for _, v in operation.operator.operands()
+    }
+    return [Note(f"{n} is {shown[v]} : {type_of(scope, v)}", v.span) for n, v in operation.operator.operands()]
+
+
+def _declared_types(
+    scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
+) -> tuple[Type, ...] | None:
+    """The inferred types, held against those the text states; a stated size that is known refines an unknown one."""
+    name = operation.operator.name
+    if len(found) != len(operation.results):
+        message = f"expected {_count(len(found), 'result')}, got {len(operation.results)}"
+        scope.report(f"{name}.results", message, operation.at("results"))
+        return None
+    if operation.declared is None:
+        return found
+    if len(operation.declared) != len(found):
+        message = f"expected {_count(len(found), 'result type')}, got {len(operation.declared)}"
+        scope.report(f"{name}.results", message, operation.at("types"))
+        return None
+    kept = []
+    for stated, inferred in zip(operation.declared, found, strict=True):
+        stated = with_sizes(stated, bound)
+        if not agree(stated, inferred):
+            message = f"the result is {inferred}, but the program states {stated}"
+            scope.report(f"{name}.type", message, operation.at("types"), _notes(scope, operation))
+            return None
+        kept.append(refine(inferred, stated))
+    return tuple(kept)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
+
+
+def _check_declared(scope: Scope, function: Function, results: Sequence[Type | None], bound: Mapping[Any, Dim]) -> None:
+    assert function.declared is not None
+    spans = function.return_spans or (function.span,) * len(results)
+    if len(function.declared) != len(results):
+        message = f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}"
+        scope.report("func.results", message, spans[0] if spans else function.span)
+        return
+    for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
+        stated = with_sizes(stated, bound)
+        if inferred is not None and not agree(stated, inferred):
+            notes = [Note(f"%{value.name} is {inferred}", value.span)]
+            scope.report("func.type", f"@{function.name} returns {inferred}, but its type says {stated}", span, notes)
+
+
+def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tuple[Type, ...] | None:
+    callee = scope.module.functions.get(typed.callee)
+    if callee is None or any(a.type is None for a in callee.arguments):
+        return None  # the parser has said so
+    at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
+    if isinstance(callee, Graph):
+        scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
+        return None
+    passed = typed.passed(len(callee.arguments))
+    if len(passed) != len(callee.arguments):
+        message = f"@{callee.name} takes {_count(len(callee.arguments), 'argument')}, got {len(passed)}"
+        scope.report("call.operands", message, at, declared_here)
+        return None
+    for n, (given, argument) in enumerate(zip(passed, callee.arguments, strict=True)):
+        if not agree(argument.known_type, given):
+            message = f"@{callee.name} takes {argument.known_type} as %{argument.name}, got {given}"
+            scope.report("call.type", message, operation.at(f"arguments[{n}]"), [Note("declared here", argument.span)])
+            return None
+    conflict = size_conflict(callee.argument_types, passed)
+    if conflict is not None:
+        scope.report("call.size", conflict, at, declared_here)
+        return None
+    arguments, names = renamed(callee.argument_types, received(callee.argument_types, passed))
+    key = _called(typed.callee, arguments)
+    if key not in scope.known:
+        if scope.depth >= MAX_CALLS:
+            scope.report("call.depth", f"calls with sizes of their own are at most {MAX_CALLS} deep", at, declared_here)
+            return None
+        types = dict(zip(callee.arguments, arguments, strict=True))
+        inner = Scope(scope.module, types, [], scope.known, scope.cycles, scope.depth + 1)
+        found = check_function(inner, callee)
+        scope.known[key] = None if inner.diagnostics else found
+        legal = scope.known.get(_called(typed.callee, callee.argument_types), ()) is not None
+        if legal or any(d.code == "call.depth" for d in inner.diagnostics):
+            called_here = Note("called here", operation.span)
+            scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
+        # otherwise the callee itself has mistakes, which are reported where it is verified
+    results = scope.known[key]
+    if results is None:
+        return None
+    return _satisfied(scope, operation, typed.with_signature(passed, named_back(results, names)))
+
+
+def _typed(function: Function, types: Values) -> Function:
+    """The function over values that carry their types."""
+    new = {v: Value(v.name, types.get(v), v.span, v.attributes) for v in function.values()}
+
+    def change(v: Value) -> Value:
+        return v if isinstance(v, Literal) else new.get(v, v)
+
+    operations = tuple(
+        replace(o, operator=o.operator.map(change), results=tuple(map(change, o.results))) for o in function.operations
+    )
+    return replace(
+        function,
+        arguments=tuple(map(change, function.arguments)),
+        operations=operations,
+        results=tuple(map(change, function.results)),
+    )

@@ -1,0 +1,331 @@
+"""The form every operator has: fields, numbered constraints, result types, reference and index formula, in one class.
+
+What is done to every operator (parse, print, verify, lower, document) is generic over this form. An operator is a frozen
+dataclass over what stands for a tensor: a Value in a program, a type for the verifier, a Tensor of index notation for the
+lowering, an array for the reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from operator import is_not
+from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+
+from ..ir.attributes import attribute_text
+from ..ir.sizes import Undecided
+from ..ir.types import Type
+from ..notation.index import Element, Tensor
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class C:
+    """A constraint: its number, the specification's words, and the predicate over an operator of types.
+
+    The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names and the operator's
+    `symbols` that occur in it are reported with their actual values. `at` names the field the caret belongs under.
+    Later constraints may assume earlier ones.
+    """
+
+    number: int
+    text: str
+    holds: Callable[..., Any]
+    at: str | None = None
+
+
+REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default
+
+
+@dataclass(frozen=True)
+class Field:
+    """A declared field of an operator: an operand (one, optional or variadic) or an attribute."""
+
+    name: str
+    kind: typing.Literal["operand", "optional", "variadic", "attribute"]
+    annotation: Any = None
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED and self.kind in ("operand", "attribute")
+
+    @property
+    def is_operand(self) -> bool:
+        return self.kind != "attribute"
+
+
+MOST_FOLDED = 4096  # elements
+
+
+class Unmet(Exception):
+    """Raised by a reference where a check of its formula does not hold; the message is the check's."""
+
+
+class Operator(Generic[T]):
+    """What the specification says about one operator."""
+
+    name: ClassVar[str] = ""
+    dialect: ClassVar[str] = ""
+    fields: ClassVar[tuple[Field, ...]] = ()
+    slots: ClassVar[tuple[tuple[str, bool], ...]] = ()  # the names of the operands' fields, and which are variadic
+    constraints: ClassVar[tuple[C, ...]] = ()
+    placement: ClassVar[tuple[C, ...]] = ()  # constraints on where an operation stands: of it and its function
+    afterwards: ClassVar[tuple[C, ...]] = ()  # such constraints that are checked after those on types
+    labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
+    symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
+    rearranges: ClassVar[bool] = (
+        False  # the result shows the first operand's elements, in another order or fewer of them
+    )
+    results: ClassVar[tuple[str, ...]] = ("y",)
+    example: ClassVar[str] = ""
+    version: ClassVar[int] = 1  # part of the compile cache's key
+
+    def infer(self: Any) -> Type | tuple[Type, ...]:
+        """The result type or types, given operand types that satisfy the constraints."""
+        raise NotImplementedError(self.name)
+
+    def reference(self: Any) -> Any:
+        """The result, or results, by the formal definition, slowly and obviously, in NumPy."""
+        raise NotImplementedError(self.name)
+
+    def element(self: Any, y: Tensor) -> Element:
+        """The index formula; an irregular operator has `nest` in its place."""
+        raise NotImplementedError(self.name)
+
+    def nest(self: Any, *results: Tensor) -> Any:
+        """The statements of an irregular operator, in the loop language's builder (`dialect.nest`)."""
+        raise NotImplementedError(self.name)
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """The cotangents of the operands, in their order, from those of the results; None is zero.
+
+        Everything is a `Node` of `dialect.program.builder`. Cotangents have their value's shape and, where that is a float, its type.
+        """
+        raise NotImplementedError(self.name)
+
+    def pushforward(self: Any, results: Any, tangents: Any) -> Any:
+        """The tangents of the results from those of the operands; without it, what the transpose of `pullback` gives."""
+        raise NotImplementedError(self.name)
+
+    def destroys(self: Any) -> tuple[Any, ...]:
+        """The operands whose storage the results take."""
+        return ()
+
+    def constant_folding(self: Any) -> bool:
+        """Whether the reference may compute the results, over types here, when all operands are constants."""
+        return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
+
+    def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
+        """A value that is the result already, or a simpler operator for it; None where there is none.
+
+        `definition` gives the operator that made an operand. Exact for the element type, of every value that it has.
+        """
+        return None
+
+    def decompose(self: Any) -> Any:
+        """The result as a `Node`, of operators that are compiled better; derivatives are taken before. None: as it is."""
+        return None
+
+    @classmethod
+    def has_nest(cls) -> bool:
+        return cls.nest is not Operator.nest
+
+    def operands(self) -> list[tuple[str, T]]:
+        """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional ones left out."""
+        found: list[tuple[str, T]] = []
+        for name, many in self.slots:
+            value = getattr(self, name)
+            if many:
+                found += [(f"{name}[{n}]", v) for n, v in enumerate(value)]
+            elif value is not None:
+                found.append((name, value))
+        return found
+
+    def attributes(self) -> Iterator[tuple[Field, Any]]:
+        """Each attribute with its value."""
+        return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
+
+    def map(self, change: Callable[[T], U]) -> Operator[U]:
+        """The same operator over other operands; itself where they stay what they are."""
+        new: dict[str, Any] = {}
+        same, made = True, None
+        for name, many in self.slots:
+            value = getattr(self, name)
+            if many:
+                new[name] = made = tuple([change(v) for v in value])
+                same = same and not any(map(is_not, made, value))
+            elif value is not None:
+                new[name] = made = change(value)
+                same = same and made is value
+        if same:
+            return typing.cast(Any, self)
+        mapped = object.__new__(type(self))
+        mapped.__dict__.update(self.__dict__, **new)
+        if not isinstance(getattr(made, "type", made), Type):
+            mapped.__dict__["_before"] = self  # which knows the types
+        return typing.cast(Any, mapped)
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """The types of the operands by name, also where arrays or tensors of index notation stand for them."""
+        found = {name: getattr(v, "type", v) for name, v in self.operands()}
+        if all(isinstance(t, Type) for t in found.values()):
+            return typing.cast(dict[str, Type], found)
+        before: Operator[Any] | None = getattr(self, "_before", None)
+        return {} if before is None else before.types
+
+    def result_types(self: Any) -> tuple[Type, ...]:
+        found = self.infer()
+        return found if isinstance(found, tuple) else (found,)
+
+
+DIALECTS = ("builtin", "cvm", "dali", "theano", "cog")
+MODULES = {"builtin": ("..builtin", "..builtin.shape_like", "..builtin.data_movement")}
+
+
+class Operators(Mapping[str, type[Operator[Any]]]):
+    """The operators by name. A dialect is loaded when one of its operators is asked for, all of them to go through them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, type[Operator[Any]]] = {}
+
+    def declare(self, made: type[Operator[Any]]) -> None:
+        assert made.name not in self._known, f"{made.name} is declared twice"
+        self._known[made.name] = made
+
+    def load(self, dialect: str) -> None:
+        """Declares the operators of a dialect, if there is one of this name."""
+        if dialect in DIALECTS:
+            for module in MODULES.get(dialect, (f"..{dialect}",)):
+                import_module(module, __package__)
+
+    def __getitem__(self, name: str) -> type[Operator[Any]]:
+        if (known := self._known.get(name)) is not None:
+            return known
+        dialect, _, inside = name.partition(".")
+        if inside:
+            self.load(dialect)
+        else:
+            import_module(MODULES["builtin"][0], __package__)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for dialect in DIALECTS:
+            self.load(dialect)
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+OPERATORS = Operators()
+
+
+@dataclass_transform(frozen_default=True)
+def operator(cls: type[U]) -> type[U]:
+    """Declares an operator: its annotations are its operands and attributes; its dialect is that of its module."""
+    made = typing.cast(Any, dataclass(frozen=True, eq=False)(cls))
+    made.dialect = made.dialect or _dialect(cls.__module__)
+    if "name" not in cls.__dict__:
+        made.name = f"{made.dialect}.{snake_case(cls.__name__)}"
+    hints = typing.get_type_hints(cls)
+    made.fields = tuple(_field(f, hints[f.name]) for f in dataclasses.fields(made))
+    made.slots = tuple((f.name, f.kind == "variadic") for f in made.fields if f.is_operand)
+    numbers = [c.number for c in (*made.placement, *made.constraints, *made.afterwards)]
+    assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
+    OPERATORS.declare(made)
+    return made
+
+
+def _dialect(module: str) -> str:
+    parts = module.split(".")
+    return parts[parts.index("dialect") + 1]
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+    default = REQUIRED if field.default is dataclasses.MISSING else field.default
+    if hint is T:
+        return Field(field.name, "operand")
+    arguments = typing.get_args(hint)
+    if T in arguments:
+        kind = "variadic" if typing.get_origin(hint) is tuple else "optional"
+        return Field(field.name, kind, default=default)
+    return Field(field.name, "attribute", hint, default)
+
+
+# Constraint messages
+
+_TERM = re.compile(r"(rank|shape|element|dim|type)\((\w+)(\[\w+\])?(?:, (\w+))?\)|[A-Za-z_]\w*")
+
+
+def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
+    """The terms of a constraint's text with the values they have, in order of appearance."""
+    found: dict[str, str] = {}
+    attributes = {f.name: v for f, v in op.attributes()}
+    for match in _TERM.finditer(text):
+        term = match[0]
+        if term in found:
+            continue
+        value = _term_value(op, match, attributes)
+        if value is not None:
+            found[term] = value
+    return list(found.items())
+
+
+def _term_value(op: Operator[Any], match: re.Match[str], attributes: dict[str, Any]) -> str | None:
+    what, name, subscript, argument = match.groups()
+    try:
+        if what is None:
+            if match[0] in op.symbols:
+                return size_text(op.symbols[match[0]](op))
+            return attribute_text(attributes[match[0]]) if match[0] in attributes else None
+        operand = getattr(op, name, None)
+        if isinstance(operand, tuple) and subscript is not None:
+            if subscript[1:-1].isdigit():
+                return _about(operand[int(subscript[1:-1])], what, argument)
+            return f"({', '.join(str(_about(x, what, argument)) for x in operand)})"  # xs[i]: of every one
+        return None if operand is None or isinstance(operand, tuple) else _about(operand, what, argument)
+    except (Undecided, LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+        return None
+
+
+def _about(operand: Type, what: str, argument: str | None) -> str | None:
+    if what == "rank":
+        return str(operand.rank)
+    if what == "shape":
+        return size_text(operand.shape)
+    if what == "element":
+        return str(operand.element)
+    if what == "type":
+        return str(operand)
+    return size_text(operand.shape[int(argument)]) if argument is not None and argument.isdigit() else None
+
+
+def size_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(size_text, value))}{',' if len(value) == 1 else ''})"
+    return attribute_text(value) if isinstance(value, (bool, float, str, list, dict)) or value is None else str(value)
+
+
+def violated(op: Operator[Any], constraints: Iterable[C]) -> tuple[C | None, bool]:
+    """The first constraint that does not hold, and whether some could not be decided before the sizes are known."""
+    deferred = False
+    for constraint in constraints:
+        try:
+            if not constraint.holds(op):
+                return constraint, deferred
+        except Undecided:
+            deferred = True
+    return None, deferred

@@ -1,0 +1,37 @@
+"""Elements under another shape: an index formula that reaches the same row-major positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.sizes import Dim, product, same_size
+from ..notation.index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from .broadcasting import is_one
+
+
+def regrouped(x: Tensor, y: Tensor) -> Element:
+    """y, which has the elements of x in row-major order.
+
+    Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
+    """
+    at, shape, other = axes(y.shape), y.shape, x.shape
+    mine = [j for j, n in enumerate(shape) if not is_one(n)]
+    theirs = [j for j, n in enumerate(other) if not is_one(n)]
+    found: list[Expr] = [ZERO] * len(other)
+    for group, into in _groups([shape[j] for j in mine], [other[j] for j in theirs]):
+        here, there = mine[group], theirs[into]
+        position = flat_index(tuple(at[j] for j in here), tuple(shape[j] for j in here))
+        for j, index in zip(there, unflatten(position, tuple(other[j] for j in there)), strict=True):
+            found[j] = index
+    return Element(at, x[tuple(found)])
+
+
+def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
+    """The shortest runs of two shapes that certainly have equal products, in order, and what is left in the end."""
+    i = j = 0
+    while i < len(a) or j < len(b):
+        runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))
+        equal = (r for r in runs if same_size(product(tuple(a[i : r[0]])), product(tuple(b[j : r[1]]))))
+        stop = min(equal, key=sum, default=(len(a), len(b)))
+        yield slice(i, stop[0]), slice(j, stop[1])
+        i, j = stop

@@ -1,0 +1,105 @@
+"""The types of Theano's scalar operations: for each kind, what it takes, what it gives and what it computes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from ..ir.types import BY_DTYPE, C64, C128, F32, F64, I1, I8, ElementType
+
+Elements = tuple[ElementType, ...]
+
+
+def upcast(*elements: ElementType) -> ElementType:
+    """The common type: NumPy's promotion of arrays, folded from the left."""
+    return reduce(lambda a, b: BY_DTYPE[np.promote_types(a.dtype, b.dtype)], elements)
+
+
+def floating(element: ElementType) -> ElementType:
+    """upgrade_to_float: f32 of i1 and integers of up to 16 bits, f64 of longer ones, floats and complex as they are."""
+    if not element.is_discrete:
+        return element
+    return F32 if element.bits <= 16 else F64
+
+
+def part(element: ElementType) -> ElementType:
+    """The type of the real part."""
+    return element if element.kind != "complex" else F32 if element is C64 else F64
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`result` of the operands' types, where `takes` holds of them; `wanted` is that in words.
+
+    `working` are the types that operands are converted to before anything is computed: the result's, unless stated.
+    """
+
+    wanted: str
+    result: Callable[..., ElementType]
+    takes: Callable[..., bool] = lambda *elements: True
+    working: Callable[[Elements, ElementType], Elements] = lambda elements, result: (result,) * len(elements)
+
+
+def _no_complex(*elements: ElementType) -> bool:
+    return all(e.kind != "complex" for e in elements)
+
+
+def _some_not_bool(*elements: ElementType) -> bool:
+    return any(e is not I1 for e in elements)
+
+
+def _upcast_float(*elements: ElementType) -> ElementType:
+    return upcast(*map(floating, elements))
+
+
+def _quotient(*elements: ElementType) -> ElementType:
+    return F64 if all(e.is_discrete for e in elements) else upcast(*elements)
+
+
+def _bits(*elements: ElementType) -> bool:
+    if all(e is I1 for e in elements):
+        return True
+    return all(e.is_integer for e in elements) and upcast(*elements).is_integer
+
+
+def _common(elements: Elements, result: ElementType) -> Elements:
+    return (upcast(*elements),) * len(elements)
+
+
+def _as_they_are(elements: Elements, result: ElementType) -> Elements:
+    return elements
+
+
+def _complex_of(*elements: ElementType) -> ElementType:
+    return C64 if np.can_cast(upcast(*elements).dtype, np.float32) else C128
+
+
+_REAL = "element types that are not complex"
+
+RULES: dict[str, Rule] = {
+    "upcast": Rule("any element types", upcast),
+    "upcast real": Rule(_REAL, upcast, _no_complex),
+    "difference": Rule("element types that are not all i1", upcast, _some_not_bool),
+    "power": Rule("any element types", lambda *e: I8 if upcast(*e) is I1 else upcast(*e)),
+    "quotient": Rule("any element types", _quotient),
+    "float": Rule("any element types", _upcast_float),
+    "float real": Rule(_REAL, _upcast_float, _no_complex),
+    "comparison": Rule("any element types", lambda *e: I1, working=_as_they_are),
+    "predicate": Rule("any element type", lambda *e: I1, working=_as_they_are),
+    "bits": Rule("all i1, or all integers that have a common integer type", upcast, _bits),
+    "same": Rule("any element type", lambda x: x),
+    "same, not bool": Rule("an element type that is not i1", lambda x: x, lambda x: x is not I1),
+    "sign": Rule("an element type that is neither i1 nor complex", lambda x: x, lambda x: x is not I1 and x.kind != "complex"),
+    "rounding": Rule("a float", lambda x: x, lambda x: x.kind == "float"),
+    "conjugate": Rule("any element type", lambda x: I8 if x is I1 else x),
+    "part": Rule("any element type", part, working=_as_they_are),
+    "angle": Rule("any element type", lambda x: F64, working=lambda e, r: (C128 if e[0].kind == "complex" else F64,)),
+    "probability": Rule(_REAL, lambda *e: F64, _no_complex),
+    "second": Rule("any element types", lambda x, y: y, working=lambda e, r: (e[0], r)),
+    "complex": Rule(_REAL, _complex_of, _no_complex, lambda e, r: (part(r),) * 2),
+    "switch": Rule("any element types", lambda c, a, b: upcast(a, b), working=lambda e, r: (e[0], r, r)),
+    "range": Rule(_REAL, lambda *e: I8, _no_complex, _common),
+}  # fmt: skip

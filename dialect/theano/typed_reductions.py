@@ -1,0 +1,128 @@
+"""Theano's reductions whose accumulator and result have types of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
+from ..spec.op import C, T, operator
+from .reduce import FOLDABLE, MUL_WITHOUT_ZEROS, NONEMPTY, Reduction, foldable
+from .type_rules import upcast
+
+
+def default_dtype(element: ElementType) -> ElementType:
+    """The result's type: integers of 64 bits of integers, floats and complex numbers as they are."""
+    if element.kind in ("bool", "int"):
+        return I64
+    return UI64 if element.kind == "uint" else element
+
+
+def default_acc_dtype(element: ElementType) -> ElementType:
+    """The accumulator's: f32 of f16, else 64 bits, or complex<f64>."""
+    return {F16: F32, F32: F64, C64: C128}.get(element, default_dtype(element))
+
+
+def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
+    """Whether no precision is lost: by definition not by a float or complex accumulator of integers."""
+    if element.is_discrete and not accumulator.is_discrete:
+        return True
+    return upcast(element, accumulator) is accumulator
+
+
+@dataclass(frozen=True, eq=False)
+class TypedReduction(Reduction[T]):
+    """The family of folds in `acc_dtype` whose result is of `dtype`.
+
+    By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16).
+    """
+
+    dtype: ElementType | None = None
+    acc_dtype: ElementType | None = None
+
+    scalar: ClassVar[str] = ""
+    constraints = (
+        *Reduction.constraints,
+        C(
+            6,
+            "accumulator loses no precision of element(x)",
+            lambda o: keeps_precision(o.x.element, o.accumulator()),
+            at="acc_dtype",
+        ),
+    )
+
+    def function(self: Any) -> str:
+        return self.scalar
+
+    def accumulator(self: Any) -> ElementType:
+        return self.acc_dtype or default_acc_dtype(self.x.element)
+
+    def result(self: Any) -> ElementType:
+        return self.dtype or default_dtype(self.x.element)
+
+
+@operator
+class CareduceDtype(TypedReduction[T]):
+    """A fold by `scalar_op`, in types of its own.   (CAReduceDtype)"""
+
+    scalar_op: str = field(kw_only=True)
+
+    constraints = (
+        FOLDABLE,
+        *TypedReduction.constraints,
+        C(5, "accumulator can be folded by scalar_op", lambda o: foldable(o.scalar_op, o.accumulator())),
+        NONEMPTY,
+    )
+    example = """
+        func @main(%x: tensor<2x3xi8>) -> tensor<2xf32> {
+          %y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}
+          return %y
+        }
+    """
+
+    def function(self) -> str:
+        return self.scalar_op
+
+
+@operator
+class Sum(TypedReduction[T]):
+    """The sum of the elements; of none, 0.   (Sum)"""
+
+    scalar = "add"
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+          %y = theano.sum %x {axis = [1]}
+          return %y
+        }
+    """
+
+
+@operator
+class Prod(TypedReduction[T]):
+    """The product of the elements; of none, 1.   (Prod)
+
+    `no_zeros_in_input` says that no element is 0, which makes the derivative simpler.
+    """
+
+    no_zeros_in_input: bool = False
+
+    scalar = "mul"
+    example = """
+        func @main(%x: tensor<2x3xi8>) -> tensor<2xi64> {
+          %y = theano.prod %x {axis = [1]}
+          return %y
+        }
+    """
+
+
+@operator
+class ProdWithoutZeros(TypedReduction[T]):
+    """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
+
+    scalar = MUL_WITHOUT_ZEROS
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<f32> {
+          %y = theano.prod_without_zeros %x
+          return %y
+        }
+    """

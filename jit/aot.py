@@ -1,0 +1,252 @@
+"""Functions compiled ahead of time: to an object file for C code to link, with its constants inside, and the header for it.
+
+    int32_t model_main(const int32_t *in_x, int32_t *out_y);        0, or what model_message explains
+
+A wrapper around the entry of `jit.llvm` builds its table of pointers, takes memory for intermediate arrays and holds declared
+ranges. Loops that could run on several threads run on the caller's. Sizes that a program leaves open are settled here. What
+C does not take in a name is replaced, so nothing of a program's text reaches the header unchecked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
+from ..dialect.ir.sizes import Dim, Size, product
+from ..dialect.ir.types import Type
+from ..dialect.ir.unify import with_sizes
+from ..dialect.program.module import Function, Graph, Module, Value
+from ..dialect.program.verify import verify
+from ..dialect.program.verify_inplace import arguments_overwritten
+from ..lowering.storage.plan import ALIGNMENT, Plan
+from .llvm import native_code as native
+from .llvm.emit import emit
+from .llvm.range_check import declared, within_text
+from .runtime.thread_pool import PARALLEL, SERIAL
+from .targets import compile_function, find
+
+OUT_OF_MEMORY = -1
+C_TYPES = {
+    "i1": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int32_t", "i64": "int64_t",
+    "ui8": "uint8_t", "ui16": "uint16_t", "ui32": "uint32_t", "ui64": "uint64_t",
+    "f16": "uint16_t", "f32": "float", "f64": "double", "complex<f32>": "float", "complex<f64>": "double",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Built:
+    """What functions were made into: an object file, and the C header that declares them."""
+
+    image: bytes
+    header: str
+
+
+def build(
+    module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int] = MappingProxyType({})
+) -> Built:
+    """The functions of a verified module, each as `prefix_name`, with these values of named sizes.
+
+    TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
+    """
+    functions, plans = [], []
+    for name in entries:
+        found = settled(module, find(module, name, "cpu"), sizes)
+        _callable(found)
+        module = module.with_functions({**module.functions, name: found})
+        compiled = compile_function(module, name, "reference")
+        functions.append(compiled.function)
+        plans.append(compiled.plan)
+    text = emit(*plans)
+    prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
+    symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)
+    wrappers = [
+        _Wrapper(function, plan, symbol, f"entry{n or ''}")
+        for n, (function, plan, symbol) in enumerate(zip(functions, plans, symbols, strict=True))
+    ]
+    requirements = [*text.requirements]
+    pieces = [
+        text.module.replace(f"{PARALLEL}\n", "").replace("define i32 @entry", "define internal i32 @entry"),
+        SERIAL.replace("define void", "define internal void"),
+        "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
+        *(wrapper.text(requirements) for wrapper in wrappers),
+        _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
+    ]
+    image = native.object_file("\n".join(pieces))
+    return Built(image, _header(functions, symbols, prefix, module.filename))
+
+
+def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Function:
+    """The function with named sizes put in, verified for them."""
+    if isinstance(function, Graph) or all(a.known_type.is_static for a in function.arguments):
+        return function
+    bound: dict[Any, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
+    new = {a: Value(a.name, with_sizes(a.known_type, bound), a.span, a.attributes) for a in function.arguments}
+    known: dict[Value, Value] = dict(new)
+    operations = []
+    for operation in function.operations:
+        results = tuple(Value(r.name, None, r.span) for r in operation.results)
+        known.update(zip(operation.results, results, strict=True))
+        operator = operation.operator.map(lambda v: known.get(v, v))
+        operations.append(replace(operation, operator=operator, results=results, declared=None, declared_operands=None))
+    again = replace(
+        function,
+        arguments=tuple(new.values()),
+        operations=tuple(operations),
+        results=tuple(known.get(r, r) for r in function.results),
+        declared=None,
+    )
+    return verify(module.with_functions({**module.functions, function.name: again})).functions[function.name]
+
+
+def _callable(function: Function) -> None:
+    """Raises where no C function of pointers can stand for this one."""
+    where = function.span
+    if isinstance(function, Graph):
+        raise TargetError(Diagnostic(f"@{function.name} is a graph; functions are built ahead of time", where, "build"))
+    for value in (*function.arguments, *function.results):
+        if not value.known_type.is_static:
+            open = ", ".join(str(d) for d in value.known_type.array_shape if isinstance(d, Size))
+            message = f"%{value.name} is {value.type}, but what is built ahead of time has known sizes; settle {open}"
+            raise TargetError(Diagnostic(message, value.span, "build"))
+    if arguments_overwritten(function):
+        raise TargetError(Diagnostic(f"@{function.name} overwrites an argument; built code does not", where, "build"))
+
+
+# The wrapper
+
+
+@dataclass(frozen=True)
+class _Wrapper:
+    """The C function around an entry."""
+
+    function: Function
+    plan: Plan
+    symbol: str
+    entry: str
+
+    def text(self, requirements: list[tuple[str, Span]]) -> str:
+        """Its IR, and that of its constants; the requirements get those of its declared ranges."""
+        plan, constant = self.plan, f"{self.entry}_constant"
+        arrays = [*plan.arguments, *plan.results]
+        pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.constants)))]
+        assert isinstance(plan.workspace, int)
+        ranges = declared(self.function)
+        lines = []
+        for n, (asked, bounds) in ranges.items():
+            argument = self.function.arguments[n]
+            requirements.append(
+                (f"argument %{argument.name}: expected values from {bounds[0]} to {bounds[1]}", argument.span)
+            )
+            lines += [
+                f"  %within{n} = call i1 @{self.entry}_within{n}(ptr %a{n}, i64 {asked.size})",
+                f"  br i1 %within{n}, label %good{n}, label %beyond{n}",
+                f"beyond{n}:",
+                f"  ret i32 {len(requirements)}",
+                f"good{n}:",
+            ]
+        lines.append(f"  %table = alloca [{max(1, len(pointers))} x ptr]")
+        for n, pointer in enumerate(pointers):
+            lines.append(f"  %t{n} = getelementptr inbounds ptr, ptr %table, i64 {n}")
+            lines.append(f"  store ptr {pointer}, ptr %t{n}")
+        if plan.workspace:
+            lines += [
+                f"  %memory = call ptr @malloc(i64 {plan.workspace + ALIGNMENT})",
+                "  %none = icmp eq ptr %memory, null",
+                "  br i1 %none, label %fail, label %run",
+                "run:",
+                "  %start = ptrtoint ptr %memory to i64",
+                f"  %past = add i64 %start, {ALIGNMENT - 1}",
+                f"  %aligned = and i64 %past, {-ALIGNMENT}",
+                "  %workspace = inttoptr i64 %aligned to ptr",
+            ]
+        work = "%workspace" if plan.workspace else "null"
+        lines.append(f"  %status = call i32 @{self.entry}(ptr %table, ptr null, ptr {work})")
+        lines += ["  call void @free(ptr %memory)"] if plan.workspace else []
+        lines.append("  ret i32 %status")
+        lines += ["fail:", f"  ret i32 {OUT_OF_MEMORY}"] if plan.workspace else []
+        parameters = ", ".join(f"ptr %a{n}" for n in range(len(arrays)))
+        constants = [
+            f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
+            for n, array in enumerate(plan.constants.values())
+        ]
+        looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
+        return "\n".join([*constants, *looks, f"define i32 @{self.symbol}({parameters}) nounwind {{", *lines, "}"])
+
+
+def _bytes(data: bytes) -> str:
+    return f'[{len(data)} x i8] c"' + re.sub("..", r"\\\g<0>", data.hex()) + '"'
+
+
+def _messages(messages: Sequence[str], symbol: str) -> str:
+    """The function that explains a status."""
+    known = {0: "", OUT_OF_MEMORY: "out of memory", **dict(enumerate(messages, 1))}
+    texts = [f"@message{n} = private constant {_bytes(m.encode() + bytes(1))}" for n, m in enumerate(known.values())]
+    cases = " ".join(f"i32 {status}, label %case{n}" for n, status in enumerate(known))
+    blocks = [f"case{n}:\n  ret ptr @message{n}" for n in range(len(known))]
+    head = f"define ptr @{symbol}(i32 %status) nounwind {{\n  switch i32 %status, label %case0 [ {cases} ]"
+    return "\n".join([*texts, head, *blocks, "}"])
+
+
+# The header
+
+
+def identifier(name: str) -> str:
+    """A name as C takes it after another letter."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        plain, n = name, 2
+        while name in found:
+            name, n = f"{plain}_{n}", n + 1
+        found.append(name)
+    return found
+
+
+def _header(functions: Sequence[Function], symbols: Sequence[str], prefix: str, filename: str) -> str:
+    guard = f"{prefix}_H".upper()
+    lines = [
+        f"/* Compiled by cvm for {llvm.get_host_cpu_name()}. Arrays are contiguous, the last index fastest; results do not overlap",
+        "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time. */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+    ]
+    for function, symbol in zip(functions, symbols, strict=True):
+        values = [*function.arguments, *function.results]
+        names = _distinct(
+            f"{'in' if n < len(function.arguments) else 'out'}_{identifier(v.name)}" for n, v in enumerate(values)
+        )
+        declared = [
+            _declaration(v.known_type, name, n < len(function.arguments))
+            for n, (v, name) in enumerate(zip(values, names, strict=True))
+        ]
+        lines += ["", *(f"/* {name}: {_described(v)} */" for v, name in zip(values, names, strict=True))]
+        lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
+    lines += ["", f"const char *{prefix}_message(int32_t status);", "", "#ifdef __cplusplus", "}", "#endif", "#endif"]
+    return "\n".join(lines) + "\n"
+
+
+def _declaration(type: Type, name: str, given: bool) -> str:
+    return f"{'const ' if given else ''}{C_TYPES[type.element.name]} *{name}"
+
+
+def _described(value: Value) -> str:
+    type = value.known_type
+    size = product(type.array_shape)
+    notes = {"bool": ", each 0 or 1", "complex": ", pairs of real and imaginary part"}.get(type.element.kind, "")
+    bounds = value.attributes.get("range")
+    declared = "" if bounds is None else f", from {bounds[0]} to {bounds[1]}"
+    return f"{type}, {size} element{'' if size == 1 else 's'}{notes}{declared}"

@@ -1,0 +1,87 @@
+"""What tells compiled functions apart, as the names of their entries in the disk cache.
+
+The compiler, LLVM, the processor and the program, whose entry holds machine code; or the program's text before anything has read
+it, whose entry leads to the former.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from ...dialect.program.module import Function, Module
+from . import disk_cache as cache
+
+ROOMS = ("grammar", "dialect", "parser", "lowering", "jit")
+SOURCES = (".py", ".lark", ".json")
+
+
+@lru_cache(maxsize=1)
+def compiler() -> str:
+    """The files of the compiler, as Python itself tells them apart: by size and time."""
+    house = Path(__file__).parent.parent.parent
+    return "\n".join(sorted(line for room in ROOMS for line in _files(str(house / room), room)))
+
+
+def _files(folder: str, name: str) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir():
+                yield from _files(entry.path, f"{name}/{entry.name}")
+            elif entry.name.endswith(SOURCES):
+                about = entry.stat()
+                yield f"{name}/{entry.name} {about.st_size} {about.st_mtime_ns}"
+
+
+@lru_cache(maxsize=1)
+def _machine() -> tuple[str, ...]:
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def environment() -> tuple[str, ...]:
+    """What machine code depends on besides what it is made of: the compiler, NumPy, LLVM and the processor."""
+    return compiler(), np.__version__, *_machine()
+
+
+def name_of_text(text: bytes, folder: Path | None, entry: str) -> str | None:
+    """The name of the entry of a function of a program's text, which lies in a folder; None where nothing is kept."""
+    if cache.folder() is None:
+        return None
+    where = "" if folder is None else os.path.abspath(folder)
+    return cache.key("text", entry, where, *environment(), hashlib.sha256(text).hexdigest())
+
+
+def name_of(module: Module, function: Function) -> str | None:
+    """The name of a function's entry; None where nothing is kept."""
+    from ...dialect.program.printer import Names, operation_text  # and with it all of operators
+
+    if cache.folder() is None:
+        return None
+    functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
+    texts = {f.span.source.text: None for f in functions}
+    parts = [function.name, *environment(), *texts]
+    for f in functions:
+        names = Names(f.arguments)
+        heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]
+        body = [_constant(o.operator) or operation_text(o, names) for o in f.operations]
+        stated = [f"{[names.of(r) for r in o.results]}: {o.declared}" for o in f.operations]
+        places = [f"{o.span.start} {o.span.end}" for o in f.operations]
+        results = [f"{names.of(r)}: {r.type}" for r in f.results]
+        parts.append("\n".join([f.name, str(f.span.start), *heads, *body, *stated, *places, *results, str(f.declared)]))
+    return cache.key(*parts)
+
+
+def _constant(operator: object) -> str:
+    from ...dialect.builtin import Const
+
+    if not isinstance(operator, Const):
+        return ""
+    array = np.ascontiguousarray(operator.data.array)
+    return f"const {operator.type} {array.dtype.str} {array.shape} {hashlib.sha256(array.data).hexdigest()}"

@@ -1,0 +1,246 @@
+"""A function on a GPU: arrays of the device in and out without copies, others with them; constants stay there.
+
+Several launches that are started again over the same arrays are recorded, and from then on started as one.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.sizes import evaluate
+from ...dialect.ir.types import Type
+from ...dialect.program.module import Function, Module
+from ..calls.arguments import beyond_range, in_order
+from .cuda_graph import Recorded
+from .device import Call, device
+from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
+from .emit import Launch
+from .gpu_function import GpuFunction
+
+ALIGNMENT = 16  # bytes
+SEEN, KEPT = 64, 8  # calls that are remembered, and those whose launches are kept recorded
+DEFAULT_STREAMS = 1, 2  # which the launches come after, by themselves
+TOGETHER = 32  # ticks that are recorded as one: an even number
+
+
+class CudaFunction(GpuFunction):
+    """Runs the emitted kernels."""
+
+    target = "cuda"
+
+    def __init__(self, module: Module, function: Function) -> None:
+        super().__init__(module, function)
+        self.device = device()
+        self._kernels = self.device.kernels(self.source.text, {s.name: _signature(s) for s in self.source.launches})
+        with self.device.active():
+            self._uploaded = {t: self.device.upload(a) for t, a in self._constants.items()}
+        self._reports = any(launch.reports for launch in self.source.launches)
+        self._seen: set[tuple[int, ...]] = set()
+        self._recorded: dict[tuple[int, ...], Recorded] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the function. If an argument or `out` lies on the device, so do the results."""
+        arguments = in_order(self.function, arguments, named)
+        given = list(out) if isinstance(out, (tuple, list)) else [] if out is None else [out]
+        if not any(map(is_on_device, (*arguments, *given))):
+            return super().__call__(*arguments, out=out)
+        if len(arguments) != len(self.function.arguments):
+            return super().__call__(*arguments)  # which says what is wrong
+        with self.device.active():
+            results = self._on_device(take_device_arguments(self.function, arguments), given)
+        if out is not None:
+            return out
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _on_device(self, arguments: list[Any], given: list[Any]) -> list[Any]:
+        kept: list[Any] = []
+        own: list[DeviceArray] = []
+        for argument, array in zip(self.function.arguments, arguments, strict=True):
+            if not isinstance(array, DeviceArray):
+                host = np.ascontiguousarray(np.asarray(array, argument.known_type.element.dtype))
+                kept.append(self.device.upload(host))
+                array = DeviceArray(int(kept[-1]), host.shape, host.dtype, True, host)
+                if said := disagreement(array, argument.known_type):
+                    raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+            elif "range" in argument.attributes:
+                host = np.empty(array.shape, array.dtype)
+                self.device.download(array.address, host)
+            else:
+                host = np.empty(0)
+            if said := beyond_range(host, argument):
+                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+            own.append(array)
+        results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
+        wanted = [device_array(r) for r in results]
+        for argument, array in zip(self.function.arguments, own, strict=True):
+            if said := self.device.elsewhere(array.address, array.nbytes):
+                raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
+        for array in wanted if given else ():
+            if said := self.device.elsewhere(array.address, array.nbytes):
+                raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
+        self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
+        arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
+        plan = self.gpu_plan
+        for n, k in self.overwritten.items():
+            if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
+                outputs[n] = arrays[k]
+        self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(own))  # type: ignore[arg-type]
+        for n, k in self.overwritten.items():
+            self._move(outputs[n], own[k])
+            if not given:
+                results[n] = own[k].owner
+        for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
+            if given or n not in self.overwritten:
+                self._move(output, array)
+        return results
+
+    def _move(self, of: DeviceArray, to: DeviceArray) -> None:
+        if of.address != to.address:
+            self.device.copy(to.address, of.address, of.nbytes)
+
+    def _aligned(self, array: DeviceArray, kept: list[Any]) -> DeviceArray:
+        """The array, or a copy of it where it does not begin at a multiple of 16 bytes: kernels access that many at once."""
+        if array.address % ALIGNMENT == 0:
+            return array
+        kept.append(self.device.allocate(array.nbytes))
+        self.device.copy(int(kept[-1]), array.address, array.nbytes)
+        return replace(array, address=int(kept[-1]))
+
+    def _outputs(self, given: list[Any], types: list[Type]) -> list[Any]:
+        if not given:
+            return [self.device.array(t.array_shape, t.element.dtype) for t in types]  # type: ignore[arg-type]
+        if len(given) != len(types):
+            text = f"@{self.function.name} has {len(types)} results, got {len(given)} arrays in out"
+            raise CallError(Diagnostic(text, self.function.span, "call.out"))
+        for array, type in zip(given, types, strict=True):
+            said = disagreement(device_array(array), type) if is_on_device(array) else "expected an array on the device"
+            if said:
+                raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
+        return given
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        """A call with arrays of the host."""
+        plan = self.gpu_plan
+        with self.device.active():
+            held = [self.device.upload(a) for a in arrays]
+            places = dict(zip(plan.arguments, held, strict=True))
+            made = [
+                places[t] if t in places else self.device.allocate(o.nbytes)
+                for t, o in zip(plan.results, outputs, strict=True)
+            ]
+            self._execute(list(map(int, held)), list(map(int, made)), self.sizes(arrays))
+            for memory, output in zip(made, outputs, strict=True):
+                self.device.download(int(memory), output)
+
+    def _execute(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> None:
+        """The launches, over arrays at these addresses: one by one at first, recorded when the same ones come again."""
+        key = (*arguments, *results, *sizes.values())
+        with self._lock:
+            status = self._replay(key)
+            if status is None:
+                calls, workspace, status = self.calls(arguments, results, sizes)
+                if self._records(key, calls) and (made := self.device.record(calls, (workspace, status))) is not None:
+                    self._recorded[key] = made
+                    self._replay(key)
+                else:
+                    self._clear(status)
+                    self.device.launch(calls)
+            if self._reports:
+                found = np.zeros(1, np.int32)
+                self.device.download(int(status), found)
+                self.report(int(found[0]))
+
+    def _records(self, key: tuple[int, ...], calls: list[Call]) -> bool:
+        """Whether to record a call: one of several launches, for the second time."""
+        again = key in self._seen
+        if len(self._seen) >= SEEN:
+            self._seen.clear()
+        if not again:
+            self._seen.add(key)
+        else:
+            self._seen.discard(key)  # to be recorded once, whether the driver can or not
+        return again and len(calls) > 1
+
+    def _replay(self, key: tuple[int, ...]) -> Any:
+        """Starts what was recorded, if something was; its status."""
+        recorded = self._recorded.pop(key, None)
+        if recorded is None:
+            return None
+        self._recorded[key] = recorded  # now the one that was used last
+        if len(self._recorded) > KEPT:
+            del self._recorded[next(iter(self._recorded))]
+        self._clear(recorded.kept[1])
+        recorded.start()
+        return recorded.kept[1]
+
+    def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
+        """What to launch, and the memory for the workspace and for what is reported."""
+        plan = self.gpu_plan
+        addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
+        addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
+        workspace = self.device.allocate(evaluate(plan.workspace, sizes))
+        status = self.device.allocate(4)
+        found = self.launches(sizes, addresses, int(workspace), int(status))
+        return [(self._kernels[s.name], n, s.threads, given) for s, n, given in found], workspace, status
+
+    def _clear(self, status: Any) -> None:
+        if self._reports:
+            self.device.clear(int(status), 1)
+
+    def clock(self, state: list[np.ndarray], moving: list[int]) -> Clock:
+        """State on the device that this function, of no operations that can fail, moves."""
+        return Clock(self, state, moving)
+
+
+class Clock:
+    """State that stays on the device: some of a function's arguments, each taking the place of its result at every tick."""
+
+    def __init__(self, function: CudaFunction, state: list[np.ndarray], moving: list[int]) -> None:
+        self.function, self.device, self.moving = function, function.device, moving
+        with self.device.active():
+            self.current = [self.device.allocate(a.nbytes) for a in state]
+            self.spare = [self.device.allocate(state[k].nbytes) for k in moving]
+        self.recorded: dict[tuple[int, ...], Recorded | None] = {}
+
+    def write(self, k: int, array: np.ndarray) -> None:
+        with self.device.active():
+            self.device.write(int(self.current[k]), array)
+
+    def read(self, k: int, array: np.ndarray) -> None:
+        with self.device.active():
+            self.device.download(int(self.current[k]), array)
+
+    def run(self, n: int) -> None:
+        """Moves on by n ticks."""
+        with self.device.active():
+            many = self._many() if n > TOGETHER else None
+            for _ in range(n // TOGETHER if many is not None else 0):
+                many.start()  # type: ignore[union-attr]
+            for _ in range(n % TOGETHER if many is not None else n):
+                calls, *_kept = self._tick()
+                self.device.launch(calls)
+
+    def _many(self) -> Recorded | None:
+        """TOGETHER ticks recorded, after which every array is where it was."""
+        key = tuple(map(int, self.current))
+        if key not in self.recorded:
+            ticks = [self._tick() for _ in range(TOGETHER)]
+            self.recorded[key] = self.device.record([c for calls, *_ in ticks for c in calls], ticks)
+        return self.recorded[key]
+
+    def _tick(self) -> tuple[list[Call], Any, Any]:
+        """What one tick launches, after which the state has moved on."""
+        found = self.function.calls(list(map(int, self.current)), list(map(int, self.spare)), {})
+        for place, k in enumerate(self.moving):
+            self.current[k], self.spare[place] = self.spare[place], self.current[k]
+        return found
+
+
+def _signature(launch: Launch) -> str:
+    return "P" * len(launch.arrays) + "q" * len(launch.sizes) + "P" * launch.reports

@@ -1,0 +1,71 @@
+"""Launches that the driver keeps as one graph and starts at once. PyCUDA has no graphs, and does not
+know the streams and the memory of others: its driver library is called directly."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from ...dialect.ir.diagnostics import TargetError
+
+_LIBRARY = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+_ORDINAL = 9  # which of a pointer's attributes is its device
+_THREAD_LOCAL = 1  # what other threads do meanwhile is not recorded, and may be anything
+
+
+class Recorded:
+    """Launches that were recorded; they stay usable as long as the memory that they use does."""
+
+    def __init__(self, graph: ctypes.c_void_p, kept: Any) -> None:
+        self.graph, self.kept = graph, kept
+        weakref.finalize(self, _driver().cuGraphExecDestroy, graph).atexit = False
+
+    def start(self) -> None:
+        """Starts them, after all that was started before."""
+        status = _driver().cuGraphLaunch(self.graph, None)
+        if status:
+            raise TargetError(f"target cuda: the driver does not start what was recorded: error {status}")
+
+
+@lru_cache(maxsize=1)
+def _driver() -> ctypes.CDLL:
+    """The library that PyCUDA has loaded."""
+    return ctypes.CDLL(_LIBRARY)
+
+
+def wait(stream: int) -> None:
+    """Until the work of a stream, of whoever's, is done."""
+    status = _driver().cuStreamSynchronize(ctypes.c_void_p(stream))
+    if status:
+        raise TargetError(
+            f"target cuda: the driver does not wait for the stream {stream:#x}, which an array names: error {status}"
+        )
+
+
+def device_of(address: int) -> int | None:
+    """The number of the device that an address belongs to; None where it belongs to none."""
+    number = ctypes.c_int()
+    status = _driver().cuPointerGetAttribute(ctypes.byref(number), _ORDINAL, ctypes.c_uint64(address))
+    return None if status else number.value
+
+
+def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any) -> Recorded | None:
+    """What `launch` starts on a stream, recorded and not run; None where the driver cannot."""
+    driver, handle = _driver(), ctypes.c_void_p(stream.handle)
+    if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(handle, _THREAD_LOCAL):
+        return None
+    graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
+    try:
+        launch(stream)
+        failed = False
+    except errors:
+        failed = True
+    if driver.cuStreamEndCapture(handle, ctypes.byref(graph)) or failed or not graph:
+        return None
+    failed = bool(driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, ctypes.c_ulonglong(0)))
+    driver.cuGraphDestroy(graph)
+    return None if failed else Recorded(ready, kept)

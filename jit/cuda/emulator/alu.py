@@ -1,0 +1,249 @@
+"""What each PTX instruction on registers computes: one row by name, from its modifiers to a function of arrays.
+
+A row says of which types its operands are and of which its result is, since an instruction names only one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from . import bit_operations as bits
+from . import float_operations as floats
+from .ptx import Instruction, Unsupported
+from .ptx_types import TYPES, Array, Compute, Operation, dtype
+
+
+def operation(i: Instruction) -> Operation:
+    """What an instruction does."""
+    if i.name not in _ROWS:
+        raise Unsupported(f"the instruction {i}")
+    return _ROWS[i.name](i)
+
+
+def _same(compute: Compute) -> Callable[[Instruction], Operation]:
+    """Operands and result of the instruction's type."""
+    return lambda i: Operation((dtype(i.type),) * (len(i.operands) - 1), dtype(i.type), compute)
+
+
+def _wider(kind: np.dtype) -> np.dtype:
+    return np.dtype(f"{kind.kind}{2 * kind.itemsize}")
+
+
+def _high(a: Array, b: Array) -> Array:
+    """The upper half of a product."""
+    kind = a.dtype
+    if kind.itemsize < 8:
+        wide = _wider(kind)
+        return (a.astype(wide) * b.astype(wide) >> (8 * kind.itemsize)).astype(kind)
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    x, y = a.view(np.uint64) if a.flags.c_contiguous else a.astype(np.uint64), np.asarray(b).astype(np.uint64)
+    xl, xh, yl, yh = x & mask, x >> shift, y & mask, y >> shift
+    low, one, two = xl * yl, xh * yl, xl * yh
+    middle = (low >> shift) + (one & mask) + (two & mask)
+    high = xh * yh + (one >> shift) + (two >> shift) + (middle >> shift)
+    if kind.kind == "i":
+        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return high.astype(kind)
+
+
+def _mul(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    if "wide" in i.modifiers:
+        wide = _wider(kind)
+        return Operation((kind, kind), wide, lambda a, b: a.astype(wide) * b.astype(wide))
+    if "hi" in i.modifiers:
+        return Operation((kind, kind), kind, _high)
+    _directed(i)
+    return Operation((kind, kind), kind, np.multiply)
+
+
+def _directed(i: Instruction) -> None:
+    if any(m in i.modifiers for m in ("rz", "rm", "rp", "sat", "cc")):
+        raise Unsupported(f"the instruction {i}")
+
+
+def _mad(i: Instruction) -> Operation:
+    product = _mul(i)
+    return Operation((*product.operands, product.result), product.result, lambda a, b, c: product.compute(a, b) + c)
+
+
+def _fma(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
+    if rounding and i.type == "f32":
+        return Operation((kind,) * 3, kind, lambda a, b, c: floats.fma_toward(a, b, c, rounding))
+    _directed(i)
+    return Operation((kind,) * 3, kind, floats.fma)
+
+
+def _plain(function: Compute) -> Callable[[Instruction], Operation]:
+    """As `_same`; NumPy rounds to nearest, and other roundings of f32 are done in double precision."""
+
+    def row(i: Instruction) -> Operation:
+        rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
+        if rounding and i.type == "f32" and i.name in ("add", "sub", "mul"):
+            one, sign = np.float32(1), np.float32(-1 if i.name == "sub" else 1)
+            if i.name == "mul":
+                return _same(lambda a, b: floats.fma_toward(a, b, np.zeros_like(a), rounding))(i)
+            return _same(lambda a, b: floats.fma_toward(a, np.full_like(a, one), sign * b, rounding))(i)
+        _directed(i)
+        return _same(function)(i)
+
+    return row
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a / b
+    quotient = a // b
+    return quotient + ((a - quotient * b != 0) & ((a < 0) != (b < 0))) if a.dtype.kind == "i" else quotient
+
+
+def _div(i: Instruction) -> Operation:
+    _directed(i)
+    return _same(lambda a, b: _quotient(a, b).astype(a.dtype))(i)
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    return (a - _quotient(a, b) * b).astype(a.dtype)
+
+
+_COMPARE: dict[str, Compute] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+_OPPOSITE = {
+    "equ": np.not_equal,
+    "neu": np.equal,
+    "ltu": np.greater_equal,
+    "leu": np.greater,
+    "gtu": np.less_equal,
+    "geu": np.less,
+}
+_JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _ordered_unequal(a: Array, b: Array) -> Array:
+    return (a < b) | (a > b)
+
+
+def _compare(name: str, kind: np.dtype) -> Compute:
+    if name in ("num", "nan"):
+        return lambda a, b: (np.isnan(a) | np.isnan(b)) == (name == "nan")
+    if name == "neu":
+        return np.not_equal
+    if name == "equ":
+        return lambda a, b: ~_ordered_unequal(a, b)
+    if name in _OPPOSITE:  # true of NaN: the opposite of an ordered comparison
+        return lambda a, b: ~_OPPOSITE[name](a, b)
+    return _ordered_unequal if name == "ne" and kind.kind == "f" else _COMPARE[name]
+
+
+def _setp(i: Instruction) -> Operation:
+    kind, truth = dtype(i.type), np.dtype(bool)
+    compare = _compare(i.modifiers[0], kind)
+    if i.modifiers[1] in _JOIN:
+        join = _JOIN[i.modifiers[1]]
+        return Operation((kind, kind, truth), truth, lambda a, b, p: join(compare(a, b), p))
+    return Operation((kind, kind), truth, compare)
+
+
+def _selp(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+    return Operation((kind, kind, np.dtype(bool)), kind, lambda a, b, p: np.where(p, a, b))
+
+
+def _slct(i: Instruction) -> Operation:
+    kind, test = dtype(i.modifiers[-2]), dtype(i.type)
+    return Operation((kind, kind, test), kind, lambda a, b, c: np.where(c >= 0, a, b))
+
+
+def _whole(a: Array, kind: np.dtype, rounding: str) -> Array:
+    return floats.WHOLE[rounding](a).astype(kind)
+
+
+def _saturated(a: Array, kind: np.dtype) -> Array:
+    mine, wanted = np.iinfo(a.dtype), np.iinfo(kind)
+    return np.clip(a, max(mine.min, wanted.min), min(mine.max, wanted.max)).astype(kind)
+
+
+def _cvt(i: Instruction) -> Operation:
+    target, source = dtype(i.modifiers[-2]), dtype(i.type)
+    rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *floats.WHOLE)), "")
+    if source.kind == "f" and target.kind != "f":
+        compute: Compute = partial(floats.to_integer, kind=target, rounding=rounding or "rzi")
+    elif source.kind == "f" and rounding in floats.WHOLE:
+        compute = partial(_whole, kind=target, rounding=rounding)
+    elif target.kind == "f":
+        compute = partial(floats.narrowed, kind=target, rounding=rounding)
+    elif "sat" in i.modifiers:
+        compute = partial(_saturated, kind=target)
+    else:
+        compute = partial(np.ndarray.astype, dtype=target)
+    return Operation((source,), target, compute)
+
+
+def _dp4a(i: Instruction) -> Operation:
+    kinds = [np.dtype(TYPES[m[0] + "8"]) for m in i.modifiers]
+    word = np.dtype(np.int32 if "s32" in i.modifiers else np.uint32)
+
+    def parts(x: Array, kind: np.dtype) -> Array:
+        return np.ascontiguousarray(x).view(kind).reshape(-1, 4).astype(np.int32)
+
+    def compute(a: Array, b: Array, c: Array) -> Array:
+        return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1]), axis=1, dtype=np.int32).view(word)
+
+    return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
+
+
+def _copysign(i: Instruction) -> Operation:
+    return _same(lambda a, b: np.copysign(b, a))(i)
+
+
+_ROWS: dict[str, Callable[[Instruction], Operation]] = {
+    "mov": _same(lambda a: a),
+    "cvta": _same(lambda a: a),
+    "add": _plain(np.add),
+    "sub": _plain(np.subtract),
+    "mul": _mul,
+    "mad": _mad,
+    "fma": _fma,
+    "div": _div,
+    "rem": _same(_remainder),
+    "abs": _same(np.abs),
+    "neg": _same(np.negative),
+    "min": _same(np.fmin),
+    "max": _same(np.fmax),
+    "and": _same(np.bitwise_and),
+    "or": _same(np.bitwise_or),
+    "xor": _same(np.bitwise_xor),
+    "not": _same(np.invert),
+    "shl": lambda i: bits.shift(np.left_shift, i),
+    "shr": lambda i: bits.shift(np.right_shift, i),
+    "shf": bits.funnel,
+    "setp": _setp,
+    "selp": _selp,
+    "slct": _slct,
+    "cvt": _cvt,
+    "clz": bits.leading_zeros,
+    "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
+    "bfe": bits.extract,
+    "bfi": bits.insert,
+    "brev": bits.bits_reversed,
+    "prmt": bits.permute,
+    "lop3": bits.lop3,
+    "dp4a": _dp4a,
+    "copysign": _copysign,
+    "sqrt": _plain(np.sqrt),
+    # approximations, here exact: what relies on their last bits relies on too much
+    "rcp": _plain(np.reciprocal),
+    "rsqrt": _same(lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(a.dtype)),
+    "ex2": _same(lambda a: np.exp2(a.astype(np.float64)).astype(a.dtype)),
+    "lg2": _same(lambda a: np.log2(a.astype(np.float64)).astype(a.dtype)),
+    "sin": _same(lambda a: np.sin(a.astype(np.float64)).astype(a.dtype)),
+    "cos": _same(lambda a: np.cos(a.astype(np.float64)).astype(a.dtype)),
+    "tanh": _same(lambda a: np.tanh(a.astype(np.float64)).astype(a.dtype)),
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""PTX instructions on the bits of registers: shifts, fields, permutations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .ptx import Instruction
+from .ptx_types import Array, Operation, dtype
+
+
+def shift(function: np.ufunc, i: Instruction) -> Operation:
+    """Counts beyond the width shift everything out."""
+    kind = dtype(i.type)
+    bits = np.uint32(8 * kind.itemsize)
+    last = np.uint32(bits - 1)
+
+    def compute(a: Array, count: Array) -> Array:
+        shifted = function(a, np.minimum(count, last).astype(kind))
+        if function is np.right_shift and kind.kind == "i":
+            return shifted
+        return np.where(count >= bits, kind.type(0), shifted)
+
+    return Operation((kind, np.dtype(np.uint32)), kind, compute)
+
+
+def funnel(i: Instruction) -> Operation:
+    left, wraps = "l" in i.modifiers, "wrap" in i.modifiers
+    word = np.dtype(np.uint32)
+
+    def compute(low: Array, high: Array, count: Array) -> Array:
+        n = (count & np.uint32(31) if wraps else np.minimum(count, np.uint32(32))).astype(np.uint64)
+        both = high.astype(np.uint64) << np.uint64(32) | low
+        return ((both << n) >> np.uint64(32) if left else both >> n).astype(word)
+
+    return Operation((word,) * 3, word, compute)
+
+
+def leading_zeros(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+
+    def compute(a: Array) -> Array:
+        bits = np.full(a.shape, 8 * kind.itemsize, np.uint32)
+        rest = a.copy()
+        for step in (32, 16, 8, 4, 2, 1)[kind.itemsize == 4 :]:
+            upper = rest >> kind.type(step)
+            some = upper != 0
+            bits -= (some * step).astype(np.uint32)
+            rest = np.where(some, upper, rest)
+        return bits - rest.astype(np.uint32)
+
+    return Operation((kind,), word, compute)
+
+
+def lop3(i: Instruction) -> Operation:
+    word = np.dtype(np.uint32)
+
+    def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
+        found = np.zeros(a.shape, np.uint32)
+        for n in range(8):
+            if int(table[0]) >> n & 1:
+                found |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
+        return found
+
+    return Operation((word,) * 4, word, compute)
+
+
+def permute(i: Instruction) -> Operation:
+    word = np.dtype(np.uint32)
+
+    def compute(a: Array, b: Array, selector: Array) -> Array:
+        both = b.astype(np.uint64) << np.uint64(32) | a
+        found = np.zeros(a.shape, np.uint32)
+        for n in range(4):
+            pick = selector >> np.uint32(4 * n)
+            byte = (both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
+            sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
+            found |= np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * n)
+        return found
+
+    return Operation((word,) * 3, word, compute)
+
+
+def extract(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+    wide = np.dtype(f"{kind.kind}8")
+
+    def compute(a: Array, start: Array, length: Array) -> Array:
+        bits = 8 * kind.itemsize
+        first, count = start & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(bits))
+        shifted = a.astype(wide) >> np.minimum(first, np.uint32(63)).astype(wide)
+        up = (np.uint32(64) - count).astype(wide)
+        found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
+        return np.where(count == 0, 0, found).astype(kind)
+
+    return Operation((kind, word, word), kind, compute)
+
+
+def insert(i: Instruction) -> Operation:
+    kind, word = dtype(i.type), np.dtype(np.uint32)
+    bits = 8 * kind.itemsize
+
+    def compute(a: Array, b: Array, start: Array, length: Array) -> Array:
+        first = np.minimum(start & np.uint32(255), np.uint32(bits))
+        count = np.minimum(length & np.uint32(255), np.uint32(bits) - first)
+        full = np.uint64(0xFFFFFFFFFFFFFFFF)
+        ones = np.where(count == 0, np.uint64(0), full >> (np.uint64(64) - np.maximum(count, 1).astype(np.uint64)))
+        place = np.minimum(first, np.uint32(63)).astype(np.uint64)
+        mask = (ones << place).astype(kind)
+        return (b & ~mask) | ((a.astype(np.uint64) << place).astype(kind) & mask)
+
+    return Operation((kind, kind, word, word), kind, compute)
+
+
+def bits_reversed(i: Instruction) -> Operation:
+    kind = dtype(i.type)
+
+    def compute(a: Array) -> Array:
+        found = np.zeros(a.shape, kind)
+        for n in range(8 * kind.itemsize):
+            found |= (a >> kind.type(n) & kind.type(1)) << kind.type(8 * kind.itemsize - 1 - n)
+        return found
+
+    return Operation((kind,), kind, compute)

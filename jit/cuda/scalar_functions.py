@@ -1,0 +1,321 @@
+"""How CUDA C spells types, numbers, scalar functions and conversions: one row for each function and kind of element.
+
+Integers wrap: a row whose mode is "modular" computes in an unsigned type of at least 32 bits, of which the low bits
+count. An f16 is carried as a float that half precision holds, and rounded after every operation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...dialect.ir.types import F16, F32, F64, I1, ElementType
+from ...dialect.notation.lookup_tables import ROWS as LOOKED_UP
+
+ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
+
+_VALUES = {
+    "i1": "bool",
+    "i8": "signed char",
+    "i16": "short",
+    "i32": "int",
+    "i64": "long long",
+    "ui8": "unsigned char",
+    "ui16": "unsigned short",
+    "ui32": "unsigned",
+    "ui64": "unsigned long long",
+    "f16": "float",
+    "f32": "float",
+    "f64": "double",
+}
+
+_MEMORY = {"i1": "unsigned char", "f16": "unsigned short"}  # where that is not the type of values
+
+
+def value_type(element: ElementType) -> str:
+    """The C type that carries a value."""
+    return _VALUES[element.name]
+
+
+def memory_type(element: ElementType) -> str:
+    """The C type of an array's elements."""
+    return _MEMORY.get(element.name) or _VALUES[element.name]
+
+
+def modular_type(element: ElementType) -> str:
+    """The unsigned C type that wrapping arithmetic is done in."""
+    return "unsigned long long" if element.bits == 64 else "unsigned"
+
+
+def number(value: object, element: ElementType) -> str:
+    """A literal of the type that carries the element."""
+    if element.kind == "float":
+        return _float(float(element.dtype.type(value)), element)
+    if element is I1:
+        return "true" if value else "false"
+    found = int(value)  # type: ignore[call-overload]
+    if element.bits < 64:
+        least = found == -(2**31)
+        return "(-2147483647 - 1)" if least else f"{found}{'u' if element.name == 'ui32' else ''}"
+    if element.kind == "uint":
+        return f"{found}ull"
+    return "(-9223372036854775807ll - 1)" if found == -(2**63) else f"{found}ll"
+
+
+def _float(value: float, element: ElementType) -> str:
+    mark = "" if element is F64 else "f"
+    if not math.isfinite(value):
+        if element is F64:
+            return f"__longlong_as_double(0x{int(np.float64(value).view(np.uint64)):016x}ll)"
+        return f"__int_as_float(0x{int(np.float32(value).view(np.uint32)):08x})"
+    text = repr(value) if element is F64 else str(F32.dtype.type(value))
+    return (text if any(c in text for c in ".e") else f"{text}.0") + mark
+
+
+@dataclass(frozen=True)
+class Row:
+    """One function: its text over operands {a} {b} {c}, how tightly that binds, and in which mode it computes.
+
+    Modes: "exact" takes values and gives one, "modular" takes and gives unsigned numbers modulo 2^width, "rounded" gives
+    a float that is yet to be rounded to the element's type.
+    """
+
+    text: str
+    level: int = ATOM
+    mode: str = "exact"
+
+
+_INTEGERS = ("int", "uint")
+_DISCRETE = ("int", "uint", "bool")
+_ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _call(name: str, operands: str = "a", mode: str = "exact") -> Row:
+    return Row(f"{name}({', '.join('{' + o + '}' for o in operands)})", ATOM, mode)
+
+
+ROWS: dict[tuple[str, str], Row] = {
+    **{("add", k): Row("{a} + {b}", SUM, "modular") for k in _INTEGERS},
+    **{("sub", k): Row("{a} - {b}", SUM, "modular") for k in _INTEGERS},
+    **{("mul", k): Row("{a} * {b}", PRODUCT, "modular") for k in _INTEGERS},
+    **{("neg", k): Row("-{a}", UNARY, "modular") for k in _INTEGERS},
+    **{("not", k): Row("~{a}", UNARY, "modular") for k in _INTEGERS},
+    **{("and", k): Row("{a} & {b}", AND, "modular") for k in _INTEGERS},
+    **{("xor", k): Row("{a} ^ {b}", XOR, "modular") for k in _INTEGERS},
+    **{("or", k): Row("{a} | {b}", OR, "modular") for k in _INTEGERS},
+    **{("shl", k): Row("{a} << {b}", SHIFT, "modular") for k in _INTEGERS},
+    **{("shr", k): Row("{a} >> {b}", SHIFT) for k in _INTEGERS},
+    ("and", "bool"): Row("{a} && {b}", BOTH),
+    ("or", "bool"): Row("{a} || {b}", EITHER),
+    ("xor", "bool"): Row("{a} != {b}", EQUALITY),
+    ("not", "bool"): Row("!{a}", UNARY),
+    ("any", "bool"): Row("{a}", UNARY),
+    ("add", "float"): Row("{a} + {b}", SUM, "rounded"),
+    ("sub", "float"): Row("{a} - {b}", SUM, "rounded"),
+    ("mul", "float"): Row("{a} * {b}", PRODUCT, "rounded"),
+    ("div", "float"): Row("{a} / {b}", PRODUCT, "rounded"),
+    ("neg", "float"): Row("-{a}", UNARY),
+    ("div", "uint"): Row("{a} / {b}", PRODUCT),
+    ("rem", "uint"): Row("{a} % {b}", PRODUCT),
+    ("floordiv", "uint"): Row("{a} / {b}", PRODUCT),
+    ("floormod", "uint"): Row("{a} % {b}", PRODUCT),
+    ("div", "int"): _call("quotient", "ab"),
+    ("rem", "int"): _call("truncated_remainder", "ab"),
+    ("floordiv", "int"): _call("floor_quotient", "ab"),
+    ("floormod", "int"): _call("floor_remainder", "ab"),
+    ("abs", "int"): _call("absolute"),
+    ("abs", "uint"): Row("{a}"),
+    ("abs", "float"): _call("fabs{s}"),
+    **{(f, k): _call(f, "ab") for f in ("max", "min") for k in _INTEGERS},
+    ("max", "float"): Row("{a} > {b} ? {a} : {b}", CHOICE),
+    ("min", "float"): Row("{a} < {b} ? {a} : {b}", CHOICE),
+    ("maximum", "float"): _call("larger", "ab"),
+    ("minimum", "float"): _call("smaller", "ab"),
+    ("max", "bool"): Row("{a} || {b}", EITHER),
+    ("min", "bool"): Row("{a} && {b}", BOTH),
+    **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
+    **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **{("ipow", k): _call("power", "ab") for k in _INTEGERS},
+    **{(f, "int"): _call(f) for rows in LOOKED_UP for f in rows.columns},
+    **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
+    **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in (*_DISCRETE, "float")},
+    **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
+    ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
+    ("rem", "float"): _call("fmod{s}", "ab", "rounded"),
+    ("quaddot", "int"): Row("__dp4a({a}, {b}, 0)"),
+    ("quaddot_uu", "int"): Row("(int)__dp4a((unsigned){a}, (unsigned){b}, 0u)", UNARY),
+    ("quaddot_us", "int"): _call("mixed_products", "ab"),
+    ("quaddot_su", "int"): _call("mixed_products", "ba"),
+    ("fma", "float"): _call("fma{s}", "abc", "rounded"),
+}  # fmt: skip
+
+_INLINE = "static __device__ __forceinline__"
+
+_TO_INTEGER = (
+    ("to_int", "int", "int"),
+    ("to_unsigned", "unsigned", "uint"),
+    ("to_long", "long long", "ll"),
+    ("to_unsigned_long", "unsigned long long", "ull"),
+)
+
+
+def _to_integer(name: str, ctype: str, code: str) -> str:
+    """The integer toward zero, the nearest one that the type has; 0 for NaN."""
+    rows = (("float", "float"), ("double", "double"))
+    return "\n".join(
+        f"{_INLINE} {ctype} {name}({t} value) {{ return value != value ? 0 : __{u}2{code}_rz(value); }}"
+        for t, u in rows
+    )
+
+
+# what multiplies pieces of words by tensor cores: its name and the bytes that it takes
+PIECES = {
+    "quaddot": ("multiply_pieces", "s8.s8"),
+    "quaddot_uu": ("multiply_pieces_uu", "u8.u8"),
+    "quaddot_us": ("multiply_pieces_us", "u8.s8"),
+    "quaddot_su": ("multiply_pieces_su", "s8.u8"),
+}
+
+
+def _pieces(name: str, types: str) -> str:
+    return f"""// 16 x 8 sums of a warp's threads, with the products of 64 terms: 16 bytes of two rows and of a column each
+{_INLINE} void {name}(int* sums, Pack<int, 4> upper, Pack<int, 4> lower, Pack<int, 4> column) {{
+#pragma unroll
+  for (int n = 0; n < 4; n += 2)
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(upper.at[n]), "r"(lower.at[n]), "r"(upper.at[n + 1]), "r"(lower.at[n + 1]), "r"(column.at[n]),
+          "r"(column.at[n + 1]));
+}}"""
+
+
+# functions that a source defines if it calls them; each may call those above it
+HELPERS: dict[str, str] = {
+    "Pack": "// elements that are loaded and stored together\n"
+    "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
+    "loaded": f"""// bytes that are loaded together, by words: NVRTC 13 forgets that a sum of bytes which it takes from a vector of
+// bytes is one when it compares it
+template <class T, int N> {_INLINE} Pack<T, N> loaded(const Pack<T, N>& there) {{
+  const Pack<unsigned, N / 4> words = (const Pack<unsigned, N / 4>&)there;
+  Pack<T, N> bytes;
+#pragma unroll
+  for (int n = 0; n < N; ++n) bytes.at[n] = (T)(unsigned char)(words.at[n / 4] >> n % 4 * 8);
+  return bytes;
+}}""",
+    **{name: _pieces(name, types) for name, types in PIECES.values()},
+    "mixed_products": f"""// the sum of the products of unsigned bytes with signed ones
+{_INLINE} int mixed_products(int positive, int any) {{
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, 0;" : "=r"(sum) : "r"(positive), "r"(any));
+  return sum;
+}}""",
+    "quotient": f"""// INT_MIN / -1 wraps
+template <class T> {_INLINE} T quotient(T a, T b) {{
+  return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}}""",
+    "truncated_remainder": f"""template <class T> {_INLINE} T truncated_remainder(T a, T b) {{
+  return b == -1 ? (T)0 : (T)(a % b);
+}}""",
+    "floor_quotient": f"""// rounded toward minus infinity
+template <class T> {_INLINE} T floor_quotient(T a, T b) {{
+  if (b == -1) return (T)(0ull - (unsigned long long)a);
+  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+}}""",
+    "floor_remainder": f"""// with the sign of the divisor
+template <class T> {_INLINE} T floor_remainder(T a, T b) {{
+  if (b == -1) return (T)0;
+  const T r = (T)(a % b);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}}""",
+    "absolute": f"""template <class T> {_INLINE} T absolute(T a) {{
+  return a < 0 ? (T)(0ull - (unsigned long long)a) : a;
+}}""",
+    "larger": f"""// NaN if one is; -0.0 is below 0.0
+template <class T> {_INLINE} T larger(T a, T b) {{
+  return a != a ? a : b != b ? b : a > b ? a : a < b ? b : a == 0 ? a + b : a;
+}}""",
+    "smaller": f"""template <class T> {_INLINE} T smaller(T a, T b) {{
+  return a != a ? a : b != b ? b : a < b ? a : a > b ? b : a == 0 ? -(-a - b) : a;
+}}""",
+    "power": f"""// modulo 2^width; the exponent's bits are a natural number
+template <class T> {_INLINE} T power(T a, T b) {{
+  unsigned long long product = 1, square = (unsigned long long)a;
+  for (unsigned long long left = (unsigned long long)b << (64 - 8 * (int)sizeof(T)) >> (64 - 8 * (int)sizeof(T)); left; left >>= 1) {{
+    if (left & 1) product *= square;
+    square *= square;
+  }}
+  return (T)product;
+}}""",
+    "leading_zeros": f"""template <class T> {_INLINE} T leading_zeros(T a) {{
+  const int unused = 64 - 8 * (int)sizeof(T);
+  return (T)(a == 0 ? 64 - unused : __clzll((long long)((unsigned long long)a << unused)));
+}}""",
+    "from_half": f"""{_INLINE} float from_half(unsigned short bits) {{
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}}""",
+    "to_half": f"""{_INLINE} unsigned short to_half(float value) {{
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}}
+{_INLINE} unsigned short to_half(double value) {{
+  unsigned short bits;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
+  return bits;
+}}""",
+    "half": """// rounded to half precision
+template <class T> static __device__ __forceinline__ float half(T value) { return from_half(to_half(value)); }""",
+    "fma_half": f"""{_INLINE} float fma_half(float a, float b, float c) {{
+  unsigned short bits;
+  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
+  return from_half(bits);
+}}""",
+    **{name: _to_integer(name, ctype, code) for name, ctype, code in _TO_INTEGER},
+}  # fmt: skip
+
+_ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to_unsigned_long"}
+
+
+def conversion(source: ElementType, target: ElementType) -> Row:
+    """How a value of one type becomes one of another: integers wrap, floats saturate."""
+    if target.kind == "bool":
+        return Row("{a} != 0", EQUALITY)
+    if target is F16:
+        return Row("half({a})" if source.kind == "float" else "half((double){a})", UNARY)
+    if source.kind == "float" and target.is_integer:
+        if target.bits >= 32:
+            return Row(f"{_ROUNDS[target.name]}({{a}})")
+        least, most = target.limits
+        return Row(f"({value_type(target)})min(max(to_int({{a}}), {least}), {most})", UNARY)
+    return Row(f"({value_type(target)}){{a}}", UNARY)
+
+
+_BITS = {
+    ("f32", "int"): "__float_as_int({a})",
+    ("f32", "uint"): "__float_as_uint({a})",
+    ("f64", "int"): "__double_as_longlong({a})",
+    ("f64", "uint"): "(unsigned long long)__double_as_longlong({a})",
+    ("int", "f32"): "__int_as_float({a})",
+    ("uint", "f32"): "__uint_as_float({a})",
+    ("int", "f64"): "__longlong_as_double({a})",
+    ("uint", "f64"): "__longlong_as_double((long long){a})",
+    ("f16", "int"): "(short)to_half({a})",
+    ("f16", "uint"): "to_half({a})",
+    ("int", "f16"): "from_half((unsigned short){a})",
+    ("uint", "f16"): "from_half({a})",
+}
+
+
+def reinterpretation(source: ElementType, target: ElementType) -> Row:
+    """The same bits as another type."""
+    floats = source.kind == "float", target.kind == "float"
+    if floats == (False, False):
+        return Row(f"({value_type(target)}){{a}}", UNARY)
+    if all(floats):
+        return Row("{a}")
+    return Row(_BITS[(source.name, target.kind) if floats[0] else (source.kind, target.name)], UNARY)

@@ -1,0 +1,105 @@
+"""What compiling a function gave, as an entry of the disk cache: a function that was compiled before is neither lowered nor
+optimised again.
+
+An entry holds a header in JSON, machine code and the constants as the kernels want them. `recalled` has what leads to it without
+reading a program.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.sizes import Dim, Size
+from ...dialect.program.module import Function
+from ..cache import disk_cache as cache
+from ..calls.arguments import size_place
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Machine code and what a call of it needs to know."""
+
+    images: tuple[bytes, ...]  # object files that belong together
+    constants: tuple[np.ndarray, ...]
+    workspace: Dim
+    sizes: tuple[tuple[Any, ...], ...]  # what the entry wants to know, in its order
+    requirements: tuple[tuple[str, Span], ...]
+    in_place: frozenset[int]  # the results that are computed in the storage of the argument they overwrite
+    release: bool
+    parallel: bool
+    within: bool
+
+
+def store(name: str, function: Function, made: Compiled) -> None:
+    """Keeps what was made, where its requirements stand in the function's own text."""
+    if any(span.source is not function.span.source for _, span in made.requirements):
+        return
+    atoms = {atom: n for n, atom in enumerate(made.sizes)}
+    constants = [np.ascontiguousarray(c) for c in made.constants]
+    header = {
+        "images": [len(image) for image in made.images],
+        "constants": [[c.dtype.str, list(c.shape)] for c in constants],
+        "workspace": written(made.workspace, atoms),
+        "places": [list(size_place(function, atom)) for atom in made.sizes],
+        "requirements": [[message, span.start, span.end] for message, span in made.requirements],
+        "in_place": sorted(made.in_place),
+        "flags": [made.release, made.parallel, made.within],
+    }
+    head = json.dumps(header).encode()
+    cache.store(
+        name, b"".join([len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)])
+    )
+
+
+def load(name: str, function: Function) -> Compiled | None:
+    """What is kept for the function, if anything."""
+    data = cache.load(name)
+    if data is None:
+        return None
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    end = start
+    images, constants = [], []
+    for length in header["images"]:
+        images.append(data[end : end + length])
+        end += length
+    for dtype, shape in header["constants"]:
+        count = int(np.prod(shape, dtype=np.int64))
+        constants.append(
+            np.frombuffer(data, dtype, count, end).reshape(shape).copy() if count else np.empty(shape, dtype)
+        )
+        end += constants[-1].nbytes
+    sizes = tuple(_size(function, n, axis) for n, axis in header["places"])
+    source = function.span.source
+    requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
+    workspace = read(header["workspace"], sizes)
+    return Compiled(
+        tuple(images), tuple(constants), workspace, sizes, requirements, frozenset(header["in_place"]), *header["flags"]
+    )
+
+
+def _size(function: Function, n: int, axis: int) -> tuple[Any, ...]:
+    size = function.arguments[n].known_type.array_shape[axis]
+    assert isinstance(size, Size)
+    return size.terms[0][0]
+
+
+def written(part: Any, atoms: dict[tuple[Any, ...], int]) -> Any:
+    """A size for the header: [constant, [factor, number of a known size] or [factor, operation, part, part], ...]."""
+    if not isinstance(part, Size):
+        return part
+    terms = [[f, atoms[a]] if a in atoms else [f, a[0], *(written(p, atoms) for p in a[1:])] for a, f in part.terms]
+    return [part.constant, *terms]
+
+
+def read(part: Any, sizes: tuple[tuple[Any, ...], ...]) -> Any:
+    if not isinstance(part, list):
+        return part
+    constant, *terms = part
+    atoms = [(sizes[t[1]] if len(t) == 2 else (t[1], *(read(p, sizes) for p in t[2:])), t[0]) for t in terms]
+    return Size(tuple(atoms), constant)

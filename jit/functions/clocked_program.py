@@ -1,0 +1,291 @@
+"""A compiled graph: its state lives here, moves by ticks of native code, and is read and written by name."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from os import PathLike
+from types import NoneType
+from typing import Any, NoReturn, TypeAlias
+from zipfile import is_zipfile
+
+import numpy as np
+
+from ...dialect.cog.clocked import warnings as graph_warnings
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.gc_pause import uncollected
+from ...dialect.program.module import Function, Graph, Module
+from ...lowering.stepping.split_state import State, clockwork
+from ...lowering.stepping.step_plan import Tick, make_tick
+from ...lowering.text.printer import kernels_text
+from ..calls.arguments import array_of
+from ..targets import TARGETS
+from .compiled_function import CompiledFunction
+from .steppers import CallingMachine, DeviceMachine, NativeMachine, machine_text
+
+Machine: TypeAlias = CallingMachine | DeviceMachine | NativeMachine
+Sensor = Iterable[Any] | Callable[[int], Any]
+
+
+class CompiledGraph:
+    """A graph on one target. A graph that was never reset resets itself first; time counts ticks since the reset."""
+
+    def __init__(self, module: Module, graph: Graph, target: str = "cpu") -> None:
+        self.module = module
+        self.graph = graph
+        self.target = target
+        with uncollected():
+            self._clockwork = clockwork(module, graph)
+        self._states = {s.name: s for s in self._clockwork.states}
+        self._functions: dict[str, CompiledFunction] = {}
+        self._machine: Machine | None = None
+        self._observed: dict[str, np.ndarray] | None = None
+        self._time = 0
+        self._lock = threading.RLock()
+        for warning in graph_warnings(graph):
+            warnings.warn(str(warning), stacklevel=4)
+
+    def __repr__(self) -> str:
+        return f"<cvm graph @{self.graph.name} on {self.target}, tick {self._time}>"
+
+    def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
+        """A graph is no function: this says what there is instead."""
+        ways = [f'write("{s.name}", value)' for s in self.writable[:1]]
+        ways += ["step(ticks)", *(f'read("{name}")' for name in self.names[:1])]
+        message = f"@{self.graph.name} is a graph, which is not called but moves by ticks: {', '.join(ways)}"
+        raise CallError(Diagnostic(message, self.graph.span, "graph.call"))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CompiledGraph, (self.module, self.graph, self.target)
+
+    # time
+
+    def reset(self) -> int:
+        """Every field takes its initial value, sensors are zero, and time is 0."""
+        with self._lock:
+            if self._machine is None:
+                self._machine = self._make_machine()
+            for s in self._clockwork.states:
+                self._machine.current[s.name][...] = s.initial
+            self._time = 0
+            self._observed = None
+            return 0
+
+    def step(self, n: int = 1) -> int:
+        """Moves n ticks on; the time afterwards."""
+        ticks = n if n.__class__ is int and n >= 0 else _ticks(n)
+        with self._lock:
+            machine = self._machine or self._ready()
+            if ticks:
+                self._observed = None
+            while ticks:
+                done = machine.move(ticks)
+                self._time += done
+                ticks -= done
+            return self._time
+
+    def time(self) -> int:
+        """The number of ticks since the reset."""
+        return self._time
+
+    def run(
+        self,
+        ticks: int,
+        sensors: Mapping[str, Sensor] | None = None,
+        on_tick: Callable[[CompiledGraph, int], Any] | None = None,
+    ) -> int:
+        """Moves on by ticks, feeding sensors: what a sensor gives for a tick is what that tick computes with.
+
+        A sensor is an iterable of arrays, or a function of the time; None, or the iterable's end, leaves it as it is.
+        `on_tick(graph, time)` is called after every tick.
+        """
+        ticks = _ticks(ticks)
+        if not isinstance(sensors, (Mapping, NoneType)):
+            raise CallError(f"sensors are a dict of names and what feeds them, got {type(sensors).__name__}")
+        if on_tick is not None and not callable(on_tick):
+            raise CallError(f"on_tick is a function of the graph and the time, got {type(on_tick).__name__}")
+        feeds = {name: _feed(name, source) for name, source in (sensors or {}).items()}
+        with self._lock:
+            self._ready()
+            for name in feeds:
+                self._writable(name)
+            if self._time == 0:
+                self._take(feeds)
+            for _ in range(ticks if feeds or on_tick else 0):
+                self.step()
+                self._take(feeds)
+                if on_tick is not None:
+                    on_tick(self, self._time)
+            return self._time if feeds or on_tick else self.step(ticks)
+
+    def _take(self, feeds: Mapping[str, Callable[[int], Any]]) -> None:
+        for name, feed in feeds.items():
+            value = feed(self._time)
+            if value is not None:
+                self.write(name, value)
+
+    # values
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that `read` knows."""
+        return (*self._states, *self._clockwork.probes)
+
+    @property
+    def writable(self) -> tuple[State, ...]:
+        """The fields and sensors."""
+        return tuple(s for s in self._states.values() if s.writable)
+
+    def read(self, name: str, copy: bool = True) -> np.ndarray:
+        """The current value of a field, sensor, actuator or probe: a copy, or a read-only view until the next step."""
+        with self._lock:
+            self._ready()
+            if isinstance(name, str) and name in self._states:
+                array = self._ready().current[name]
+            elif isinstance(name, str) and name in self._clockwork.probes:
+                array = self._observe()[name]
+            else:
+                known = ", ".join(self.names) or "none"
+                message = (
+                    f'@{self.graph.name} has nothing to read named "{name}": it has {known}; '
+                    f'cog.probe "{name}" %value gives a computed field a name'
+                )
+                raise CallError(Diagnostic(message, self.graph.span, "graph.read"))
+            if copy:
+                return array.copy()
+            view = array.view()
+            view.flags.writeable = False
+            return view
+
+    def write(self, name: str, value: Any) -> None:
+        """Replaces the current value of a field or sensor."""
+        with self._lock:
+            state = self._writable(name)
+            self._ready().current[name][...] = self._value(state, value)
+            self._observed = None
+
+    def _writable(self, name: str) -> State:
+        state = self._states.get(name) if isinstance(name, str) else None
+        if state is None or not state.writable:
+            known = ", ".join(s.name for s in self.writable) or "none"
+            message = f'@{self.graph.name} has no field or sensor "{name}" to write; it has {known}'
+            raise CallError(Diagnostic(message, self.graph.span, "graph.write"))
+        return state
+
+    def _value(self, state: State, value: Any) -> np.ndarray:
+        wanted = state.value.known_type
+        try:
+            array = array_of(value, wanted)
+            if array.shape != state.initial.shape:
+                shape = list(state.initial.shape)
+                raise ValueError(f"expected {wanted}, an array of shape {shape}, got shape {list(array.shape)}")
+        except ValueError as e:
+            raise CallError(Diagnostic(f'"{state.name}": {e}', state.value.span, "graph.value")) from None
+        return array
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the time and all state to an .npz file."""
+        with self._lock:
+            self._ready()
+            arrays: dict[str, Any] = {f"state.{n}": a for n, a in self._ready().current.items()}
+            try:
+                with open(_path(path), "wb") as file:
+                    np.savez(file, time=np.int64(self._time), **arrays)
+            except OSError as e:
+                raise CallError(f"the state cannot be written to {path}: {(e.strerror or str(e)).lower()}") from None
+            except ValueError as e:  # a name that no file can have
+                raise CallError(f"the state cannot be written to {path!r}: {e}") from None
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Takes the time and all state from a file that `save` wrote for this graph."""
+        path = _path(path)
+        try:
+            with open(path, "rb") as opened:
+                if not is_zipfile(opened):
+                    raise ValueError("it is no .npz file")
+            with np.load(path, allow_pickle=False) as file:
+                held = {n: file[n] for n in file.files}
+        except OSError as e:
+            raise CallError(f"the state cannot be read from {path}: {(e.strerror or str(e)).lower()}") from None
+        except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
+            why = str(e).splitlines()[0] if str(e) else type(e).__name__
+            raise CallError(f"the state cannot be read from {path!r}: {why}") from None
+        wanted = {f"state.{n}" for n in self._states} | {"time"}
+        message = f"{path} does not hold the state of @{self.graph.name}"
+        if held.keys() != wanted:
+            raise CallError(f"{message}: expected {sorted(wanted)}, got {sorted(held)}")
+        time = held["time"]
+        if time.shape != () or time.dtype != np.int64 or time < 0:
+            raise CallError(f"{message}: expected a time of 0 or more ticks, got {time.tolist()!r}")
+        values = {s.name: self._value(s, held[f"state.{s.name}"]) for s in self._clockwork.states}
+        with self._lock:
+            self.reset()
+            for name, value in values.items():
+                self._ready().current[name][...] = value
+            self._time = int(time)
+
+    def lower(self, stage: str = "loops") -> str:
+        """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
+        if stage in ("loops", "schedule"):
+            tick = self._tick if stage == "schedule" else make_tick(self.module, self._clockwork, scheduled=False)
+            return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
+        if stage in ("llvm", "llvm-opt", "asm"):
+            return machine_text(self._tick, stage)
+        return self._function(self._clockwork.advance).lower(stage)
+
+    # the machinery
+
+    def _ready(self) -> Machine:
+        if self._machine is None:
+            self.reset()
+        assert self._machine is not None
+        return self._machine
+
+    @uncollected()
+    def _make_machine(self) -> Machine:
+        if self.target == "cpu":
+            return NativeMachine(self._clockwork, self._tick)
+        machine = DeviceMachine if self.target == "cuda" else CallingMachine
+        return machine(self._clockwork, self._function(self._clockwork.advance))
+
+    @cached_property
+    def _tick(self) -> Tick:
+        return make_tick(self.module, self._clockwork)
+
+    @uncollected()
+    def _function(self, function: Function) -> CompiledFunction:
+        if function.name not in self._functions:
+            self._functions[function.name] = TARGETS[self.target](self.module, function)
+        return self._functions[function.name]
+
+    def _observe(self) -> dict[str, np.ndarray]:
+        if self._observed is None:
+            found = self._function(self._clockwork.observe)(*self._ready().current.values())
+            values = found if isinstance(found, tuple) else (found,)
+            self._observed = dict(zip(self._clockwork.probes, values, strict=True))
+        return self._observed
+
+
+def _ticks(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        raise CallError(f"expected a number of ticks, 0 or more, got {n!r}")
+    return int(n)
+
+
+def _path(path: Any) -> str:
+    if not isinstance(path, (str, PathLike)):
+        raise CallError(f"the state is written to a file and read from one, expected its path, got {path!r}")
+    return os.fspath(path)
+
+
+def _feed(name: str, source: Sensor) -> Callable[[int], Any]:
+    if callable(source):
+        return source
+    if not isinstance(source, Iterable):
+        message = f'the sensor "{name}" is fed by an iterable or a function of the time, got {type(source).__name__}'
+        raise CallError(message)
+    items: Iterator[Any] = iter(source)
+    return lambda time: next(items, None)

@@ -1,0 +1,139 @@
+"""Kernels to machine code while those that follow are still lowered and emitted: part by part, by other threads. The one that
+lowers takes part once it is done.
+
+LLVM needs no lock of Python's while it works. A part is a module of its own, and has so many lines that what LLVM takes for
+every module does not count; which parts there are depends on the kernels alone. Where parallel loops have but one thread,
+there is one part, and no other thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, suppress
+from queue import SimpleQueue
+
+from ...dialect.notation.loops import Kernel
+from ...lowering.storage.plan import Plan
+from ..llvm.emit import Emission
+from ..llvm.llvm_context import addresses_kept
+from ..llvm.native_code import fresh_object_code
+from ..runtime.gil_interval import short_turns
+from ..runtime.thread_pool import PARALLEL, get_num_threads, is_parallel
+
+LINES = 150  # that the kernels of the first part have at least; those of each further part have
+FURTHER = 2  # times as many
+MOST = 3  # other threads
+NAME = "cvm compiling"  # the thread's
+ENTRY = "declare i32 @entry(ptr, ptr, ptr)"
+
+
+class Parts:
+    """The machine code of a program whose kernels are told one after the other. `beside` is IR that calls their entry."""
+
+    def __init__(self, emission: Emission, beside: str = "") -> None:
+        self.parallel = is_parallel(beside)
+        self._emission = emission
+        self._beside = beside
+        self._whole = ""  # where it is one part
+        self._first, self._lines = 0, 0  # of the functions that are in no part yet
+        self._enough = LINES
+        self._others = min(get_num_threads() - 1, MOST)
+        self._workers: Workers | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Parts:
+        if self._beside and (workers := self._started()):
+            workers.take("\n".join([ENTRY, PARALLEL * self.parallel, self._beside]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def add(self, kernel: Kernel) -> None:
+        """Emits a kernel, which is compiled with those before it once they are many enough."""
+        emission, known = self._emission, len(self._emission.functions)
+        emission.add(kernel)
+        self._lines += sum(text.count("\n") for text in emission.functions[known:])
+        if self._lines >= self._enough and (workers := self._started()):
+            workers.take(emission.part(self._first))
+            self._first, self._lines = len(emission.functions), 0
+            self._enough *= FURTHER
+
+    def end(self, plan: Plan) -> None:
+        """Emits the entry, which runs the kernels of the plan."""
+        text = self._emission.module((plan,), self._first)
+        if self._workers is not None:
+            self._workers.take(text)
+        else:
+            declares = self.parallel and not is_parallel(text)
+            self._whole = "\n".join([text, PARALLEL * declares, self._beside])
+        self.parallel = self.parallel or is_parallel(text)
+
+    def images(self) -> tuple[bytes, ...]:
+        """The object files, which belong together."""
+        return (fresh_object_code(self._whole),) if self._workers is None else self._workers.images()
+
+    def _started(self) -> Workers | None:
+        """The other threads, if there are any."""
+        if self._workers is None and self._others:
+            self._open.enter_context(short_turns())
+            self._open.enter_context(addresses_kept())
+            try:
+                self._workers = self._open.enter_context(Workers(self._others))
+            except RuntimeError:  # no thread starts when the interpreter ends
+                self._others = 0
+        return self._workers
+
+
+class Workers:
+    """Threads that compile modules of IR; the one that asks for the code takes part in what is left."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._texts: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+        self._asked = 0
+        self._made: dict[int, bytes] = {}
+        self._error: BaseException | None = None
+        self._given_up = False
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Workers:
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._given_up = True
+        self._texts.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def take(self, text: str) -> None:
+        """Has a module compiled."""
+        if not self._texts.empty() and len(self._threads) < self._most:
+            with suppress(RuntimeError):  # those that are there will do
+                self._start()
+        self._texts.put((self._asked, text))
+        self._asked += 1
+
+    def images(self) -> tuple[bytes, ...]:
+        """The object files of all modules; what was raised on the way is raised here."""
+        self._texts.put(None)
+        self._run()
+        for thread in self._threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return tuple(self._made[n] for n in range(self._asked))
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=NAME)
+        thread.start()
+        self._threads.append(thread)
+
+    def _run(self) -> None:
+        try:
+            while (asked := self._texts.get()) is not None and not self._given_up:
+                self._made[asked[0]] = fresh_object_code(asked[1])
+        except BaseException as error:
+            self._error, self._given_up = error, True
+        self._texts.put(None)  # for the others

@@ -1,0 +1,213 @@
+"""A compiled function: checks its arguments, runs on its target, and shows every stage of its lowering.
+
+What makes code is loaded where it is asked for: a function whose code was kept does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.types import Type, as_given
+from ...dialect.program.module import Function, Module
+from ..calls.arguments import in_order, samples_of, take_arguments, take_outputs
+
+if TYPE_CHECKING:
+    from ...dialect.program.deferred_checks import LeftOpen
+    from ...lowering.analysis.cost import Cost
+    from ...lowering.storage.plan import Plan
+    from ..cuda.emit import Source
+    from ..llvm.emit import Text
+
+
+class CompiledFunction:
+    """One function of a program on one target: NumPy arrays in, NumPy arrays out, a tuple for several results."""
+
+    target = ""
+
+    def __init__(self, module: Module, function: Function) -> None:
+        from ...dialect.program.verify_inplace import arguments_overwritten
+
+        self.module = module
+        self.function = function
+        self._called_as(function, arguments_overwritten(function))
+
+    def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
+        """What calls go by: the function, which may be without its operations here, and which result is left in which argument."""
+        self.head = head
+        self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
+        self.overwritten = overwritten
+        self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
+
+    @cached_property
+    def module(self) -> Module:
+        """The program."""
+        raise NotImplementedError
+
+    @cached_property
+    def function(self) -> Function:
+        """The function of it."""
+        raise NotImplementedError
+
+    @cached_property
+    def left_open(self) -> LeftOpen | None:
+        """What a call has to look at where sizes are unknown; None where that takes the whole program."""
+        from ...dialect.program.find_deferred_checks import left_open
+
+        return left_open(self.function)
+
+    def __repr__(self) -> str:
+        types = ", ".join(map(str, self.head.argument_types))
+        return f"<cvm function @{self.head.name}({types}) on {self.target}>"
+
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
+        arguments = in_order(self.head, arguments, named)
+        try:
+            return self._called(arguments, out)
+        except MemoryError as e:
+            raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
+
+    def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
+        arrays = take_arguments(self.head, arguments)
+        types = self._result_types(arrays)
+        outputs, copies = take_outputs(out, types, arrays, self.head)
+        results = self._in_storage(arguments, arrays, outputs)
+        self._run(arrays, results)
+        self._leave(arguments, arrays, outputs, results, out is None)
+        for fresh, array in copies:
+            array[...] = fresh
+        if out is not None:
+            return out
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def batch(self, *arguments: Sequence[Any]) -> list[Any]:
+        """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
+
+        An argument that is not a list is the same for every sample.
+        """
+        return [self(*sample) for sample in samples_of(arguments)]
+
+    def _in_storage(
+        self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Where to compute the results: an argument's array where the plan says that one takes its storage."""
+        for k in self.overwritten.values():
+            if isinstance(given[k], np.ndarray) and not given[k].flags.writeable:
+                argument = self.head.arguments[k]
+                raise CallError(
+                    Diagnostic(
+                        f"argument %{argument.name} is overwritten, but the array is read-only",
+                        argument.span,
+                        "call.argument",
+                    )
+                )
+        found = list(outputs)
+        for n in self._computed_in_place:
+            k = self.overwritten[n]
+            if _shares(arrays, k):
+                arrays[k] = arrays[k].copy()
+            found[n] = arrays[k]
+        return found
+
+    def _leave(
+        self,
+        given: Sequence[Any],
+        arrays: list[np.ndarray],
+        outputs: list[np.ndarray],
+        results: list[np.ndarray],
+        shared: bool,
+    ) -> None:
+        """Every overwritten argument holds its result; without `out`, it is the result."""
+        for n, k in self.overwritten.items():
+            if results[n] is not arrays[k]:
+                arrays[k][...] = results[n]
+            target = given[k] if isinstance(given[k], np.ndarray) and given[k].dtype == arrays[k].dtype else arrays[k]
+            if target is not arrays[k]:
+                target[...] = arrays[k]
+            if shared:
+                outputs[n] = target
+            elif outputs[n] is not results[n]:
+                outputs[n][...] = results[n]
+
+    @property
+    def _computed_in_place(self) -> frozenset[int]:
+        """The results that are computed in the storage of the argument they overwrite."""
+        return frozenset()
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        raise NotImplementedError
+
+    def _result_types(self, arrays: list[np.ndarray]) -> list[Type]:
+        """The result types for these arguments; what could not be checked before the sizes were known is checked here."""
+        if self.is_static:
+            return list(self.head.result_types)
+        key = tuple(a.shape for a in arrays)
+        if key not in self._types:
+            given = [as_given(a.known_type, array.shape) for a, array in zip(self.head.arguments, arrays, strict=True)]
+            if len(self._types) > 1000:
+                self._types.clear()
+            found = None if self.left_open is None else self.left_open.result_types(given)
+            self._types[key] = self._instantiated(given) if found is None else found
+        return self._types[key]
+
+    def _instantiated(self, given: Sequence[Type]) -> list[Type]:
+        from ...dialect.program.verify import instantiate
+
+        types = instantiate(self.module, self.function, given)
+        return [types.get(r) or r.known_type for r in self.function.results]
+
+    def lower(self, stage: str = "loops") -> str:
+        """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
+        from .stages import text_at
+
+        return text_at(self, stage)
+
+    def cost(self) -> Cost:
+        """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
+        from ...lowering.analysis.cost import cost
+
+        return cost(self.plan)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.module, self.function)
+
+    @cached_property
+    def plan(self) -> Plan:
+        from ...lowering.pipeline import lower
+
+        return lower(self.module, self.function)
+
+    @cached_property
+    def native_text(self) -> Text:
+        from ..llvm.emit import emit
+
+        return emit(self.plan)
+
+    @cached_property
+    def gpu_plan(self) -> Plan:
+        from ...lowering.pipeline import lower_for_gpu
+
+        return lower_for_gpu(self.module, self.function)
+
+    @cached_property
+    def gpu_source(self) -> Source:
+        from ..cuda.emit import emit
+
+        return emit(self.gpu_plan)
+
+    @cached_property
+    def ptx(self) -> str:
+        """The kernels in NVIDIA's assembly language, by NVRTC."""
+        from ..cuda.nvrtc import compile_source
+
+        return compile_source(self.gpu_source.text).decode()
+
+
+def _shares(arrays: Sequence[np.ndarray], k: int) -> bool:
+    """Whether another argument lies in the same memory."""
+    return any(np.may_share_memory(arrays[k], a) for n, a in enumerate(arrays) if n != k)

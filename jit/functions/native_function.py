@@ -1,0 +1,216 @@
+"""A function as native code: its machine code and constants, the memory of its calls, and the entry that Python calls."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.sizes import evaluate
+from ...dialect.program.module import Function, Module
+from ..cache.keys import name_of
+from ..calls import fastcall
+from ..calls.arguments import size_place
+from ..calls.dispatch_table import CallTable, Way, atoms_of, can_serve
+from ..llvm.native_code import Library, processor
+from ..llvm.range_check import checked_text, declared
+from ..runtime.thread_pool import imports
+from . import cache_entry as kept
+from .compiled_function import CompiledFunction
+
+if TYPE_CHECKING:
+    from ...lowering.storage.plan import Plan
+    from .cache_entry import Compiled
+    from .signature import Head
+
+Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is asked for
+
+LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
+WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
+ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
+
+
+class NativeFunction(CompiledFunction):
+    """Runs native code made by LLVM. Thread-safe; the GIL is released while it runs."""
+
+    target = "cpu"
+
+    def __init__(self, module: Module, function: Function) -> None:
+        super().__init__(module, function)
+        self.kept_as = name_of(module, function)
+        made = kept.load(self.kept_as, function) if self.kept_as is not None else None
+        if made is None:
+            made = self._compile()
+            if self.kept_as is not None:
+                kept.store(self.kept_as, function, made)
+        self._serve(made)
+
+    def recall(self, head: Head, made: Compiled, program: Program) -> None:
+        """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
+        self._read = program
+        self.left_open = head.left_open
+        self._called_as(head.function, head.overwritten)
+        self._serve(made)
+
+    @cached_property
+    def _program(self) -> tuple[Module, Function]:
+        return self._read()
+
+    @cached_property
+    def module(self) -> Module:
+        return self._program[0]
+
+    @cached_property
+    def function(self) -> Function:
+        return self._program[1]
+
+    def _serve(self, made: Compiled) -> None:
+        """Loads the machine code, and calls go there."""
+        function = self.head
+        self._made = made
+        self._constant_pointers = [c.ctypes.data for c in made.constants]
+        checked = ("checked",) if made.within else ()
+        self.library = Library(made.images, {"entry": ENTRY}, checked, imports(made.parallel))
+        self._atoms = atoms_of(function.argument_types, made.sizes)
+        self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
+        self._scratch = threading.local()
+        self._direct: CallTable | None = None
+        if fastcall.usable() and isinstance(self, fastcall.direct_base()):
+            self._call_directly()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return native_function, (self.module, self.function)
+
+    def _compile(self) -> Compiled:
+        from ...lowering.pipeline import nests
+        from ...lowering.schedule import schedule
+        from ..llvm.emit import Emission
+        from .codegen_units import Parts
+
+        plain = nests(self.module, self.function)
+        emission = Emission(plain)
+        checked = self._ranges_text(emission.sizes)
+        with Parts(emission, checked) as parts:
+            self.plan = plan = schedule(plain, ready=parts.add, processor=processor())
+            parts.end(plan)
+            work = self.cost()
+            constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
+            return kept.Compiled(
+                parts.images(),
+                constants,
+                plan.workspace,
+                emission.sizes,
+                tuple(emission.requirements.listed),
+                frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
+                work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+                parts.parallel,
+                bool(checked),
+            )
+
+    @cached_property
+    def plan(self) -> Plan:
+        from ...lowering.pipeline import lower
+
+        return lower(self.module, self.function, processor())
+
+    @property
+    def _computed_in_place(self) -> frozenset[int]:
+        return self._made.in_place
+
+    @property
+    def _is_direct(self) -> bool:
+        """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
+        function = self.head
+        asked = {k for a in function.arguments for k in a.attributes}
+        return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
+
+    def _ranges_text(self, sizes: Sequence[tuple[Any, ...]]) -> str:
+        """The IR of an entry that looks whether arguments lie in their ranges, for direct calls."""
+        looked = declared(self.function) if self._is_direct else {}
+        return checked_text(looked, atoms_of(self.function.argument_types, sizes)) if looked else ""
+
+    def _call_directly(self) -> None:
+        """Calls of this object go to machine code, which leaves to `__call__` of this class what it does not take."""
+        slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
+        if self._is_direct:
+            self._direct = self._table()
+        self._way = Way(slow, self._direct)
+        self._way.serve(self)
+
+    @property
+    def table(self) -> CallTable | None:
+        """What direct calls of this function go by, if they can be made."""
+        return self._direct
+
+    def _table(self) -> CallTable:
+        function, made = self.head, self._made
+        addresses = self.library.addresses
+        types = function.argument_types, function.result_types
+        table = CallTable(addresses["checked" if made.within else "entry"], *types, made.constants, self._atoms)
+        if self.is_static:
+            assert isinstance(made.workspace, int)
+            shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
+            if made.workspace < LARGEST_KEPT:
+                table.know((), shapes, made.workspace, made.release)
+        return table
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+        known = (ctypes.c_int64 * len(sizes))(*sizes.values())
+        work = self.workspace(sizes)
+        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, work))
+        if self._direct is not None and not self.is_static:
+            self._know(sizes, [*arrays, *outputs])
+
+    def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
+        """Later calls with sizes that were checked in this one are direct."""
+        workspace = evaluate(self._made.workspace, sizes)
+        moved = workspace + sum(a.nbytes for a in (*arrays, *self._made.constants))
+        if self._direct is not None and workspace < LARGEST_KEPT:
+            self._direct.know(
+                tuple(sizes.values()), [a.shape for a in arrays], workspace, moved > WORTH_RELEASING // 10
+            )
+
+    def pointers(self, arrays: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+        """The table that the entry takes: arguments and results, then the constants."""
+        addresses = [*(a.ctypes.data for a in arrays), *self._constant_pointers]
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+    def report(self, status: int) -> None:
+        """Raises CallError for the requirement that a status names."""
+        if status:
+            message, span = self._made.requirements[status - 1]
+            raise CallError(Diagnostic(message, span, "run"))
+
+    def workspace(self, sizes: Mapping[Any, int]) -> int:
+        """The address of memory for intermediate arrays, kept for this thread's next call."""
+        needed = evaluate(self._made.workspace, sizes)
+        if not needed:
+            return 0
+        held: np.ndarray | None = getattr(self._scratch, "memory", None)
+        if held is None or held.size < needed + 64:
+            held = self._scratch.memory = np.empty(needed + 64, np.uint8)
+        return (held.ctypes.data + 63) // 64 * 64
+
+
+def native_function(module: Module, function: Function) -> NativeFunction:
+    """A native function that Python calls without a detour, where its objects lie in memory as expected."""
+    return _kind()(module, function)
+
+
+def recalled_function(head: Head, made: Compiled, program: Program) -> NativeFunction:
+    """The same of what was compiled before."""
+    function = object.__new__(_kind())
+    function.recall(head, made, program)
+    return function
+
+
+def _kind() -> type[NativeFunction]:
+    return fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction

@@ -1,0 +1,69 @@
+"""Where a function's time goes: every kernel of its plan timed for itself, in their order, in the places of the whole call."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...dialect.ir.sizes import evaluate
+from ...dialect.notation.index import Tensor
+from ...lowering.analysis.cost import Cost, cost
+from ...lowering.storage.plan import Plan
+from ..calls.arguments import size_place
+from ..llvm.emit import emit
+from ..llvm.native_code import Library
+from ..runtime.thread_pool import imports, is_parallel
+from .native_function import ENTRY, NativeFunction
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The median seconds of one kernel, what it writes, with the sizes of the call, and what it does."""
+
+    kernel: str
+    written: tuple[tuple[Tensor, tuple[int, ...]], ...]
+    seconds: float
+    cost: Cost
+
+
+def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20) -> list[Spent]:
+    """Times the kernels of a call with these arguments, which are not changed; what the call refuses is raised."""
+    given = [a.copy() for a in arguments]
+    out = f(*given)
+    results = [*out] if isinstance(out, tuple) else [out]
+    plan, text = f.plan, f.native_text
+    places = [size_place(f.function, atom) for atom in text.sizes]
+    sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
+    pointers, workspace = f.pointers([*given, *results]), f.workspace(sizes)
+    runs = [_runner(plan, n, pointers, workspace, sizes) for n in range(len(plan.kernels))]
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, found in zip(runs, times, strict=True):
+            began = time.perf_counter()
+            run()
+            found.append(time.perf_counter() - began)
+    return [_spent(plan, n, statistics.median(found), sizes) for n, found in enumerate(times)]
+
+
+def _runner(plan: Plan, n: int, pointers: Any, workspace: int, sizes: Mapping[Any, int]) -> Callable[[], int]:
+    """One kernel of a plan, in the places that the whole plan gives its arrays."""
+    text = emit(_alone(plan, n))
+    library = Library(text.module, {"entry": ENTRY}, imports=imports(is_parallel(text.module)))
+    known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
+    return lambda: library.functions["entry"](pointers, known, workspace)
+
+
+def _alone(plan: Plan, n: int) -> Plan:
+    return replace(plan, kernels=plan.kernels[n : n + 1])
+
+
+def _spent(plan: Plan, n: int, seconds: float, sizes: Mapping[Any, int]) -> Spent:
+    kernel = plan.kernels[n]
+    shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in kernel.outputs)
+    return Spent(kernel.name, shapes, seconds, cost(_alone(plan, n), sizes))

@@ -1,0 +1,57 @@
+"""The reference: each operation's formal definition, evaluated in NumPy in program order. Slow and obvious."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...dialect.builtin import Call
+from ...dialect.ir.conversion import with_plain_truths
+from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.spec.op import Unmet
+from .compiled_function import CompiledFunction
+
+
+class ReferenceFunction(CompiledFunction):
+    """Evaluates each operation's formal definition."""
+
+    target = "reference"
+
+    def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
+        for output, result in zip(outputs, evaluate(self.module, self.function, arrays), strict=True):
+            assert output.shape == result.shape and output.dtype == result.dtype, (
+                f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
+            )
+            output[...] = result
+
+
+def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) -> list[np.ndarray]:
+    """The function's results for these arguments, which have been checked."""
+    known: dict[Value, np.ndarray] = dict(zip(function.arguments, map(with_plain_truths, arguments), strict=True))
+
+    def array(value: Value) -> np.ndarray:
+        return value.array if isinstance(value, Literal) else known[value]
+
+    for operation in needed(function):
+        if isinstance(call := operation.operator, Call):
+            results = evaluate(module, module.functions[call.callee], [array(v) for v in call.arguments])
+        else:
+            try:
+                with np.errstate(all="ignore"):
+                    found = operation.operator.map(array).reference()
+            except Unmet as e:
+                raise CallError(Diagnostic(str(e), operation.span, "run")) from None
+            results = found if isinstance(found, tuple) else (found,)
+        known.update(zip(operation.results, results, strict=True))
+    return [np.array(array(r)) for r in function.results]
+
+
+def needed(function: Function) -> list[Operation]:
+    """The operations on which the results depend, in order; no target runs the others."""
+    wanted = set(function.results)
+    found: list[Operation] = []
+    for operation in reversed(function.operations):
+        if wanted.intersection(operation.results):
+            wanted.update(v for _, v in operation.operator.operands())
+            found.append(operation)
+    return found[::-1]

@@ -1,0 +1,73 @@
+"""What calls of a function go by, and its description in JSON, from which a function is remembered without its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...dialect.ir.diagnostics import Source, Span
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type
+from ...dialect.program.deferred_checks import LeftOpen
+from ...dialect.program.module import Function, Value
+from .cache_entry import read, written
+
+
+@dataclass(frozen=True)
+class Head:
+    function: Function  # its operations are not looked at
+    overwritten: dict[int, int]
+    left_open: LeftOpen | None  # of a function with unknown sizes
+
+
+def described(head: Head) -> dict[str, Any] | None:
+    """A head in JSON; None where calls look at more than a description can say."""
+    function = head.function
+    types = (*function.argument_types, *function.result_types)
+    others = () if head.left_open is None else head.left_open.others
+    values = (*function.arguments, *function.results)
+    if (
+        (head.left_open is None and not all(t.is_static for t in types))
+        or not all(isinstance(t, TensorType) for t in (*types, *others))
+        or any(v.span.source is not function.span.source for v in values)
+    ):
+        return None
+    atoms: dict[Any, int] = {}
+    for d in (d for t in types for d in t.array_shape if isinstance(d, Size) and d.is_atom):
+        atoms.setdefault(d.terms[0][0], len(atoms))
+
+    def type_of(t: Type) -> list[Any]:
+        return [t.element.name, *(written(d, atoms) for d in t.array_shape)]
+
+    def value_of(v: Value) -> list[Any]:
+        return [v.name, v.span.start, v.span.end, type_of(v.known_type), v.attributes]
+
+    return {
+        "name": function.name,
+        "span": [function.span.start, function.span.end],
+        "sizes": [atom[0] if len(atom) == 1 else None for atom in atoms],
+        "arguments": [value_of(a) for a in function.arguments],
+        "results": [value_of(r) for r in function.results],
+        "others": None if head.left_open is None else [type_of(t) for t in others],
+        "overwritten": list(head.overwritten.items()),
+    }
+
+
+def head_of(found: dict[str, Any], source: Source) -> Head:
+    """The head that was described, of a function in this source."""
+    sizes = tuple((Size.unknown() if name is None else Size.named(name)).terms[0][0] for name in found["sizes"])
+
+    def type_of(parts: list[Any]) -> Type:
+        element, *dims = parts
+        return TensorType(tuple(read(d, sizes) for d in dims), ELEMENT_TYPES[element])
+
+    def value_of(name: str, start: int, end: int, type: list[Any], attributes: dict[str, Any]) -> Value:
+        told = {k: tuple(v) if isinstance(v, list) else v for k, v in attributes.items()}
+        return Value(name, type_of(type), Span(source, start, end), told)
+
+    arguments, results = (tuple(value_of(*v) for v in found[values]) for values in ("arguments", "results"))
+    function = Function(found["name"], arguments, (), results, span=Span(source, *found["span"]))
+    others, left_open = found["others"], None
+    if others is not None:
+        left_open = LeftOpen(function.argument_types, function.result_types, tuple(map(type_of, others)))
+    return Head(function, dict(found["overwritten"]), left_open)

@@ -1,0 +1,84 @@
+"""A program's text to a function that was compiled from it before, without reading the text: for what lies in the disk cache.
+
+The entry of a text says which files the program read, and what they held; where its function's code is kept; and the function's
+head, all of it that calls need. The program itself is read when somebody asks for more. Functions are remembered only where
+calls look at nothing else, whatever the sizes of the arguments are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...dialect.ir.constant_files import FileConstantError, Files
+from ...dialect.ir.diagnostics import Source
+from ...dialect.ir.gc_pause import uncollected
+from ...dialect.program.module import Function, Module
+from ..cache import disk_cache as cache
+from ..cache.keys import name_of_text
+from . import cache_entry as kept
+from .native_function import NativeFunction, Program, recalled_function
+from .signature import Head, described, head_of
+
+if TYPE_CHECKING:
+    from .clocked_program import CompiledGraph
+    from .compiled_function import CompiledFunction
+
+
+def compile_text(
+    text: str | bytes, filename: str, folder: Path | None, parse: Callable[[], Module], entry: str
+) -> CompiledFunction | CompiledGraph:
+    """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
+    name = _name(text, folder, entry)
+    data = None if name is None else cache.load(name)
+    if data is not None:
+        source = Source(filename, text if isinstance(text, str) else text.decode())
+        files = None if folder is None else Files(folder)
+        found = _recall(data, source, files, lambda: _prepared(parse(), entry))
+        if found is not None:
+            return found
+    from ..compile import compile_program  # and with it all that reads and compiles programs
+
+    with uncollected():
+        made = compile_program(parse(), entry)
+    if name is not None and isinstance(made, NativeFunction):
+        _remember(name, made)
+    return made
+
+
+def _name(text: str | bytes, folder: Path | None, entry: str) -> str | None:
+    try:
+        return name_of_text(text.encode() if isinstance(text, str) else text, folder, entry)
+    except UnicodeError:  # the parser says what is wrong
+        return None
+
+
+def _prepared(module: Module, entry: str) -> tuple[Module, Function]:
+    from ..targets import prepared
+
+    return prepared(module, entry, NativeFunction.target)
+
+
+def _recall(data: bytes, source: Source, files: Files | None, program: Program) -> NativeFunction | None:
+    """The function of what is remembered, if the files beside the program are as they were."""
+    found = json.loads(data)
+    try:
+        if any(files is None or files.digest(path) != digest for path, digest in found["files"]):
+            return None
+    except FileConstantError:
+        return None
+    head = head_of(found, source)
+    made = kept.load(found["code"], head.function)
+    return None if made is None else recalled_function(head, made, program)
+
+
+def _remember(name: str, made: NativeFunction) -> None:
+    """Keeps what leads from a text to its function, if that is all that calls need."""
+    files = made.module.files
+    if made.kept_as is None or None in files.values():
+        return
+    found = described(Head(made.function, made.overwritten, None if made.is_static else made.left_open))
+    if found is not None:
+        cache.store(name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode())

@@ -1,0 +1,25 @@
+"""The stages of a function by name, as text: those of its lowering, and what becomes of it for a CPU and a GPU."""
+
+from __future__ import annotations
+
+from ...dialect.ir.diagnostics import TargetError
+from ...lowering.stages import STAGES, show
+from .compiled_function import CompiledFunction
+
+ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
+
+
+def text_at(f: CompiledFunction, stage: str) -> str:
+    """The function at a stage of ALL_STAGES."""
+    if stage in STAGES:
+        return show(f.module, f.function, stage)
+    if stage == "llvm":
+        return f.native_text.module
+    if stage in ("llvm-opt", "asm"):
+        from ..llvm import native_code as native
+
+        module = native.optimise(f.native_text.module)
+        return str(module) if stage == "llvm-opt" else native.assembly(module)
+    if stage in ("cuda", "ptx"):
+        return f.gpu_source.text if stage == "cuda" else f.ptx
+    raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")

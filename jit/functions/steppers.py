@@ -1,0 +1,238 @@
+"""The state of a graph and what moves it: native code for a CPU, or calls of the function that gives the next state."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...dialect.notation.index import Tensor
+from ...lowering.analysis.cost import cost
+from ...lowering.stepping.split_state import Clockwork
+from ...lowering.stepping.step_plan import Tick
+from ...lowering.storage.plan import Plan
+from ..llvm.emit import emit
+from ..llvm.ir_writer import Lines
+
+TICKS = 10_000  # of a GPU, between two looks for an interrupt
+BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
+PAGE, STAGGER = 4096, 832
+
+
+class CallingMachine:
+    """State that a compiled function maps to the next state, in Python's loop."""
+
+    def __init__(self, clockwork: Clockwork, advance: Callable[..., Any]) -> None:
+        self.moving = [s.name for s in clockwork.moving]
+        self.advance = advance
+        self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
+        self.spare = {name: np.empty_like(self.current[name]) for name in self.moving}
+
+    def move(self, ticks: int) -> int:
+        """Moves the state by some of the ticks, so that an interrupt finds state and time in step; how many they were."""
+        self.advance(*self.current.values(), out=tuple(self.spare[m] for m in self.moving))
+        for m in self.moving:
+            self.current[m], self.spare[m] = self.spare[m], self.current[m]
+        return 1
+
+
+class DeviceMachine:
+    """State that stays on a GPU, also between steps: an array is copied here when it is asked for, and back if it was."""
+
+    def __init__(self, clockwork: Clockwork, advance: Any) -> None:  # a CudaFunction
+        self.current = _Copies({s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states})
+        moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
+        self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
+
+    def move(self, ticks: int) -> int:
+        """The same as that of CallingMachine."""
+        self.current.leave()
+        n = min(ticks, TICKS)
+        self.clock.run(n)
+        return n
+
+
+class _Copies(Mapping[str, np.ndarray]):
+    """Arrays of the device by name, as arrays of the host that may be written to."""
+
+    clock: Any
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.arrays = arrays
+        self.here = set(arrays)  # what was asked for since the state moved on
+        self.places = {name: n for n, name in enumerate(arrays)}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self.arrays[name]
+        if name not in self.here:
+            self.clock.read(self.places[name], array)
+            self.here.add(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def leave(self) -> None:
+        """Before the state moves on: what may have been written to goes to the device."""
+        for name in self.here:
+            self.clock.write(self.places[name], self.arrays[name])
+        self.here.clear()
+
+
+class NativeMachine:
+    """State that native code moves any number of ticks at once."""
+
+    def __init__(self, clockwork: Clockwork, tick: Tick) -> None:
+        from ..llvm.native_code import Library
+        from ..runtime.thread_pool import imports, is_parallel
+
+        text = ticks_text(tick)
+        passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
+        exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
+        self.library = Library(text, exports, imports=imports(is_parallel(text)), slp=tick.several is None)
+        arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
+        turned = list(arrays)
+        for n in tick.turns:
+            turned[n] = _aligned((arrays[n].shape, arrays[n].dtype), len(arrays) + n)
+        self.constants = [np.ascontiguousarray(c) for c in tick.plan.constants.values()]
+        self.sides = [_named(side, clockwork, tick) for side in (arrays, turned)]
+        seconds = [[turned[n] for n in tick.turns], [arrays[n] for n in tick.turns]]
+        self.tables = [self.table(a, b) for a, b in zip((arrays, turned), seconds, strict=True)]
+        sizes = [plan.workspace for plan in _plans(tick)]
+        size = max(s for s in sizes if isinstance(s, int))
+        self.workspace = _aligned(((size,), np.dtype(np.uint8)))
+        self.ways = [
+            (n, self.library.functions[name]) for n, name in ((tick.ticks, "passes"), (1, "ticks")) if name in passes
+        ]
+        here, there = map(ctypes.addressof, self.tables)
+        place = self.workspace.ctypes.data
+        self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]
+        self.starts = [ctypes.addressof(c) for c in self.contexts]
+        work = cost(tick.plan)
+        self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
+        self.batch += -self.batch % tick.ticks
+        self.side = 0
+
+    def table(self, arrays: list[np.ndarray], seconds: list[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+        addresses = [a.ctypes.data for a in (*arrays, *seconds, *self.constants)]
+        return (ctypes.c_void_p * len(addresses))(*addresses)
+
+    @property
+    def current(self) -> Mapping[str, np.ndarray]:
+        return self.sides[self.side]
+
+    def move(self, ticks: int) -> int:
+        """The same as that of CallingMachine."""
+        n = left = ticks if ticks < self.batch else self.batch
+        for each, function in self.ways:
+            if left >= each:
+                count = left // each
+                status = function(self.starts[self.side], count)
+                assert not status, "no operation of a graph fails"
+                self.side ^= count & 1
+                left -= count * each
+        return n
+
+
+def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
+    places = [(s, p) for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
+    shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
+    state, place = places[0]
+    return (state.initial.shape if place.element is None else shape), state.initial.dtype
+
+
+def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[str, np.ndarray]:
+    """The arrays of the states by name: an element of a shared one is an array without dimensions."""
+    found = {}
+    for state, place in zip(clockwork.states, tick.places, strict=True):
+        array = arrays[place.array]
+        found[state.name] = array if place.element is None else array[place.element : place.element + 1].reshape(())
+    return found
+
+
+def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.ndarray:
+    """An array that begins on a cache line, for every turn elsewhere in a page: equal places then do not compete for it."""
+    shape, dtype = type
+    size = int(np.prod(shape)) * dtype.itemsize
+    held = np.zeros(size + 2 * PAGE, np.uint8)
+    start = -held.ctypes.data % PAGE + turn * STAGGER % PAGE
+    return held[start : start + size].view(dtype).reshape(shape)
+
+
+def ticks_text(tick: Tick) -> str:
+    """The IR of the kernels, and of the loops over ticks and over passes of several."""
+    plans = _plans(tick)
+    text = emit(*plans).module.replace("define i32 @entry", "define internal i32 @entry")
+    names = (("ticks", "entry"), ("passes", "entry1"))
+    return text + "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
+
+
+def _plans(tick: Tick) -> list[Plan]:
+    return [tick.plan] if tick.several is None else [tick.plan, tick.several]
+
+
+def _loop(tick: Tick, name: str, entry: str) -> str:
+    """A loop that calls an entry: what takes turns swaps its two buffers each time.
+
+    The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before
+    the loop, so that state without turns may stay in registers.
+    """
+    plan = tick.plan
+    count = len(plan.arguments) + len(plan.results) + len(plan.constants)
+    turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
+    f = Lines()
+    here, there, workspace = (_load(f, "%context", n) for n in range(3))
+    table = f.add(f"alloca [{max(count, 1)} x ptr]")
+    pointers = [[_load(f, side, n) for side in (here, there)] for n in range(count)]
+    slots = [f.add(f"getelementptr inbounds ptr, ptr {table}, i64 {n}") for n in range(count)]
+    for n in sorted({*range(count)} - turning):
+        f.raw(f"store ptr {pointers[n][0]}, ptr {slots[n]}")
+    f.raw("br label %head")
+    head = Lines()
+    for n in sorted(turning):
+        one, other = pointers[n]
+        head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
+        head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
+    return f"""
+define i32 @{name}(ptr %context, i64 %n) nounwind {{
+entry:
+{f.text()}
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %done
+body:
+  %bit = and i64 %i, 1
+  %odd = icmp ne i64 %bit, 0
+{head.text()}
+  %status = call i32 @{entry}(ptr {table}, ptr null, ptr {workspace})
+  %next = add nuw nsw i64 %i, 1
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %head, label %failed
+done:
+  ret i32 0
+failed:
+  ret i32 %status
+}}
+"""
+
+
+def _load(f: Lines, table: str, n: int) -> str:
+    return f.add(f"load ptr, ptr {f.add(f'getelementptr inbounds ptr, ptr {table}, i64 {n}')}")
+
+
+def machine_text(tick: Tick, stage: str) -> str:
+    """The code of a tick and its loop: llvm, llvm-opt or asm."""
+    from ..llvm import native_code as native
+
+    text = ticks_text(tick)
+    if stage == "llvm":
+        return text
+    module = native.optimise(text, slp=tick.several is None)
+    return str(module) if stage == "llvm-opt" else native.assembly(module)

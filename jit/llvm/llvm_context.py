@@ -1,0 +1,116 @@
+"""What LLVM makes machine code with: a context, a code generator and passes, which one thread uses at a time.
+
+llvmlite holds one lock around all of LLVM. Threads whose modules are in contexts of their own need none: what takes its time
+is called without it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from ...dialect.ir.scoped_setting import Meanwhile
+
+LAST_LLVM = 22  # known to have the options that are set here
+
+
+def target_machine(jit: bool = True) -> Any:
+    """A code generator for this machine's processor and all its features, for code in memory or for files."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="pic",
+        codemodel="default",
+        jit=jit,
+    )
+
+
+def _addresses_kept() -> Callable[[], None]:
+    if llvm.llvm_version_info[0] > LAST_LLVM:
+        return lambda: None
+    llvm.set_option("cvm", "--disable-lsr=true")
+    process = os.getpid()
+    return lambda: llvm.set_option("cvm", "--disable-lsr=false") if os.getpid() == process else None
+
+
+addresses_kept = Meanwhile(_addresses_kept)
+"""LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
+already. There is but one switch for the process; what others compile at that moment is right, too."""
+
+
+class Toolchain:
+    """The machinery of one thread."""
+
+    def __init__(self) -> None:
+        self.machine = target_machine()
+        self._passes = llvm.create_new_module_pass_manager()
+        self._passes.add_always_inliner_pass()
+        self._passes.add_sroa_pass()
+        self._passes.add_new_gvn_pass()
+        self._passes.add_loop_unroll_pass()
+        self._passes.add_instruction_combine_pass()
+
+    def optimised(self, text: str, slp: bool = False) -> Any:
+        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, with their tests at the
+        end and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side
+        become vectors."""
+        context = llvm.create_context()
+        with ffi.OutputString() as error:
+            parsed = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)
+            if not parsed:
+                raise RuntimeError(f"LLVM IR parsing error\n{error}")
+        module = llvm.ModuleRef(parsed, context)
+        options = llvm.create_pipeline_tuning_options(3)
+        options.loop_vectorization = options.loop_interleaving = False
+        builder = llvm.create_pass_builder(self.machine, options)
+        passes = builder.getModulePassManager() if slp else self._passes
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+        return module
+
+    def object_code(self, module: Any) -> bytes:
+        """A module's machine code as an object file."""
+        with addresses_kept(), ffi.OutputString() as error:
+            buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(self.machine, module, 1, error)
+            if not buffer:
+                raise RuntimeError(str(error))
+        try:
+            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+_spare: list[Toolchain] = []  # those that no thread uses
+
+
+@contextmanager
+def toolchain() -> Iterator[Toolchain]:
+    """One that is this thread's until it is given back."""
+    try:
+        own = _spare.pop()
+    except IndexError:
+        own = Toolchain()
+    yield own
+    _spare.append(own)
+
+
+@cache
+def _unlocked(name: str) -> Callable[..., Any]:
+    """A function of LLVM's library without the lock, where llvmlite is one whose library can be reached; otherwise with it."""
+    locked = getattr(ffi.lib, name)
+    try:
+        function = getattr(ctypes.CDLL(ffi.lib._name, handle=ffi.lib._handle), name)
+    except AttributeError:
+        return locked
+    function.argtypes, function.restype = locked.argtypes, locked.restype
+    return function

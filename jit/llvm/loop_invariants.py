@@ -1,0 +1,96 @@
+"""What a loop does not change, found so that it can be computed before:  for i { y[i] = x[j] * i }  =>  x[j] goes first.
+
+Only what surely runs counts, so that nothing is read that the loop would not read: what stands in the body itself and in the
+loops there that have an iteration, not under a branch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.notation.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
+from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Let, Require, Store
+from ...dialect.notation.traverse import children
+
+
+def runs(loop: For) -> bool:
+    """Whether a loop surely has an iteration."""
+    return isinstance(loop.start, Const) and isinstance(loop.end, Const) and loop.start.value < loop.end.value
+
+
+class About(NamedTuple):
+    """What an expression depends on, indices, variables and arrays by id, and whether its value takes more than arithmetic."""
+
+    expression: Expr
+    depends: frozenset[int]
+    reads: bool
+
+
+class Invariants:
+    """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, About] = {}
+        self.loops: dict[int, tuple[For, list[tuple[Expr, bool]]]] = {}
+
+    def of(self, loop: For) -> list[tuple[Expr, bool]]:
+        """The largest parts that do not depend on a loop, and of each whether it is index arithmetic."""
+        known = self.loops.get(id(loop))
+        if known is None:
+            parts: list[tuple[Expr, bool]] = []
+            if runs(loop):
+                self.within(loop.body, {id(loop.index)}, parts)
+            known = self.loops[id(loop)] = loop, parts
+        return known[1]
+
+    def within(self, block: Block, bound: set[int], found: list[tuple[Expr, bool]]) -> None:
+        for s in block:
+            match s:
+                case Store(_, at, value):
+                    for e in at:
+                        self.parts(e, bound, True, found)
+                    self.parts(value, bound, False, found)
+                case Let(var, value):
+                    self.parts(value, bound, False, found)
+                    bound.add(id(var))
+                case Ask(_, at):
+                    for e in at:
+                        self.parts(e, bound, True, found)
+                case Require(condition, _, _):
+                    self.parts(condition, bound, False, found)
+                case Alloc(tensor):
+                    bound.add(id(tensor))
+                case For(index, body):
+                    bound.add(id(index))
+                    if runs(s):
+                        self.within(body, bound, found)
+                case If(condition):
+                    self.parts(condition, bound, False, found)
+                    bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
+
+    def parts(self, e: Expr, bound: set[int], is_index: bool, found: list[tuple[Expr, bool]]) -> None:
+        """Of one expression; what it has in several places is looked into once."""
+        seen: set[tuple[int, bool]] = set()
+        stack = [(e, is_index)]
+        while stack:
+            e, is_index = stack.pop()
+            if isinstance(e, (Const, Index, Var, Extent)) or (id(e), is_index) in seen:
+                continue
+            seen.add((id(e), is_index))
+            about = self.about(e)
+            if is_index and not about.reads:
+                continue
+            if about.depends.isdisjoint(bound):
+                found.append((e, is_index))
+            else:
+                is_index = is_index or isinstance(e, Read)
+                stack += [(c, is_index) for c in children(e)[::-1]]
+
+    def about(self, e: Expr) -> About:
+        known = self.found.get(id(e))
+        if known is None:
+            parts = [self.about(c) for c in children(e)]
+            own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
+            reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
+            known = self.found[id(e)] = About(e, frozenset(own).union(*(p.depends for p in parts)), reads)
+        return known

@@ -1,0 +1,112 @@
+"""LLVM IR to native code: optimised for this machine's processor, linked in memory, called through a pointer."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import llvmlite.binding as llvm
+
+from ..cache import disk_cache as cache
+from ..cache.keys import environment
+from . import integer_powers as powers
+from . import lookup_tables as rows
+from . import select_to_table as tables
+from . import target_intrinsics as instructions
+from .llvm_context import addresses_kept, target_machine, toolchain
+
+if TYPE_CHECKING:
+    from ...lowering.processor import Processor
+
+_numbers = itertools.count(1)  # of libraries; any thread may make one
+
+
+@lru_cache(maxsize=1)
+def _linker() -> Any:
+    return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
+
+
+def optimise(text: str, slp: bool = False) -> Any:
+    """The module after LLVM's passes."""
+    with toolchain() as tools:
+        return tools.optimised(_complete(text), slp)
+
+
+def _complete(text: str) -> str:
+    """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
+    start = text.find("\ndefine ") + 1
+    declared, features = text[:start], _features()
+    declared = tables.complete(instructions.complete(declared, features), features)
+    return f"{rows.complete(powers.complete(declared))}\n{text[start:]}"
+
+
+@lru_cache(maxsize=1)
+def _features() -> frozenset[str]:
+    """What this machine's processor has."""
+    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+def processor() -> Processor:
+    """This machine's, for the loops."""
+    from ...lowering.processor import Processor
+
+    features = _features()
+    return Processor(instructions.has_quads(features), 32 if "avx512vl" in features else 16)
+
+
+def assembly(module: Any) -> str:
+    """The machine code of a module, as text."""
+    with addresses_kept():
+        return target_machine().emit_assembly(module)
+
+
+def object_file(text: str) -> bytes:
+    """The machine code as an object file for other programs."""
+    with addresses_kept():
+        return bytes(target_machine(jit=False).emit_object(optimise(text)))
+
+
+def object_code(text: str, slp: bool = False) -> bytes:
+    """The machine code as an object file, from the cache where it is there."""
+    name = cache.key(text, str(slp), *environment())
+    image = cache.load(name)
+    if image is None:
+        image = fresh_object_code(text, slp)
+        cache.store(name, image)
+    return image
+
+
+def fresh_object_code(text: str, slp: bool = False) -> bytes:
+    """The machine code as an object file."""
+    with toolchain() as tools:
+        return tools.object_code(tools.optimised(_complete(text), slp))
+
+
+class Library:
+    """Native code in memory, from IR or object files that belong together, and the functions it exports, which give an i32
+    status; freed with the object."""
+
+    def __init__(
+        self,
+        code: str | Sequence[bytes],
+        exports: Mapping[str, tuple[Any, ...]],
+        data: Sequence[str] = (),
+        imports: Mapping[str, int] | None = None,
+        slp: bool = False,
+    ) -> None:
+        builder = llvm.JITLibraryBuilder()
+        for image in [object_code(code, slp)] if isinstance(code, str) else code:
+            builder = builder.add_object_img(image)
+        builder = builder.add_current_process()
+        for name in (*exports, *data):
+            builder = builder.export_symbol(name)
+        for name, address in (imports or {}).items():
+            builder = builder.import_symbol(name, address)
+        self._tracker = builder.link(_linker(), f"cvm{next(_numbers)}")
+        self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
+        self.functions: dict[str, Callable[..., int]] = {
+            name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()
+        }

@@ -1,0 +1,179 @@
+"""What memory is asked for before it is read, since processors foresee one row that is read to its end, but not
+
+- rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] } } }: the next eight are;
+- the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j] ... } }: the second
+  loop, which finds its row in the cache, asks for the next one.
+
+- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: those of some turns
+  later are;
+
+- rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are;
+
+- a few numbers each time:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
+  those some lines further on are, since what is foreseen ends with a page.
+
+Of large arrays; whose rows, but for the last, are no less than a page, and no more than the cache holds until it is their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...dialect.ir.sizes import product
+from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.loops import Ask, Block, For, Kernel, statements
+from ...dialect.notation.traverse import substitute, walk
+from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride
+from ...lowering.analysis.affine import affine
+from ...lowering.loops.nontemporal_stores import is_large
+
+PAGE, LINE = 1 << 12, 1 << 6  # bytes
+CACHE = 1 << 18  # bytes, which are kept until it is their turn
+SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
+FEWEST, FURTHER = 16, 1 << 11  # bytes that are read in a turn at least, and those between them and what is asked for
+LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
+
+
+def is_fed_by_memory(kernel: Kernel) -> bool:
+    """Whether there is anything to ask for: an array that the cache may not hold."""
+    arrays = [(t, product(t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))]
+    return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= CACHE) for t, n in arrays)
+
+
+def asked_for(kernel: Kernel) -> dict[int, int]:
+    """The reads, by id, that ask for an element further on, and how much further."""
+    found: dict[int, int] = {}
+    said = any(isinstance(s, Ask) for s in statements(kernel.body))
+    for s in statements(kernel.body):
+        if isinstance(s, For):
+            found.update(_next_rows(s))
+            found.update(_side_by_side(s))
+            found.update(() if said else _pieces(s))
+    return found
+
+
+def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
+    """Reads that an unrolled loop moves by rows, where this loop goes on from the last of them."""
+    for lanes in s.body:
+        if not isinstance(lanes, For) or lanes.kind != "vector":
+            continue
+        length = affine(lanes.end) - affine(lanes.start)
+        for turn in lanes.body:
+            if not isinstance(turn, For) or turn.kind != "unrolled":
+                continue
+            assert isinstance(turn.start, Const) and isinstance(turn.end, Const)
+            count = turn.end.value - turn.start.value
+            for r, step in _apart(turn.body, turn.index):
+                near = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= CACHE
+                if near and stride(r.tensor, r.indices, s.index) == step * count:
+                    yield id(r), step * count
+
+
+def _pieces(s: For) -> Iterator[tuple[int, int]]:
+    """Reads of short pieces of rows, one below the other, where this loop goes on from the last of them."""
+    for rows in s.body:
+        if not isinstance(rows, For) or rows.kind != "serial" or not isinstance(rows.index.extent, int):
+            continue
+        match rows.body:
+            case (For(_, _, Const(0), _, "vector") as lanes,) if rows.stop is None:
+                count, length = rows.index.extent, affine(lanes.end)
+                for r, step in _apart(lanes.body, rows.index):
+                    short = not length.terms and length.constant * r.tensor.element.bytes <= SHORT
+                    goes_on = stride(r.tensor, r.indices, s.index) == step * count
+                    if short and goes_on and stride(r.tensor, r.indices, lanes.index) == 1:
+                        yield id(r), step * count * max(AHEAD // count, 1)
+
+
+def _next_rows(s: For) -> Iterator[tuple[int, int]]:
+    """Reads of rows that a loop before this one has read in the same turn; of all of a row, or nearly."""
+    loops: dict[Tensor, int] = {}
+    for inner in s.body:
+        if isinstance(inner, For):
+            turns = _turns(inner)
+            found = {r.tensor: (r, step) for r, step in reversed([*_apart((inner,), s.index)]) if 2 * turns > step}
+            for tensor, (first, step) in found.items():
+                if loops.get(tensor) == 1 and step * tensor.element.bytes <= CACHE:
+                    yield id(first), step
+                loops[tensor] = loops.get(tensor, 0) + 1
+
+
+def _turns(s: For) -> int:
+    """How often what stands in a loop, or in the loop that is in it, runs; 0 where that is not known."""
+    length = affine(s.end) - affine(s.start)
+    inner = next((b for b in s.body if isinstance(b, For)), None)
+    return 0 if length.terms else length.constant * (1 if inner is None else _turns(inner))
+
+
+def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
+    """The reads of large arrays that an index moves by a page or more."""
+    for r in reads(block):
+        step = stride(r.tensor, r.indices, index) if is_large(r.tensor) else None
+        if step is not None and step * r.tensor.element.bytes >= PAGE:
+            yield r, step
+
+
+def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
+    """What each turn of a loop goes on from in large constants, by its id: the first of the numbers that it reads."""
+    found: dict[int, list[Read]] = {}
+    for s in statements(kernel.body):
+        if isinstance(s, For) and s.kind == "serial":
+            inner: list[For] = []
+            body = s.body
+            while len(body) == 1 and isinstance(loop := body[0], For):
+                inner, body = [*inner, loop], loop.body
+            kinds = [loop.kind for loop in inner]
+            if kinds[-2:] == ["unrolled", "vector"] and set(kinds[:-1]) == {"unrolled"}:
+                first: dict[Expr, Expr] = {loop.index: loop.start for loop in inner}
+                few = [r for r in reads(body) if _is_few(r, s.index, inner[-1].index)]
+                found[id(s)] = [Read(r.tensor, tuple(substitute(e, first) for e in r.indices)) for r in few]
+    return found
+
+
+def _is_few(r: Read, along: Index, lane: Index) -> bool:
+    """Whether a few numbers of a large constant are read in each turn, by all lanes, and the next ones in the next turn."""
+    size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
+    if not isinstance(size, int) or step is None or r.tensor.space != "constant":
+        return False
+    few = FEWEST <= step * r.tensor.element.bytes <= 2 * LINE
+    return few and size * r.tensor.element.bytes >= CACHE and not any(depends(e, {lane}) for e in r.indices)
+
+
+def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
+    """What is asked for before a vector loop, by its id: the beginning of the rows that are picked some turns later."""
+    found: dict[int, list[Read]] = {}
+    changed = {s.tensor for s in stores(kernel.body)}
+    for s in statements(kernel.body):
+        if isinstance(s, For) and s.kind in ("serial", "parallel"):
+            later: dict[Expr, Expr] = {s.index: minimum(s.index + LATER, s.end - 1)}
+            for inner in s.body:
+                if isinstance(inner, For) and inner.kind == "vector" and isinstance(inner.start, Const):
+                    picked = [r for r in reads(inner.body) if _is_picked(r, s.index, inner, changed)]
+                    found[id(inner)] = [_moved(r, later, inner.index, n) for r in picked for n in _lines(r, inner)]
+    return found
+
+
+def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
+    """Whether a loop goes along a row of a large array, which a read picks by the loop around."""
+    parts = [x for e in r.indices for x in walk(e)]
+    where = [x for x in parts if isinstance(x, Read)]
+    known = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
+    size = product(r.tensor.shape)
+    large = isinstance(size, int) and size * r.tensor.element.bytes >= CACHE
+    if not (where and known and large) or changed & {r.tensor, *(x.tensor for x in where)}:
+        return False
+    picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
+    return picks and stride(r.tensor, r.indices, inner.index) == 1
+
+
+def _lines(r: Read, inner: For) -> list[int]:
+    """The values of a loop's index at which the lines of a row begin, and the last one of a short row."""
+    assert isinstance(inner.start, Const)
+    length, line = affine(inner.end) - affine(inner.start), LINE // r.tensor.element.bytes
+    if length.terms:
+        return [inner.start.value]
+    starts = [*range(0, length.constant, line)][:MOST]
+    return [inner.start.value + n for n in (*starts, min(length.constant, MOST * line) - 1)]
+
+
+def _moved(r: Read, later: dict[Expr, Expr], index: Index, place: int) -> Read:
+    return Read(r.tensor, tuple(substitute(e, {**later, index: as_index(place)}) for e in r.indices))

@@ -1,0 +1,201 @@
+"""How LLVM IR spells each scalar function and conversion: one row for each function and kind of element.
+
+A row is one or more instructions. {t} is the type, {a} {b} {c} the operands, {0} {1} ... the results of the row's earlier
+instructions, {m} the type of a comparison's result, {d} that of as many f64, {s} the type as intrinsics write it ("v8i32"), {z} and {x} the type's splat of zero
+and of all bits set, {o} of one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...dialect.ir.types import ElementType
+from ...dialect.notation.lookup_tables import ROWS
+
+Row = tuple[str, ...]
+
+
+def _intrinsic(name: str, operands: str = "abc"[:2]) -> Row:
+    return (f"call {{t}} @llvm.{name}.{{s}}({', '.join('{t} {' + o + '}' for o in operands)})",)
+
+
+def _extreme(comparison: str) -> Row:
+    return (f"fcmp {comparison} {{t}} {{a}}, {{b}}", "select {m} {0}, {t} {a}, {t} {b}")
+
+
+def _floor_fix(correction: Row) -> Row:
+    """What follows a truncated remainder {0} to see whether the signs of remainder and divisor differ: {4}."""
+    return (
+        "srem {t} {a}, {b}",
+        "icmp ne {t} {0}, {z}",
+        "xor {t} {0}, {b}",
+        "icmp slt {t} {2}, {z}",
+        "and {m} {1}, {3}",
+        *correction,
+    )
+
+
+def _shifted(row: Row, by: int) -> Row:
+    """A row that stands after `by` other instructions, dividing by {1} in place of {b}."""
+    moved = (re.sub(r"\{(\d+)\}", lambda m: f"{{{int(m[1]) + by}}}", line) for line in row)
+    return tuple(line.replace("{b}", "{1}") for line in moved)
+
+
+def _by_minus_one(row: Row, result: str) -> Row:
+    """A division that the machine cannot do for the least integer by -1: it divides by 1 there, and fixes the result."""
+    fix = ("sub {t} {z}, {a}",) if result == "negated" else ()
+    last = f"{{{1 + len(row)}}}"
+    chosen = f"{{{2 + len(row)}}}" if fix else "{z}"
+    return (
+        "icmp eq {t} {b}, {x}",
+        "select {m} {0}, {t} {o}, {t} {b}",
+        *_shifted(row, 2),
+        *fix,
+        f"select {{m}} {{0}}, {{t}} {chosen}, {{t}} {last}",
+    )
+
+
+_COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
+
+
+def _byte_product(place: int, first: int) -> Row:
+    """The product of a byte without a sign and one with it, of these bits on; the row has so many instructions before."""
+    signs = f"lshr i32 {{a}}, {place}", f"and i32 {{{first}}}, 255", f"shl i32 {{b}}, {24 - place}"
+    return *signs, f"ashr i32 {{{first + 2}}}, 24", f"mul i32 {{{first + 1}}}, {{{first + 3}}}"
+
+
+def _byte_pair(place: int, first: int) -> Row:
+    """The sum of two products of bytes from this bit on, within 16 bits; the row has so many instructions before."""
+    row: list[str] = []
+    for shift in (place, place + 8):
+        row += _byte_product(shift, first + len(row))
+    sum = first + len(row)
+    row.append(f"add i32 {{{first + 4}}}, {{{first + 9}}}")
+    for n, (beyond, end) in ((sum, ("slt", -32768)), (sum + 2, ("sgt", 32767))):
+        row += [f"icmp {beyond} i32 {{{n}}}, {end}", f"select i1 {{{n + 1}}}, i32 {end}, i32 {{{n}}}"]
+    return tuple(row)
+
+
+INSTRUCTIONS: dict[tuple[str, str], Row] = {
+    **{(f, k): (f"{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "and", "or", "xor") for k in ("int", "uint", "bool")},
+    **{(f, "float"): (f"f{f} {{t}} {{a}}, {{b}}",) for f in ("add", "sub", "mul", "div", "rem")},
+    ("div", "int"): ("sdiv {t} {a}, {b}",),
+    ("div", "uint"): ("udiv {t} {a}, {b}",),
+    ("rem", "int"): ("srem {t} {a}, {b}",),
+    ("rem", "uint"): ("urem {t} {a}, {b}",),
+    ("floordiv", "int"): _floor_fix(("sdiv {t} {a}, {b}", "sext {m} {4} to {t}", "add {t} {5}, {6}")),
+    ("floordiv", "uint"): ("udiv {t} {a}, {b}",),
+    ("floormod", "int"): _floor_fix(("select {m} {4}, {t} {b}, {t} {z}", "add {t} {0}, {5}")),
+    ("floormod", "uint"): ("urem {t} {a}, {b}",),
+    ("neg", "int"): ("sub {t} {z}, {a}",),
+    ("neg", "uint"): ("sub {t} {z}, {a}",),
+    ("neg", "float"): ("fneg {t} {a}",),
+    ("abs", "int"): ("call {t} @llvm.abs.{s}({t} {a}, i1 false)",),
+    ("abs", "uint"): ("or {t} {a}, {z}",),
+    ("abs", "float"): _intrinsic("fabs", "a"),
+    ("max", "int"): _intrinsic("smax", "ab"),
+    ("max", "uint"): _intrinsic("umax", "ab"),
+    ("max", "bool"): ("or {t} {a}, {b}",),
+    ("max", "float"): _extreme("ogt"),
+    ("min", "int"): _intrinsic("smin", "ab"),
+    ("min", "uint"): _intrinsic("umin", "ab"),
+    ("min", "bool"): ("and {t} {a}, {b}",),
+    ("min", "float"): _extreme("olt"),
+    **{(f, "float"): _intrinsic(f, "ab") for f in ("maximum", "minimum")},
+    **{(f, k): (f"icmp {c} {{t}} {{a}}, {{b}}",) for f, (s, u, _) in _COMPARISONS.items() for k, c in (("int", s), ("uint", u), ("bool", u))},
+    **{(f, "float"): (f"fcmp {c} {{t}} {{a}}, {{b}}",) for f, (_, _, c) in _COMPARISONS.items()},
+    **{("not", k): ("xor {t} {a}, {x}",) for k in ("int", "uint", "bool")},
+    ("shl", "int"): ("shl {t} {a}, {b}",),
+    ("shl", "uint"): ("shl {t} {a}, {b}",),
+    ("shr", "int"): ("ashr {t} {a}, {b}",),
+    ("shr", "uint"): ("lshr {t} {a}, {b}",),
+    **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # powers.py defines it
+    **{(f, "int"): (f"call {{d}} @{f}.{{s}}({{t}} {{a}})",) for r in ROWS for f in r.columns},  # rows.py defines it
+    ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
+    ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
+    **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},
+    **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
+    ("fma", "float"): _intrinsic("fma", "abc"),
+}  # fmt: skip
+
+# sums of products of parts of words, for which many processors have instructions for vectors
+INSTRUCTIONS["pairdot", "int"] = (
+    "shl i32 {a}, 16",
+    "ashr i32 {0}, 16",
+    "shl i32 {b}, 16",
+    "ashr i32 {2}, 16",
+    "mul i32 {1}, {3}",
+    "ashr i32 {a}, 16",
+    "ashr i32 {b}, 16",
+    "mul i32 {5}, {6}",
+    "add i32 {4}, {7}",
+)
+INSTRUCTIONS["bytepairs", "int"] = (
+    *_byte_pair(0, 0),
+    *_byte_pair(16, 15),
+    "and i32 {14}, 65535",
+    "shl i32 {29}, 16",
+    "or i32 {30}, {31}",
+)
+INSTRUCTIONS["quaddot_us", "int"] = (
+    *(line for n in range(4) for line in _byte_product(8 * n, 5 * n)),
+    "add i32 {4}, {9}",
+    "add i32 {14}, {19}",
+    "add i32 {20}, {21}",
+)
+HALVES = {"addhalves": "add", "subhalves": "sub"}
+for _name, _instruction in HALVES.items():
+    INSTRUCTIONS[_name, "int"] = (
+        f"{_instruction} i32 {{a}}, {{b}}",
+        "and i32 {0}, 65535",
+        "and i32 {a}, -65536",
+        "and i32 {b}, -65536",
+        f"{_instruction} i32 {{2}}, {{3}}",
+        "or i32 {1}, {4}",
+    )
+# what instructions.py defines for vectors of words: the operands, and the instructions for one word
+WORDS: dict[str, tuple[str, Row]] = {
+    **{f: ("ab", INSTRUCTIONS[f, "int"]) for f in ("pairdot", "bytepairs", *HALVES)},
+    "quadsum": ("abc", (*INSTRUCTIONS["quaddot_us", "int"], "add i32 {22}, {c}")),
+}
+_CALLS = {f: f"call {{t}} @{f}.{{s}}({', '.join(f'{{t}} {{{o}}}' for o in row[0])})" for f, row in WORDS.items()}
+QUADSUM = _CALLS.pop("quadsum")  # quaddot_us of two factors, added to a sum
+VECTOR_ROWS: dict[str, Row] = {
+    **{f: (call,) for f, call in _CALLS.items()},
+    "quaddot_us": (QUADSUM.replace("{c}", "{z}"),),
+}
+
+# signed division by what may be -1: the least integer divided by it wraps
+ANY_DIVISOR: dict[str, Row] = {
+    "div": _by_minus_one(INSTRUCTIONS["div", "int"], "negated"),
+    "rem": _by_minus_one(INSTRUCTIONS["rem", "int"], "zero"),
+    "floordiv": _by_minus_one(INSTRUCTIONS["floordiv", "int"], "negated"),
+    "floormod": _by_minus_one(INSTRUCTIONS["floormod", "int"], "zero"),
+}
+
+
+def conversion(source: ElementType, target: ElementType) -> str:
+    """The instruction that converts {a} of type {f} to {t}, or "" where the bits stay."""
+    widen = target.bits > source.bits
+    match source.kind, target.kind:
+        case "bool", "float":
+            return "uitofp {f} {a} to {t}"
+        case "bool", _:
+            return "zext {f} {a} to {t}" if widen else ""
+        case _, "bool":
+            return "fcmp une {f} {a}, {zf}" if source.kind == "float" else "icmp ne {f} {a}, {zf}"
+        case (("int" | "uint"), ("int" | "uint")):
+            if target.bits == source.bits:
+                return ""
+            return ("sext" if source.kind == "int" else "zext") + " {f} {a} to {t}" if widen else "trunc {f} {a} to {t}"
+        case "int", "float":
+            return "sitofp {f} {a} to {t}"
+        case "uint", "float":
+            return "uitofp {f} {a} to {t}"
+        case "float", "int":
+            return "call {t} @llvm.fptosi.sat.{s}.{sf}({f} {a})"
+        case "float", "uint":
+            return "call {t} @llvm.fptoui.sat.{s}.{sf}({f} {a})"
+        case "float", "float":
+            return ("fpext" if widen else "fptrunc") + " {f} {a} to {t}"
+    raise TypeError(f"no conversion from {source} to {target}")

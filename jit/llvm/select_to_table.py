@@ -1,0 +1,138 @@
+"""Trees of selects between constants as tables that a register holds: of 32 bytes, each lane taking a part of its own.
+
+    select(high, select(low, 4, 3), select(low, 2, 1))  =>  parts of <1, 2, 3, 4>, looked up by what the conditions say
+
+`complete` defines the look-up by the processor's instruction, and in plain IR where it has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation.index import Apply, Const, Expr
+from .ir_writer import number_text
+
+ENTRIES = {F32: 8, F64: 4}
+NAME = "chosen_parts"
+_DECLARED = re.compile(rf"^declare <(\d+) x i32> @{NAME}\.\d+\(.*\)$", re.MULTILINE)
+# by how many places they look up at a time: the feature, and the instruction
+_PERMUTED = {
+    16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"),
+    8: ("avx2", "llvm.x86.avx2.permps"),
+}
+
+
+class Table(NamedTuple):
+    """What is chosen from, and the conditions that choose, the one that halves the table first being the first."""
+
+    conditions: tuple[Expr, ...]
+    entries: tuple[Const, ...]
+
+
+def table_of(e: Expr) -> Table | None:
+    """The table that a tree of selects is, if it fills a register."""
+    found = _tree(e) if isinstance(e, Apply) and e.function == "select" and e.type in ENTRIES else None
+    return found if found is not None and len(found.entries) == ENTRIES[e.type] else None
+
+
+def _tree(e: Expr) -> Table | None:
+    match e:
+        case Const():
+            return Table((), (e,))
+        case Apply("select", (condition, then, otherwise), _):
+            high, low = _tree(then), _tree(otherwise)
+            if high is None or low is None or len(high.entries) != len(low.entries):
+                return None
+            if all(a is b for a, b in zip(high.conditions, low.conditions, strict=True)):
+                return Table((condition, *low.conditions), (*low.entries, *high.entries))
+    return None
+
+
+def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lanes: int) -> list[str]:
+    """The instructions that look up one entry for each lane: {0}, {1} ... are the results of earlier ones.
+
+    `place` has the conditions' values, as `Table.conditions`.
+    """
+    parts = type.bytes // 4
+    wide, words = f"<{lanes} x i{type.bits}>", f"<{lanes * parts} x i32>"
+    lines, place_of = [], ""
+    for n, condition in enumerate(reversed(place)):
+        value = f"{{{len(lines)}}}"
+        lines.append(
+            f"select <{lanes} x i1> {condition}, {wide} splat (i{type.bits} {parts << n}), {wide} zeroinitializer"
+        )
+        if n:
+            lines.append(f"or {wide} {place_of}, {value}")
+            value = f"{{{len(lines) - 1}}}"
+        place_of = value
+    if parts == 2:
+        low = len(lines) - 1
+        lines += [f"shl {wide} {{{low}}}, splat (i64 32)", f"or {wide} {{{low}}}, {{{low + 1}}}"]
+        lines += [f"or {wide} {{{low + 2}}}, splat (i64 {1 << 32})"]
+    last, element = len(lines) - 1, "float" if parts == 1 else "double"
+    table = ", ".join(f"{element} {number_text(c.value, type)}" for c in entries)
+    lines.append(f"bitcast {wide} {{{last}}} to {words}")
+    lines.append(f"bitcast <{len(entries)} x {element}> <{table}> to <8 x i32>")
+    lines.append(f"call {words} @{NAME}.{lanes * parts}({words} {{{last + 1}}}, <8 x i32> {{{last + 2}}})")
+    lines.append(f"bitcast {words} {{{last + 3}}} to <{lanes} x {element}>")
+    return lines
+
+
+def complete(text: str, features: Collection[str]) -> str:
+    """The module with every look-up defined."""
+    called: set[str] = set()
+    made = _DECLARED.sub(lambda match: _defined(int(match[1]), features, called), text)
+    return "\n".join([made, *sorted(called), ""]) if called else made
+
+
+def _defined(count: int, features: Collection[str], called: set[str]) -> str:
+    """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
+    words = f"<{count} x i32>"
+    width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
+    if width:
+        called.add(f"declare <{width} x float> @{_PERMUTED[width][1]}(<{width} x float>, <{width} x i32>)")
+    body = _permuted(count, width) if width else _compared(count)
+    head = f"define internal {words} @{NAME}.{count}({words} %place, <8 x i32> %table) alwaysinline nounwind {{"
+    return "\n".join([head, *(f"  {line}" for line in body), "}"])
+
+
+def _permuted(count: int, width: int) -> list[str]:
+    """So many places at a time."""
+    floats, places = f"<{width} x float>", f"<{width} x i32>"
+    again = ", ".join(f"i32 {k % 8}" for k in range(width))
+    lines = [f"%words = shufflevector <8 x i32> %table, <8 x i32> poison, {places} <{again}>"]
+    lines.append(f"%floats = bitcast {places} %words to {floats}")
+    ends: list[str] = []
+    for n in range(0, count, width):
+        lanes = ", ".join(f"i32 {k}" for k in range(n, n + width))
+        lines.append(f"%p{n} = shufflevector <{count} x i32> %place, <{count} x i32> poison, {places} <{lanes}>")
+        lines.append(f"%r{n} = call {floats} @{_PERMUTED[width][1]}({floats} %floats, {places} %p{n})")
+        ends.append(f"%r{n}")
+    while len(ends) > 1:  # a power of two
+        lanes = ", ".join(f"i32 {k}" for k in range(2 * width))
+        pairs = list(zip(ends[::2], ends[1::2], strict=True))
+        ends = [f"{a}.{2 * width}" for a, _ in pairs]
+        lines += [
+            f"{made} = shufflevector <{width} x float> {a}, <{width} x float> {b}, <{2 * width} x i32> <{lanes}>"
+            for made, (a, b) in zip(ends, pairs, strict=True)
+        ]
+        width *= 2
+    return [*lines, f"%r = bitcast <{count} x float> {ends[0]} to <{count} x i32>", f"ret <{count} x i32> %r"]
+
+
+def _compared(count: int) -> list[str]:
+    """One entry after the other."""
+    words = f"<{count} x i32>"
+    lines = [f"%low = and {words} %place, splat (i32 7)"]
+    found = ""
+    for n in range(8):
+        lanes = ", ".join(f"i32 {n}" for _ in range(count))
+        lines.append(f"%e{n} = shufflevector <8 x i32> %table, <8 x i32> poison, {words} <{lanes}>")
+        if n:
+            lines.append(f"%c{n} = icmp eq {words} %low, splat (i32 {n})")
+            lines.append(f"%r{n} = select <{count} x i1> %c{n}, {words} %e{n}, {words} {found}")
+        found = f"%r{n}" if n else "%e0"
+    return [*lines, f"ret {words} {found}"]

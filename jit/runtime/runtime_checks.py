@@ -1,0 +1,21 @@
+"""What kernels may report as numbers: the one that comes first in the program has the greatest, so that it is told of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...dialect.ir.diagnostics import Span
+from ...lowering.storage.plan import Plan
+
+
+class Requirements:
+    """The messages, and where in the program; the numbers count from 1."""
+
+    def __init__(self, plans: Iterable[Plan]) -> None:
+        self.listed = [r for plan in plans for r in reversed(dict.fromkeys(plan.requirements))]
+
+    def number(self, message: str, span: Span) -> int:
+        """That of a requirement."""
+        if (message, span) not in self.listed:  # kernels that were given without a program
+            self.listed.append((message, span))
+        return self.listed.index((message, span)) + 1

@@ -1,0 +1,119 @@
+"""How loops access memory: what a block reads and writes, and how far apart an index moves an access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from ...dialect.ir.sizes import Dim
+from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor, Var
+from ...dialect.notation.loops import Alloc, Block, If, Let, Require, Statement, Store, is_rare, nodes, statements
+from ...dialect.notation.traverse import children, walk
+from .affine import affine
+
+Accesses = dict[Tensor, list[tuple[Expr, ...]]]
+
+
+@lru_cache(maxsize=256)
+def reads(block: Block) -> tuple[Read, ...]:
+    """Every read of a block, of its loop bounds and conditions too; an expression that is shared counts once."""
+    return tuple(dict.fromkeys(e for e in nodes(block) if isinstance(e, Read)))
+
+
+def stores(block: Block) -> Iterator[Store]:
+    return (s for s in statements(block) if isinstance(s, Store))
+
+
+def accesses(block: Block) -> tuple[Accesses, Accesses]:
+    """At which indices each tensor is read, and at which it is stored to."""
+    read: Accesses = {}
+    stored: Accesses = {}
+    for r in reads(block):
+        read.setdefault(r.tensor, []).append(r.indices)
+    for s in stores(block):
+        stored.setdefault(s.tensor, []).append(s.indices)
+    return read, stored
+
+
+def every_access(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    """Every access of a block, stores first: which tensor, at which indices."""
+    yield from ((s.tensor, s.indices) for s in stores(block))
+    yield from ((r.tensor, r.indices) for r in reads(block))
+
+
+def allocated(block: Block) -> set[Tensor]:
+    """The buffers that a block allocates."""
+    return {s.tensor for s in statements(block) if isinstance(s, Alloc)}
+
+
+def is_straight(block: Block) -> bool:
+    """Whether a block names values, in accumulators of its own, too, and stores some, with rare branches for the former."""
+    own = accumulators(block)
+    rare = [i for s in block if is_rare(s) for i in statements((s,))]
+    return all(
+        isinstance(s, (Let, Store, Require)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
+    ) and all(
+        isinstance(s, (Let, If)) or (isinstance(s, (Alloc, Store)) and s.tensor in own | accumulators(rare))
+        for s in rare
+    )
+
+
+def accumulators(block: Iterable[Statement]) -> set[Tensor]:
+    """The scalars that statements allocate."""
+    return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
+
+
+def depends(e: Expr, indices: set[Expr]) -> bool:
+    """Whether an expression mentions one of the indices or variables."""
+    return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
+
+
+def steps(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> list[int] | None:
+    """Numbers of elements whose multiples add up to where an access is while the index is 0; None where one is not known."""
+    found: list[int] = []
+    step: Dim = 1
+    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+        if not isinstance(step, int):
+            return None
+        rest = affine(e).without(index)
+        found += [f * step for f in (rest.constant, *(f for _, f in rest.terms.values()))]
+        step = d * step
+    return found
+
+
+def stride(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
+    """How many elements an access moves when the index grows by 1; None where that is not one known number."""
+    total = 0
+    step: Dim = 1
+    for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
+        if depends(e, {index}):
+            sum = affine(e)
+            factor = sum.factor(index)
+            if any(depends(a, {index}) for a, _ in sum.without(index).terms.values()) or not isinstance(step, int):
+                return None
+            total += factor * step
+        step = d * step
+    return total
+
+
+def varying_values(block: Block, index: Index) -> set[object]:
+    """The variables of a block whose value changes with the index, and the buffers it allocates."""
+    found: set[object] = {index, *allocated(block)}
+    for s in statements(block):
+        if isinstance(s, Let) and any(varies(n, found) for n in walk(s.value)):
+            found.add(s.var)
+    return found
+
+
+def varies(node: Expr, varying: set[object]) -> bool:
+    """Whether a node is, or reads, one of these."""
+    return node in varying or (isinstance(node, Read) and node.tensor in varying)
+
+
+def is_index_arithmetic(e: Expr) -> bool:
+    """Whether an expression reads no memory."""
+    return (
+        not isinstance(e, Read) and all(map(is_index_arithmetic, children(e)))
+        if isinstance(e, Apply)
+        else not isinstance(e, Read)
+    )

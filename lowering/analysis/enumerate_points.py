@@ -1,0 +1,56 @@
+"""Conditions on indices, looked at point by point: whether a window has an element inside wherever it stands.
+
+0 <= 2 p + k - 1 < 7  for some k in 0..3, whatever p in 0..4 is
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...dialect.notation.index import Apply, Const, Expr, Index
+from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.traverse import walk
+from ..loops.tighten_bounds import conjunction
+
+MOST = 1 << 18  # points
+
+
+def holds_somewhere(condition: Expr, over: tuple[Index, ...]) -> bool:
+    """Whether, for all values of the other indices, a condition holds for some of these; False where that is not plain."""
+    parts: list[tuple[set[Index], list[Expr]]] = []
+    for test in conjunction(condition):
+        indices = {n for n in walk(test) if isinstance(n, Index)}
+        met = [p for p in parts if p[0] & indices]  # what depends on none of the others' indices is looked at by itself
+        parts = [p for p in parts if not p[0] & indices]
+        parts.append((indices.union(*(p[0] for p in met)), [test, *(t for p in met for t in p[1])]))
+    return all(_part_holds(indices, tests, over) for indices, tests in parts)
+
+
+def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...]) -> bool:
+    order = [*(i for i in indices if i not in over), *(i for i in over if i in indices)]
+    extents = [i.extent for i in order if isinstance(i.extent, int)]
+    plain = all(isinstance(n, (Index, Const, Apply)) for t in tests for n in walk(t))
+    if not plain or len(extents) < len(order) or prod(extents) > MOST or 0 in extents:
+        return False
+    points = {
+        i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(order))])
+        for at, (i, n) in enumerate(zip(order, extents, strict=True))
+    }
+    holds = np.broadcast_to(True, extents)
+    for test in tests:
+        holds = holds & np.broadcast_to(_values(test, points), extents)
+    return bool(holds.any(tuple(n for n, i in enumerate(order) if i in over)).all())
+
+
+def _values(e: Expr, points: dict[Index, np.ndarray]) -> np.ndarray:
+    match e:
+        case Index():
+            return points[e]
+        case Const(value, _):
+            return np.array(value, e.type.dtype)
+        case Apply(function, operands, _):
+            with np.errstate(all="ignore"):
+                return np.asarray(SCALARS[function].numpy(*(_values(o, points) for o in operands)))
+    raise TypeError(f"no values of {type(e).__name__}")

@@ -1,0 +1,339 @@
+"""The interval that every integer value stays in, from the formulas of a program:
+
+    x in [-127, 127], w constant:  y[i, j] = sum over k of x[i, k] * w[j, k]  in  127 * [-m, m],  m the largest sum of |w[j]|
+
+Where exact arithmetic could leave an expression's type it wraps, so the interval is then all of the type. Elements of a
+constant that is read along plain indices count one by one; a choice narrows what its condition compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import I16, I64, ElementType
+from ...dialect.notation.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    When,
+)
+from ...dialect.notation.loops import identity
+from ...dialect.notation.traverse import children, walk
+from ...dialect.program.module import Value
+from ..formulas.build import Formulas, Nest, View
+from .enumerate_points import holds_somewhere
+from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, UNBOUNDED, Bounds, Interval, greatest, hull, least, scalar
+
+Ranges = Mapping[Tensor, Interval]
+Arrays = Mapping[Tensor, np.ndarray]
+
+EXACT = 1 << 62  # magnitudes that an int64 holds
+LARGEST = 1 << 25  # elements of an array of bounds
+DEEPEST = 6  # choices inside each other that narrow
+
+
+@dataclass(frozen=True, eq=False)
+class Overflow:
+    """A node whose exact values may leave its type, and the interval they may reach."""
+
+    expr: Expr
+    reached: Interval
+
+
+def interval(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
+    """Where the values of an integer or a condition lie. A tensor that is not among `ranges` holds anything."""
+    found = _Evaluation(ranges, constants).of(expr)
+    assert found is not None, f"an interval of {expr.type}"
+    return Interval(*scalar(found))
+
+
+def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
+    """The nodes of an expression whose values may leave their types, operands first; arithmetic on indices left out."""
+    evaluation = _Evaluation(ranges, constants)
+    stack, seen = [expr], set[int]()
+    while stack:
+        e = stack.pop()
+        if id(e) not in seen and evaluation.of(e) is None and not isinstance(e, Read):
+            seen.add(id(e))
+            stack += children(e)
+    return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, Read) for n in walk(o.expr))]
+
+
+def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[Tensor, Interval]:
+    """The range of every tensor of integers or conditions, from what is declared of the arguments; of nests nothing is known."""
+    ranges = dict(declared)
+    ranges.update({t: range_of(a) for t, a in program.constants.items() if t.element.is_discrete})
+    for step in program.steps:
+        if not isinstance(step, Nest) and step.tensor.element.is_discrete:
+            value = step.formula.value if isinstance(step, View) else step.value
+            ranges[step.tensor] = interval(value, ranges, program.constants)
+    return ranges
+
+
+def declared_range(argument: Value) -> Interval | None:
+    """What a program declares of an argument, as far as its type can hold it."""
+    bounds, element = argument.attributes.get("range"), argument.known_type.element
+    if bounds is None or not element.is_discrete:
+        return None
+    low, high = max(bounds[0], element.limits[0]), min(bounds[1], element.limits[1])
+    return Interval(low, high) if low <= high else None
+
+
+def range_of(array: np.ndarray) -> Interval:
+    """The interval of a constant's elements."""
+    return Interval(int(array.min()), int(array.max())) if array.size else Interval(0, 0)
+
+
+class _Evaluation:
+    """The bounds of one expression's nodes. Those of floats are None: nothing is known of them."""
+
+    def __init__(self, ranges: Ranges, constants: Arrays) -> None:
+        self.ranges, self.constants = ranges, constants
+        self.axes: dict[Index, int] = {}  # of arrays of bounds, from the end: which is which index's
+        self.known: dict[int, Bounds | None] = {}
+        self.assumed: dict[int, Bounds] = {}
+        self.seen: dict[int, int] = {}
+        self.keys: dict[object, int] = {}
+        self.depth = 0
+        self.beyond: list[Overflow] = []
+
+    def of(self, e: Expr) -> Bounds | None:
+        if not e.type.is_discrete:
+            return None
+        if id(e) not in self.known:
+            found = self.bounds(e)
+            if self.assumed and (held := self.assumed.get(self.looks(e))):
+                one, other = _safe([found, held])
+                found = greatest(one[0], other[0]), least(one[1], other[1])
+            self.known[id(e)] = found
+        return self.known[id(e)]
+
+    def bounds(self, e: Expr) -> Bounds:
+        match e:
+            case Const(value, _):
+                return int(value), int(value)
+            case Index(extent=extent):
+                return 0, (max(extent - 1, 0) if isinstance(extent, int) else e.type.limits[1])
+            case Extent():
+                return 0, e.type.limits[1]
+            case Read(tensor, at):
+                return self.read(tensor, at)
+            case Apply("select" | "rarely", (condition, then, otherwise), _) | When(condition, then, otherwise):
+                return self.chosen(condition, then, otherwise)
+            case Apply():
+                return self.applied(e)
+            case Cast(operand, type):
+                return self.converted(e, operand, type)
+            case Bitcast(operand, type) if (found := self.of(operand)) is not None:
+                return found if Interval(*scalar(found)).within(type) else type.limits
+            case Reduce():
+                return self.folded(e)
+            case Check(_, value, _, _):
+                return self.of(value) or e.type.limits
+        return e.type.limits
+
+    def looks(self, e: Expr) -> int:
+        """A number that is equal for expressions that are written alike."""
+        if id(e) not in self.seen:
+            match e:
+                case Const(value, type):
+                    key: object = "constant", repr(value), type.name
+                case Read(tensor, at):
+                    key = tensor, *map(self.looks, at)
+                case Apply(function, operands, _):
+                    key = function, *map(self.looks, operands)
+                case Cast(operand, type):
+                    key = "cast", type.name, self.looks(operand)
+                case _:
+                    key = id(e)
+            self.seen[id(e)] = self.keys.setdefault(key, len(self.keys))
+        return self.seen[id(e)]
+
+    def read(self, tensor: Tensor, at: tuple[Expr, ...]) -> Bounds:
+        array = self.constants.get(tensor)
+        if array is not None and 0 < array.size <= LARGEST and array.dtype.itemsize <= 4:
+            indices = [i for i in at if isinstance(i, Index)]
+            plain = all(
+                isinstance(i, Const) or (isinstance(i, Index) and isinstance(i.extent, int) and i.extent == n)
+                for i, n in zip(at, array.shape, strict=True)
+            )
+            if plain and len(set(indices)) == len(indices) > 0:
+                chosen = array[tuple(i.value if isinstance(i, Const) else slice(None) for i in at)]
+                return self.elements(chosen, indices)
+        found = self.ranges.get(tensor)
+        return (found.low, found.high) if found is not None else tensor.element.limits
+
+    def elements(self, array: np.ndarray, indices: list[Index]) -> Bounds:
+        """Every element by itself, in an array with the axes of these indices."""
+        places = [self.axes.setdefault(i, len(self.axes)) for i in indices]
+        order = sorted(range(len(places)), key=lambda n: -places[n])
+        shape = [1] * (max(places) + 1)
+        for place, n in zip(places, array.shape, strict=True):
+            shape[-1 - place] = n
+        values = array.transpose(order).reshape(shape)
+        return _held((values, values), np.int16 if range_of(array).within(I16) else np.int64)
+
+    def applied(self, e: Apply) -> Bounds:
+        known = [g for o in e.operands if (g := self.of(o)) is not None]
+        found: Bounds | None = None
+        if len(known) < len(e.operands):
+            return e.type.limits
+        if e.function == "not":
+            low, high = scalar(known[0])
+            top = -1 if e.type.signed else e.type.limits[1]
+            found = top - high, top - low
+        elif e.function == "clz":
+            low, high = scalar(known[0])
+            found = e.type.bits - high.bit_length() if low >= 0 else 0, e.type.bits - max(low, 0).bit_length()
+            found = found if high >= 0 else (0, 0)
+        elif e.function in ELEMENTWISE:
+            found = ELEMENTWISE[e.function](*_safe(known))
+            if found and e.function == "mul" and self.looks(e.operands[0]) == self.looks(e.operands[1]):
+                found = greatest(found[0], 0), found[1]  # a square
+        elif e.function in SCALAR:
+            found = SCALAR[e.function](*map(scalar, known))
+        return e.type.limits if found is None else self.fitted(e, found)
+
+    def converted(self, e: Expr, operand: Expr, type: ElementType) -> Bounds:
+        found = self.of(operand)
+        if found is None:
+            return type.limits
+        if type.kind == "bool":
+            low, high = scalar(found)
+            return int(low > 0 or high < 0), int(low != 0 or high != 0)
+        return self.fitted(e, found)
+
+    def fitted(self, e: Expr, found: Bounds) -> Bounds:
+        """The bounds, or those of the type where they go beyond it."""
+        reached = Interval(*scalar(found))
+        if reached.within(e.type):
+            return found
+        self.beyond.append(Overflow(e, reached))
+        return e.type.limits
+
+    # choices
+
+    def chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Bounds:
+        held = self.of(condition)
+        assert held is not None
+        test = scalar(held)
+        sides: list[Bounds] = []
+        for truth, side in ((True, then), (False, otherwise)):
+            narrowed = self.implied(condition, truth) if test[0] <= truth <= test[1] else None
+            if narrowed is not None:
+                found = self.under(narrowed, side)
+                sides.append(side.type.limits if found is None else found)
+        return hull(*_safe(sides)) if sides else then.type.limits
+
+    def under(self, narrowed: dict[int, Bounds], side: Expr) -> Bounds | None:
+        """The bounds of one side of a choice."""
+        if self.depth >= DEEPEST or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
+            return self.of(side)
+        outer = self.known, self.assumed
+        self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
+        found = self.of(side)
+        (self.known, self.assumed), self.depth = outer, self.depth - 1
+        return found
+
+    def implied(self, condition: Expr, truth: bool) -> dict[int, Bounds] | None:
+        """What is known of compared expressions where a condition has this value; None where it never has."""
+        match condition:
+            case Apply("not", (operand,), type) if type.kind == "bool":
+                return self.implied(operand, not truth)
+            case Apply("and" | "or" as which, (a, b), type) if type.kind == "bool" and (which == "and") == truth:
+                one, other = self.implied(a, truth), self.implied(b, truth)
+                return None if one is None or other is None else _met(one, other)
+            case Apply(function, (a, b), _) if function in _COMPARISONS and a.type.is_discrete:
+                function = function if truth else _COMPARISONS[function][0]
+                one = self.compared(function, a, b)
+                other = self.compared(_COMPARISONS[function][1], b, a)
+                return None if one is None or other is None else _met(one, other)
+        return {}
+
+    def compared(self, function: str, a: Expr, b: Expr) -> dict[int, Bounds] | None:
+        """What `a` is where it compares so with `b`."""
+        x, y = self.of(a), self.of(b)
+        assert x is not None and y is not None
+        (low, high), (least_y, greatest_y) = scalar(x), scalar(y)
+        match function:
+            case "lt" | "le":
+                high = min(high, greatest_y - (function == "lt"))
+            case "gt" | "ge":
+                low = max(low, least_y + (function == "gt"))
+            case "eq":
+                low, high = max(low, least_y), min(high, greatest_y)
+            case _ if least_y == greatest_y:
+                low, high = low + (low == least_y), high - (high == least_y)
+        if low > high:
+            return None
+        return {} if isinstance(a, Const) else {self.looks(a): (low, high)}
+
+    # folds
+
+    def folded(self, e: Reduce) -> Bounds:
+        start = identity(e.function, e.type)
+        assert isinstance(start, Const)
+        none = int(start.value), int(start.value)
+        if any(isinstance(i.extent, int) and i.extent == 0 for i in e.indices):
+            return none
+        match e.body:
+            case When(condition, then, Const(value)) if value == start.value and holds_somewhere(condition, e.indices):
+                body = self.of(then if e.function in ("max", "min") else e.body)
+            case _:
+                body = self.of(e.body)
+        assert body is not None
+        counts = [UNBOUNDED if isinstance(i.extent, Size) else i.extent for i in e.indices]
+        if prod(counts) * max(map(abs, scalar(body))) >= EXACT:
+            body = scalar(body)
+        over = [(-1 - self.axes[i] if i in self.axes else None, n) for i, n in zip(e.indices, counts, strict=True)]
+        found = FOLDS[e.function](body, over) if e.function in FOLDS else e.type.limits
+        if any(isinstance(i.extent, Size) for i in e.indices):  # which may be zero
+            found = hull(*_safe([found, none]))
+        return self.fitted(e, found)
+
+
+def _safe(operands: list[Bounds]) -> list[Bounds]:
+    """The operands for one operation: arrays in a type that holds its result, or plain ints where none does."""
+    arrays = [b for pair in operands for b in pair if isinstance(b, np.ndarray)]
+    if not arrays:
+        return operands
+    most = 2 * prod(max(-low, high, 1) for low, high in map(scalar, operands))
+    types = [t for t in (np.int16, np.int32, np.int64) if most <= np.iinfo(t).max]
+    if not types or prod(np.broadcast_shapes(*(a.shape for a in arrays))) > LARGEST:
+        return [scalar(o) for o in operands]
+    return [_held(o, types[0]) for o in operands]
+
+
+def _held(bounds: Bounds, type: type[np.integer]) -> Bounds:
+    made = {id(b): b.astype(type, copy=False) for b in bounds if isinstance(b, np.ndarray)}
+    return made.get(id(bounds[0]), bounds[0]), made.get(id(bounds[1]), bounds[1])
+
+
+def _met(a: dict[int, Bounds], b: dict[int, Bounds]) -> dict[int, Bounds] | None:
+    """What holds where both do; None where they contradict each other."""
+    met = {k: (max(v[0], b[k][0]), min(v[1], b[k][1])) if k in b else v for k, v in a.items()}
+    return None if any(low > high for low, high in met.values()) else {**b, **met}
+
+
+_COMPARISONS = {  # what each is when it does not hold, and with its operands exchanged
+    "lt": ("ge", "gt"),
+    "le": ("gt", "ge"),
+    "gt": ("le", "lt"),
+    "ge": ("lt", "le"),
+    "eq": ("ne", "eq"),
+    "ne": ("eq", "ne"),
+}

@@ -1,0 +1,293 @@
+"""What a legal kernel is. `check` raises LoweringError, naming the statement, where one is not.
+
+Every index and variable is bound where it is used, once; every buffer is allocated first; types agree; an access is
+inside its tensor under the loop bounds and guards around it; a vector loop's extent is a multiple of its width, unless its
+vectors may begin anywhere, and nothing in it depends on the order of its lanes; unrolled loops are constant. Accesses are
+proved by linear reasoning. One that depends on data, or on sizes whose agreement is checked when the program is called, may
+stay unproved: `check` gives these back, and raises for any other. Tests run it between passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from dataclasses import replace as copy
+from math import gcd
+
+from ...dialect.ir.types import I1, I64
+from ...dialect.notation.index import (
+    Apply,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    Var,
+    When,
+    as_index,
+)
+from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.loops import (
+    Alloc,
+    Ask,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Require,
+    Statement,
+    Store,
+    expressions,
+    statements,
+)
+from ...dialect.notation.traverse import walk
+from ..loops.nontemporal_stores import begins_lines, can_shift, left_over
+from ..text.printer import statement_text
+from .accesses import stores
+from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
+
+
+class LoweringError(AssertionError):
+    """A pass made a kernel that is not legal."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What holds at a statement."""
+
+    indices: frozenset[Index] = frozenset()
+    variables: frozenset[Var] = frozenset()
+    tensors: frozenset[Tensor] = frozenset()
+    facts: tuple[Affine, ...] = ()
+    order: dict[Key, int] = field(default_factory=dict)
+    lane: Index | None = None
+    varying: frozenset[object] = frozenset()  # variables and buffers with a value for each lane
+    inner: frozenset[Tensor] = frozenset()  # buffers of each iteration of the vector or parallel loop
+
+
+def check(kernel: Kernel) -> list[str]:
+    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
+    checker = _Checker(kernel)
+    checker.block(kernel.body, Scope(tensors=frozenset(kernel.parameters)))
+    return sorted(checker.unproved)
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.results = set(kernel.outputs)
+        self.unproved: set[str] = set()
+        self.at: Statement | None = None
+
+    def hold(self, condition: bool, message: str) -> None:
+        if not condition:
+            where = "" if self.at is None else "\n" + statement_text(self.at).partition("\n")[0]
+            raise LoweringError(f"kernel @{self.kernel.name}: {message}{where}")
+
+    def block(self, block: Block, scope: Scope) -> None:
+        for s in block:
+            self.at = s
+            for e in expressions(s):
+                self.expression(e, scope)
+            scope = self.statement(s, scope)
+
+    def statement(self, s: Statement, scope: Scope) -> Scope:
+        """Checks one statement; gives the scope of what follows."""
+        match s:
+            case For():
+                self.loop(s, scope)
+            case If(condition, then, otherwise):
+                self.hold(condition.type is I1, f"a branch on {condition.type}")
+                self.hold(not self.varies(condition, scope), "a branch on what differs between lanes")
+                self.block(then, self.given(scope, affine_conditions(condition)))
+                self.block(otherwise, self.given(scope, negated_conditions(condition)))
+            case Let(var, value):
+                self.hold(var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}")
+                self.hold(var not in scope.variables, f"%{var.name} is named twice")
+                scope = copy(scope, variables=scope.variables | {var})
+                if self.varies(value, scope):
+                    scope = copy(scope, varying=scope.varying | {var})
+                if var.type is I64:
+                    scope = self.given(scope, _equal(var, value), var)
+            case Alloc(tensor):
+                scope = self.allocation(tensor, scope)
+            case Store():
+                self.store(s, scope)
+            case Require(condition, _, _):
+                self.hold(condition.type is I1, f"a requirement of {condition.type}")
+            case Ask(tensor, at):
+                self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
+                self.hold(all(e.type is I64 for e in at), "indices are i64")
+        return scope
+
+    def given(self, scope: Scope, facts: list[Affine] | None, bound: Expr | None = None) -> Scope:
+        order = scope.order if bound is None else {**scope.order, key(bound): len(scope.order) + 1}
+        return copy(scope, facts=(*scope.facts, *(facts or ())), order=order)
+
+    def allocation(self, tensor: Tensor, scope: Scope) -> Scope:
+        self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
+        if tensor.space in ("register", "stack", "shared", "pack"):
+            self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
+            if scope.lane is not None:
+                scope = copy(scope, varying=scope.varying | {tensor})
+        else:
+            self.hold(tensor.space == "heap" and scope.lane is None, f"%{tensor.name} cannot be allocated here")
+        return copy(scope, tensors=scope.tensors | {tensor}, inner=scope.inner | {tensor})
+
+    # loops
+
+    def loop(self, s: For, scope: Scope) -> None:
+        self.hold(s.index not in scope.indices, f"%{s.index.name} is bound twice")
+        self.hold(s.start.type is I64 and s.end.type is I64, "loop bounds are i64")
+        self.hold(not (self.varies(s.start, scope) or self.varies(s.end, scope)), "bounds that differ between lanes")
+        scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
+        if s.kind == "unrolled":
+            self.hold(isinstance(s.start, Const) and isinstance(s.end, Const), "an unrolled loop with unknown bounds")
+        if s.kind in ("vector", "parallel", "block", "thread"):
+            scope = copy(scope, inner=frozenset())
+            self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
+            self.independent(s)
+        self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
+        if s.kind == "vector":
+            self.hold(s.width > 1, f"{s.width} lanes")
+            self.hold(
+                _multiple(affine(s.end) - affine(s.start), s.width)
+                or (can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))),
+                f"the extent is not known to be a multiple of {s.width}",
+            )
+            scope = copy(scope, lane=s.index)
+        self.block(s.body, scope)
+
+    def independent(self, s: For) -> None:
+        """Iterations of a vector or parallel loop do not see each other's writes."""
+        own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
+        written: dict[Tensor, list[tuple[Expr, ...]]] = {}
+        for store in statements(s.body):
+            if isinstance(store, Store) and store.tensor not in own:
+                written.setdefault(store.tensor, []).append(store.indices)
+        for statement in statements(s.body):
+            for e in (n for top in expressions(statement) for n in walk(top)):
+                if isinstance(e, Read) and e.tensor in written:
+                    self.at = statement
+                    apart = all(_apart(e.indices, at, s) for at in written[e.tensor])
+                    self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
+
+    def store(self, s: Store, scope: Scope) -> None:
+        self.hold(s.value.type is s.tensor.element, f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}")
+        self.hold(s.tensor in self.results or s.tensor not in self.kernel.parameters, f"%{s.tensor.name} is no result")
+        self.access(s.tensor, s.indices, scope)
+        if scope.lane is not None and s.tensor not in scope.inner:
+            apart = any(self.varies(i, scope) for i in s.indices)
+            self.hold(
+                apart or not self.varies(s.value, scope),
+                f"lanes write different values to one element of %{s.tensor.name}",
+            )
+
+    # expressions
+
+    def varies(self, e: Expr, scope: Scope) -> bool:
+        """Whether an expression may differ between the lanes of the vector loop."""
+        if scope.lane is None or (isinstance(e, Apply) and e.function == "any"):
+            return False
+        return any(
+            n is scope.lane or n in scope.varying or (isinstance(n, Read) and n.tensor in scope.varying)
+            for n in walk(e)
+        )
+
+    def expression(self, e: Expr, scope: Scope) -> None:
+        for n in walk(e):
+            match n:
+                case Index():
+                    self.hold(n in scope.indices, f"%{n.name} is not bound")
+                case Var():
+                    self.hold(n in scope.variables, f"%{n.name} is not bound")
+                case Reduce() | When() | Check():
+                    self.hold(False, f"a {type(n).__name__} in a kernel")
+                case Read(tensor, at):
+                    self.access(tensor, at, scope)
+
+    def access(self, tensor: Tensor, at: tuple[Expr, ...], scope: Scope) -> None:
+        self.hold(tensor in scope.tensors, f"%{tensor.name} is not allocated")
+        self.hold(len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices")
+        for i, d in zip(at, tensor.shape, strict=True):
+            self.hold(i.type is I64, f"an index of %{tensor.name} is {i.type}")
+            if tensor in scope.varying:
+                self.hold(
+                    not self.varies(i, scope), f"%{tensor.name} has a value for each lane, and an index that differs"
+                )
+            for goal, what in ((affine(i), "below 0"), ((affine(as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
+                if not prove(goal, scope.facts, scope.order):
+                    place = f"an index of %{tensor.name} may be {what}"
+                    self.hold(_open(goal, scope), place)
+                    self.unproved.add(place)
+
+
+def _open(goal: Affine, scope: Scope) -> bool:
+    """Whether a goal depends on data or on sizes that are checked when the program is called."""
+    mine = _atoms(goal)
+    reached: set[Expr] = set()
+    for fact in reversed(scope.facts):  # inner ones first: what bounds what the goal is made of
+        parts = _atoms(fact)
+        if parts & (mine | reached):
+            reached |= parts
+    partner = any(isinstance(n, Apply) and n.function == "xor" for n in mine)  # another thread of the block
+    return partner or any(isinstance(n, (Read, Var, Extent)) for n in mine | reached)
+
+
+def _bounds(s: For) -> list[Affine]:
+    index = affine(s.index)
+    lower = [index - affine(e) for e in _parts("max", s.start)]
+    return [index, *lower, *((affine(e) - index).plus(-1) for e in _parts("min", s.end))]
+
+
+def _parts(function: str, e: Expr) -> list[Expr]:
+    """a and b of max(a, b), and so on."""
+    match e:
+        case Apply(found, (a, b), _) if found == function:
+            return [*_parts(function, a), *_parts(function, b)]
+    return [e]
+
+
+def _equal(var: Var, value: Expr) -> list[Affine]:
+    difference = affine(var) - affine(value)
+    return [difference, difference * -1]
+
+
+def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
+    """Whether no iteration reads what another writes: the same place of its own, or one that none writes."""
+    if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
+        return any(s.index in walk(i) for i in read)
+    if any(a is s.index is b for a, b in zip(read, write, strict=True)):
+        return True
+    if any(map(_disjoint, read, write)):
+        return True
+    extent = affine(s.end) - affine(s.start)
+    differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
+    if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
+        return True
+    inner = {s.index, *(i.index for i in statements(s.body) if isinstance(i, For))}
+    return any(
+        _never_zero(d) for d in differences if not any(n in inner or isinstance(n, (Var, Read)) for n in _atoms(d))
+    )
+
+
+def _never_zero(sum: Affine) -> bool:
+    """Whether a sum is odd, say, where all its terms are even."""
+    return bool(sum.constant % gcd(*(f for _, f in sum.terms.values())) if sum.terms else sum.constant)
+
+
+def _atoms(sum: Affine) -> set[Expr]:
+    return {n for a, _ in sum.terms.values() for n in walk(a)}
+
+
+def _disjoint(a: Expr, b: Expr) -> bool:
+    """Whether two indices never have one value, whatever those they are made of have."""
+    (a_low, a_high), (b_low, b_high) = interval(a), interval(b)
+    return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
+
+
+def _multiple(extent: Affine, width: int) -> bool:
+    return extent.constant % width == 0 and all(f % width == 0 for _, f in extent.terms.values())

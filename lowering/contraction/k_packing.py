@@ -1,0 +1,379 @@
+"""Factors of a contraction as words of two 16-bit terms each, as `pairdot` multiplies them, or of four bytes:
+
+    rows[r, j, k] = a[r, 2 j, k] & 0xffff | a[r, 2 j + 1, k] << 16
+    image[j, h, w] = x[2 j, h - 1, w - 1] & 0xffff | x[2 j + 1, h - 1, w - 1] << 16      zeros beyond the edges of x
+
+One index of the fold is taken two by two, or four by four; where its extent is no multiple, zeros go with the last. The
+rows are a matrix with a line for each row. The image has the axes of the array that the columns are read from, as far as
+they are reached, so that reading it needs no guard. Constants are packed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby, pairwise
+from math import gcd
+
+import numpy as np
+
+from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
+from ...dialect.ir.types import I32
+from ...dialect.notation.index import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
+from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.loops import Block, For, If, Store, substitute_block
+from ...dialect.notation.traverse import rewrite, substitute, walk
+from ..analysis.affine import Affine, affine, affine_conditions
+
+WORD = 32  # bits
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms of a sum as they are, one in each step."""
+
+    folds: tuple[Index, ...]
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(i.extent for i in self.folds)
+
+    @property
+    def steps(self) -> Dim:
+        return product(self.shape)
+
+    @property
+    def step(self) -> Expr:
+        return flat_index(self.folds, self.shape)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the last step may not be whole."""
+        return False
+
+    def value(self, e: Expr) -> Expr:
+        """What a step has of a factor."""
+        return e
+
+    def packed(self, array: np.ndarray) -> np.ndarray:
+        """The same of known factors, whose last axes are the fold's."""
+        return array.reshape(*array.shape[: array.ndim - len(self.folds)], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Words(Terms):
+    """The terms of a sum, one index of the fold `many` by `many`: `index` goes over those from `part` * many on."""
+
+    index: Index
+    part: Index
+    many: int
+
+    @property
+    def partial(self) -> bool:
+        return not is_multiple(self.index.extent, self.many)
+
+    def value(self, e: Expr) -> Expr:
+        return word(self.each(e), self.many)
+
+    def packed(self, array: np.ndarray) -> np.ndarray:
+        return super().packed(packed_words(array, self.folds.index(self.part) - len(self.folds), self.many))
+
+    def each(self, e: Expr) -> list[Expr]:
+        """An expression at each of the terms of a word."""
+        extent = self.index.extent
+        count = min(self.many, extent) if isinstance(extent, int) else self.many
+        return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
+
+
+def in_words(folds: Sequence[Index], many: int) -> Words:
+    """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
+    the one that needs the fewest zeros."""
+    found = [i for i in folds if is_multiple(i.extent, many)] or [i for i in folds if not isinstance(i.extent, int)]
+    index = found[0] if found else min(reversed(folds), key=lambda i: -(-extent_of(i) // many) * many / extent_of(i))
+    return words_along(index, folds, many)
+
+
+def words_along(index: Index, folds: Sequence[Index], many: int) -> Words:
+    """This index taken by so many."""
+    part = Index(index.name, divided(index.extent, many))
+    return Words(tuple(part if i is index else i for i in folds), index, part, many)
+
+
+def extent_of(index: Index | None) -> int:
+    """The extent of an index, where it is known."""
+    extent = size_of(index)
+    assert isinstance(extent, int)
+    return extent
+
+
+def size_of(index: Index | None) -> Dim:
+    return 1 if index is None else index.extent
+
+
+def at_least(size: Dim, least: int) -> Expr | bool:
+    """Whether a size is no less than that; what has to be seen when called, if it is not known."""
+    return size >= least if isinstance(size, int) else as_index(size) >= least
+
+
+def divided(size: Dim, by: int) -> Dim:
+    """How many pieces of so many there are, the last one perhaps smaller."""
+    return (size + (by - 1)) // by
+
+
+def is_multiple(size: Dim, of: int) -> bool:
+    """Whether a size is a multiple, as far as is known."""
+    rest = size % of
+    return isinstance(rest, int) and rest == 0
+
+
+def word(terms: Sequence[Expr], many: int, first: int = 0) -> Expr:
+    """Terms beside each other in a word of so many, zeros in the other places."""
+    bits = WORD // many
+    placed: list[Expr] = []
+    for n, term in enumerate(terms, first):
+        term = term & ((1 << bits) - 1) if n < many - 1 else term
+        placed.append(term << (bits * n) if n else term)
+    return reduce(lambda a, b: a | b, placed)
+
+
+def turned(word: Expr, bits: Expr | None) -> Expr:
+    """A word with these bits turned."""
+    return word if bits is None else word ^ bits
+
+
+def packed_words(terms: np.ndarray, axis: int, many: int) -> np.ndarray:
+    """The words of an array of terms, so many along an axis in each."""
+    terms = np.moveaxis(terms, axis, -1)
+    terms = np.pad(terms, [(0, 0)] * (terms.ndim - 1) + [(0, -terms.shape[-1] % many)])
+    parts = np.ascontiguousarray(terms.astype(np.int16 if many == 2 else np.int8))
+    return np.moveaxis(parts.view(np.int32), -1, axis)
+
+
+# what is read
+
+
+def only_read(e: Expr) -> Read | None:
+    """The one array that a factor is a function of, the place of the read being all that indices have a part in."""
+    found = [n for n in walk(e) if isinstance(n, Read)]
+    if len(found) != 1:
+        return None
+    rest = rewrite(e, lambda n: constant(0, n.type) if n is found[0] else None)
+    return None if any(isinstance(n, Index) for n in walk(rest)) else found[0]
+
+
+def read_at(e: Expr, read: Read, at: Sequence[Expr]) -> Expr:
+    """The factor with another place in the place of what it reads."""
+    return rewrite(e, lambda n: Read(read.tensor, tuple(at)) if n is read else None)
+
+
+def is_plain(read: Read) -> bool:
+    """Whether an array is read along indices of loops, each once."""
+    plain = [i for i in read.indices if isinstance(i, Index)]
+    return len(set(plain)) == len(plain) and all(isinstance(i, (Index, Const)) for i in read.indices)
+
+
+def known_terms(e: Expr, constants: Mapping[Tensor, np.ndarray], order: Sequence[Index]) -> np.ndarray | None:
+    """A constant factor's values, an axis for each of these indices."""
+    if isinstance(e, Cast) and e.type.is_integer and e.operand.type.is_integer and e.operand.type.bits < e.type.bits:
+        found = known_terms(e.operand, constants, order)
+        return None if found is None else found.astype(e.type.dtype)
+    if not (isinstance(e, Read) and e.tensor in constants and is_plain(e)):
+        return None
+    if not all(isinstance(i.extent, int) for i in order):
+        return None
+    array = constants[e.tensor].reshape([d for d in e.tensor.shape if isinstance(d, int)])
+    array = array[tuple(i.value if isinstance(i, Const) else slice(i.extent) for i in e.indices)]  # type: ignore[attr-defined]
+    plain = [i for i in e.indices if isinstance(i, Index)]
+    return array.transpose([plain.index(i) for i in order]) if set(plain) == set(order) else None
+
+
+def loops_of(indices: Sequence[Index], body: Block) -> Block:
+    for index in reversed(indices):
+        body = (For(index, body),)
+    return body
+
+
+# rows
+
+
+def row_words(a: Expr, words: Words, rows: Sequence[Index], bits: Expr | None = None) -> tuple[Tensor, Block]:
+    """The words of the rows, these bits turned, and the loops that write them."""
+    packed = Tensor("rows", (*(i.extent for i in rows), *words.shape), I32, "heap")
+    at = (*rows, *words.folds)
+    return packed, by_words(words, a, at, lambda value: (Store(packed, at, turned(value, bits)),))
+
+
+def by_words(words: Words, e: Expr, order: Sequence[Index], store: Callable[[Expr], Block]) -> Block:
+    """Loops over indices around what is to be done with the word of a factor; the last of a `part` comes by itself where
+    it may not be whole."""
+    terms = words.each(e)
+    if not words.partial:
+        return loops_of(order, store(word(terms, words.many)))
+    last, rest = words.index.extent // words.many, words.index.extent % words.many
+    n = order.index(words.part)
+    before, after = order[:n], order[n + 1 :]
+    whole = Index(words.part.name, last)
+    block = substitute_block(loops_of(after, store(word(terms, words.many))), {words.part: whole})
+    body: Block = (For(whole, block),)
+    for left in range(1, words.many) if not isinstance(rest, int) else (rest,):
+        inner = [Index(i.name, i.extent) for i in after]
+        values: dict[Expr, Expr] = {words.part: as_index(last), **dict(zip(after, inner, strict=True))}
+        alone = loops_of(inner, substitute_block(store(word(terms[:left], words.many)), values))
+        body += alone if isinstance(rest, int) else (If(as_index(rest).eq(left), alone),)
+    return loops_of(before, body)
+
+
+# columns
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """The words of all that columns are read from; `at` gives the place of those of one step."""
+
+    words: Tensor
+    at: tuple[Expr, ...]
+    body: Block
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """One axis of an image: where the array is read at 0 (`low`), how far apart (`apart`), and a word's terms from each other
+    (`between`)."""
+
+    index: Index
+    low: int
+    apart: int
+    between: int
+    place: Expr  # of the words of a step
+    size: Dim  # of the array
+
+    def within(self, term: int) -> tuple[int, Dim]:
+        """Where the image is read from inside of the array."""
+        low = self.low + self.between * term
+        stop = (self.size - 1 - low + self.apart) // self.apart
+        return max(0, -(low // self.apart)), larger(0, smaller(self.index.extent, stop))
+
+    def is_all(self, stop: Dim) -> bool:
+        return same_size(stop, self.index.extent)
+
+    def read(self, term: int) -> Expr:
+        low = self.low + self.between * term
+        return self.index * self.apart + low if low >= 0 else self.index * self.apart - -low
+
+
+def image_of(
+    b: Expr,
+    guard: Sequence[Expr],
+    words: Words,
+    inside: Collection[int] | None = None,
+    space: str = "heap",
+    bits: Expr | None = None,
+) -> Image | None:
+    """The image of a factor that is read along sums of indices, with these of its axes, these bits turned; None where it is
+    read otherwise."""
+    read = only_read(b)
+    if read is None or not all(is_edge(g, read) for g in guard):
+        return None
+    along = range(read.tensor.rank) if inside is None else inside
+    found = {n: _axis(read.indices[n], read.tensor.shape[n], n, words) for n in along}
+    axes = [a for a in found.values() if a is not None]
+    if len(axes) < len(found) or not axes:
+        return None
+
+    def read_in(term: int) -> Expr:
+        at = [e if (a := found.get(n)) is None else a.read(term) for n, e in enumerate(read.indices)]
+        return read_at(b, read, at)
+
+    image = Tensor("image", tuple(a.index.extent for a in axes), I32, space)
+    place = tuple(a.index for a in axes)
+    terms = range(len(words.each(b)))
+    within = [[a.within(n) for a in axes] for n in terms]
+
+    def filled(some: Sequence[int], more: bool) -> Block:
+        value = word([read_in(n) for n in some], words.many, some[0])
+        if more:
+            return (Store(image, place, image[place] | value if bits is None else image[place] ^ value),)
+        return (Store(image, place, turned(value, bits)),)
+
+    same = all(_written(ranges[1:]) == _written(within[0][1:]) for ranges in within[1:])  # but along the first axis
+    body: Block = ()
+    if same and (parts := _parts([ranges[0] for ranges in within])):
+        for part, some in parts:
+            body = _ranged(axes, [part, *within[0][1:]], filled(some, False), body)
+    else:
+        for _, group in groupby(terms, key=lambda n: _written(within[n])):
+            some = list(group)
+            ranges = within[some[0]]
+            if not any(isinstance(stop, int) and start >= stop for start, stop in ranges) or not body:
+                body = (*body, *_ranged(axes, ranges, filled(some, bool(body))))
+        if same:  # mostly all terms are there
+            first = max(ranges[0][0] for ranges in within), reduce(smaller, (ranges[0][1] for ranges in within))
+            body = _ranged(axes, [first, *within[0][1:]], filled(terms, False), body if len(body) > 1 else ())
+    around = len(_around(axes))
+    if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
+        body = (*loops_of(place[around:], (Store(image, place, turned(constant(0, I32), bits)),)), *body)
+    return Image(image, tuple(a.place for a in axes), loops_of(place[:around], body))
+
+
+def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:
+    """The parts of an axis in which the same terms are read, and those, fewest first; none where ends are not known."""
+    known = [(start, stop) for start, stop in ranges if isinstance(stop, int)]
+    if len(known) < len(ranges):
+        return []
+    found: list[tuple[tuple[int, int], list[int]]] = []
+    for start, stop in pairwise(sorted({end for ends in known for end in ends})):
+        some = [n for n, (first, last) in enumerate(known) if first <= start and stop <= last]
+        if some:
+            found.append(((start, stop), some))
+    together = all(some[-1] - some[0] == len(some) - 1 for _, some in found)
+    return sorted(found, key=lambda part: len(part[1])) if together else []
+
+
+def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
+    """Ranges, to be compared as they are written."""
+    return [(start, stop.key if isinstance(stop, Size) else stop) for start, stop in ranges]
+
+
+def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
+    first, second, *_ = (affine(x) for x in words.each(e))
+    bounds = [(0, a.extent - 1) if isinstance(a, Index) else interval(a) for a, _ in first.terms.values()]
+    low = high = first.constant
+    for (_, factor), (least, most) in zip(first.terms.values(), bounds, strict=True):
+        if least is None or most is None:
+            return None
+        low += factor * (least if factor > 0 else most)
+        high += factor * (most if factor > 0 else least)
+    if (second - first).terms or not isinstance(low, int):
+        return None
+    moving = {k: (a, f) for k, (a, f) in first.terms.items() if not isinstance(a, Index) or not same_size(a.extent, 1)}
+    apart = reduce(gcd, (abs(f) for _, f in moving.values()), 0) or 1
+    place = Affine({k: (a, f // apart) for k, (a, f) in moving.items()}, (first.constant - low) // apart)
+    index = Index(f"i{n}", (high - low) // apart + 1)
+    return _Axis(index, low, apart, (second - first).constant, place.expression(), size)
+
+
+def is_edge(condition: Expr, read: Read) -> bool:
+    """Whether a guard says no more than that the read is inside of its array."""
+    sums = affine_conditions(condition)
+    edges = [affine(e) for e in read.indices]
+    edges += [affine(as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]
+    same = [[d for edge in edges if not (d := s - edge).terms and not d.constant] for s in sums or []]
+    return bool(same) and all(same)
+
+
+def _around(axes: Sequence[_Axis]) -> Sequence[_Axis]:
+    """The axes whose loops are around all parts: what is written several times is near then."""
+    return axes[: max(1, len(axes) - 1)]
+
+
+def _ranged(axes: Sequence[_Axis], ranges: Sequence[tuple[int, Dim]], body: Block, otherwise: Block = ()) -> Block:
+    """The parts of an image's axes for which something is wanted: branches in the loops that are around, or a loop."""
+    tests: list[Expr | bool] = []
+    for n, (a, (start, stop)) in enumerate(zip(axes, ranges, strict=True)):
+        if n >= len(_around(axes)):
+            body = (For(a.index, body, as_index(start), None if a.is_all(stop) else as_index(stop)),)
+        else:
+            tests += [a.index >= start if start else True, True if a.is_all(stop) else a.index < as_index(stop)]
+    held = both(*tests)
+    return (If(held, body, otherwise),) if isinstance(held, Expr) else body

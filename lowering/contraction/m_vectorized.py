@@ -1,0 +1,316 @@
+"""Contractions of bytes with known rows, whose vectors go along the rows, and whose columns are a number each:
+
+    for panel in rows by 24 parallel {
+      for tile in columns by 7 {
+        sums[7, 24] = 0 in registers
+        for k { sums[q, r] = sums[q, r] + quaddot_us(image[k, q], rows[panel, k, r]) }
+        held[q, r] = sums[q, r]
+      }
+      y[r, q] = f(held[q, r])
+    }
+
+That is for columns that are no whole vectors, as those of 7 x 7 images, or would have to be gathered for `quads`. A tile has as
+many columns as a line of the image, or some of it, and is read from the image as it is. Threads share the rows, so that each
+reads its own weights, once. A strip is as many lines as there is room for their sums. Zeros beyond the edge of the image are not
+multiplied: the loops over windows leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ...dialect.ir.sizes import product
+from ...dialect.ir.types import I32, I64
+from ...dialect.notation.index import (
+    ZERO,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    constant,
+    maximum,
+    minimum,
+    select,
+    unflatten,
+)
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
+from ...dialect.notation.traverse import rewrite, substitute
+from ..analysis.affine import Affine, affine_conditions
+from ..processor import Processor
+from .dot4 import LOADS, MANY, MIDDLE, Quads, by_signs, cost
+from .k_packing import Image, extent_of, image_of, is_plain, known_terms, only_read, size_of
+from .match import Contracted, Contraction, made, reshaped
+from .micro_kernel import LANES
+from .operand_bitwidths import Sizes
+from .pack_panels import SQUARE
+
+TILES = {  # columns, and vectors of rows, by registers
+    16: ((6, 2), (5, 2), (4, 2), (12, 1)),
+    32: ((14, 2), (13, 2), (12, 2), (8, 3), (7, 3), (6, 4), (5, 5), (4, 6)),
+}
+NEAR = 1 << 14  # bytes of sums that wait in a near cache
+GAIN = 1.0  # of the time of tiles with vectors of columns that these take, less than that,
+GATHERED = 1.15  # and times as much where panels of those are gathered from an image
+PLACES = 16  # steps of words for each place, for which sums are kept of each
+FINISH = 20  # steps of words that take as long as to hold sums and to turn them
+
+
+def upright(
+    kernel: Kernel,
+    c: Contraction,
+    flat: tuple[Kernel, Contraction],
+    sizes: Sizes,
+    constants: Mapping[Tensor, np.ndarray],
+    processor: Processor,
+) -> tuple[Contracted, Expr | bool] | None:
+    """The kernels that multiply so, and where they compute what they should; None where they never do, or take longer. `flat` is
+    the same with all that a window goes over as one."""
+    last = flat[1]
+    if processor.registers not in TILES or c.unknown or last.window is not None:
+        return None
+    if extent_of(c.row) < LANES or extent_of(last.column) < LANES:
+        return None
+    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[processor.registers])
+    read = only_read(c.b)
+    gain = GAIN * (1 if read is None or is_plain(read) else GATHERED)
+    if quick >= gain * min(cost(way, processor.registers)[0] for way in (c, last)):
+        return None
+    made = by_signs(sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor.registers, tile))
+    if made is None or c.window is None:
+        return made
+    return replace(made[0], views={**made[0].views, **reshaped(kernel, flat[0])}), made[1]
+
+
+def _cost(c: Contraction, height: int, together: int) -> float:
+    """What tiles of so many columns and vectors of rows take, as `quads` counts it."""
+    blocks, terms = -(-extent_of(c.row) // LANES), product(tuple(i.extent for i in c.folds))
+    assert isinstance(terms, int)
+    height = min(height, extent_of(c.column))
+    steps = -(-blocks // together) * -(-extent_of(c.column) // height) * extent_of(c.window)
+    each = LOADS * height * together + height + together
+    return steps * (each + LOADS * height * together * FINISH * MANY / terms)
+
+
+class _Upright(Quads):
+    """A contraction whose columns are `last`'s, all in one line."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        c: Contraction,
+        constants: Mapping[Tensor, np.ndarray],
+        swapped: bool,
+        last: tuple[Kernel, Contraction],
+        registers: int,
+        tile: tuple[int, int],
+    ) -> None:
+        height, together = tile
+        super().__init__(kernel, c, constants, swapped, height, together)
+        self.flat, self.last, self.registers = *last, registers
+        self.leaves_out = True  # zeros beyond the edge
+        self.sign: Expr | bool = False
+        self.more: Tensor | None = None  # what is taken from the sums of each place
+        self.length = extent_of(c.column)  # of a line
+        self.tall, self.wide = min(height, self.length), together * LANES
+        most = max(1, NEAR // (4 * self.wide))  # columns of a strip
+        self.count = size_of(c.window)
+        if c.window is None:
+            count = -(-self.length // most)
+            self.line = max(min(LANES, self.length), -(-self.length // count))
+            self.high, self.strips = 1, -(-self.length // self.line)
+        else:
+            assert isinstance(self.count, int)
+            self.line = self.length
+            self.high = -(-self.count // -(-self.count // max(-(-LANES // self.length), most // self.length)))
+            self.strips = -(-self.count // self.high)
+
+    def made(self) -> Contracted | None:
+        lines = self.known_rows()
+        image = image_of(self.c.b, self.c.guard, self.words, bits=self.column_bits)
+        if lines is None or image is None:
+            return None
+        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
+        tiles = made(self.flat, "tiles", self.of_strips(image, self.by_panels(lines)), self.flat.outputs)
+        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+
+    def by_panels(self, lines: np.ndarray) -> Tensor:
+        """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
+        rows = lines.shape[-2]
+        blocks = np.arange(-(-rows // self.wide) * (self.wide // LANES))
+        first = np.minimum(blocks * LANES, rows - LANES)
+        panels = lines[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.wide), :].swapaxes(-1, -2)
+        packed = Tensor("rows", panels.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(panels)
+        return packed
+
+    def of_strips(self, image: Image, rows: Tensor) -> Block:
+        """The loop over panels of rows, and over strips of columns, whose sums wait until all of them are there."""
+        c = self.c
+        panels = -(-extent_of(c.row) // self.wide)
+        shape = (*(i.extent for i in c.outer), panels, self.strips)
+        flat, panel, strip = Index("n", product(shape)), Var("panel", I64), Var("strip", I64)
+        places = zip((*self.outer, panel, strip), unflatten(flat, shape), strict=True)
+        held = Tensor("held", (self.high * self.line, self.wide), I32, "stack")
+        first = Var("first", I64)  # line of the strip, or column
+        if c.window is None:
+            begin = Let(first, minimum(strip * self.line, self.length - self.line))
+            start: Expr = first
+        else:
+            begin = Let(first, minimum(strip * self.high, self.count - self.high))
+            start = first * self.length
+        body: Block = (
+            begin,
+            Alloc(held),
+            self.products(image, rows, held, panel, first),
+            self.ended(held, panel, start),
+        )
+        names: dict[Expr, Expr] = dict(zip((*c.outer, *self.last.outer), (*self.outer, *self.outer), strict=True))
+        return (For(flat, (*(Let(v, e) for v, e in places), *substitute_block(body, names)), kind="parallel"),)
+
+    def products(self, image: Image, rows: Tensor, held: Tensor, panel: Expr, first: Expr) -> For:
+        """The sums of a strip, tile by tile."""
+        c = self.c
+        line, tile, r = Index("line", self.high), Index("tile", -(-self.line // self.tall)), Index("r", self.tall)
+        q = Var("q", I64)  # in the strip's line
+        v, lane = Index("v", self.wide // LANES), self.lane
+        sums = Tensor("sums", (self.tall, self.wide), I32, "register")
+        place = (r, v * LANES + lane)
+        column: dict[Expr, Expr] = {c.column: (first if c.window is None else as_index(0)) + q + r}
+        if c.window is not None:
+            column[c.window] = first + line
+        words = image.words[tuple(substitute(e, column) for e in image.at)]
+        row = rows[(*self.around, panel, self.words.step, place[1])]
+        factors = (row, words) if self.swapped else (words, row)
+
+        def each(store: Store, some: range = range(self.tall)) -> For:
+            lanes = For(lane, (store,), kind="vector", width=LANES)
+            columns = as_index(some.start), as_index(some.stop)
+            return For(r, (For(v, (lanes,), kind="unrolled"),), *columns, kind="unrolled")
+
+        add = Store(sums, place, sums[place] + apply("quaddot_us", *factors))
+        *around, last = self.words.folds
+        turns = self.columns_of(last)
+        steps: Block = (For(last, (each(add),)),)
+        if turns is not None:
+            steps = tuple(
+                s
+                for k, some in enumerate(turns)
+                if some
+                for s in substitute_block((each(add, some),), {last: as_index(k)})
+            )
+        for fold in reversed(around):
+            start, stop = (substitute(e, column) for e in self.inside(fold))
+            steps = (For(fold, steps, start, stop),)
+        body: Block = (
+            Let(q, minimum(tile * self.tall, self.line - self.tall)),
+            Alloc(sums),
+            each(Store(sums, place, constant(0, I32))),
+            *steps,
+            each(Store(held, (line * self.line + q + r, place[1]), sums[place])),
+        )
+        return For(line, (For(tile, body),))
+
+    # where windows reach beyond the edge, are zeros, which are left out
+
+    def moved(self, sign: Expr | bool) -> bool:
+        """The same; where there are few places, each has what is taken from its sums, of the weights that are not left out."""
+        if not super().moved(sign):
+            return False
+        count = extent_of(self.last.column)
+        self.leaves_out = not self.swapped and self.c.window is not None and count * PLACES <= self.words.steps
+        if self.leaves_out:
+            sums = self.sums_of_places() * MIDDLE
+            self.more = Tensor("places", sums.shape, I32, "constant")
+            self.constants = {self.more: sums}
+            self.sign = sign
+        return True
+
+    def sums_of_places(self) -> np.ndarray:
+        """The sums of the weights that are not left out, for each row and column."""
+        c, count = self.c, len(self.c.folds)
+        weights = known_terms(c.a, self.known, (*self.around, c.row, *c.folds))
+        assert weights is not None and c.window is not None
+        weights = weights.astype(np.int32)
+        indices = (c.window, c.column, *c.folds)
+        places = dict(zip(indices, np.ogrid[tuple(slice(extent_of(i)) for i in indices)], strict=True))
+        inside = np.ones((extent_of(c.window), extent_of(c.column), *(1 for _ in c.folds)), bool)
+        *around, last = self.words.folds
+        whole = [(last, c.column)] if self.columns_of(last) is not None else []
+        for fold, along in (*((f, c.window) for f in around), *whole):
+            for sum in self.sums_of(fold, along):
+                terms = [places[i] * sum.factor(i) for i in (fold, along)]
+                inside = inside & (terms[0] + terms[1] + sum.constant >= 0)
+        for axis, size in enumerate(inside.shape[2:], weights.ndim - count):
+            if size == 1:
+                weights = weights.sum(axis, keepdims=True, dtype=np.int32)
+        weights = weights.reshape(*weights.shape[:-count], 1, 1, *weights.shape[-count:])
+        sums = (weights * inside).sum(tuple(range(-count, 0)), dtype=np.int32)
+        return np.ascontiguousarray(sums.reshape(*sums.shape[:-2], -1))
+
+    def inside(self, fold: Index) -> tuple[Expr, Expr]:
+        """Where a line's window is inside of the array."""
+        start, stop = as_index(0), as_index(fold.extent)
+        if self.c.window is not None:
+            for sum in self.sums_of(fold, self.c.window):
+                rest = sum.without(fold)
+                if sum.factor(fold) == 1:
+                    start = maximum(start, (rest * -1).expression())
+                else:
+                    stop = minimum(stop, rest.plus(1).expression())
+        return start, stop if start is ZERO else maximum(start, stop)
+
+    def columns_of(self, fold: Index) -> list[range] | None:
+        """The columns of a tile that are inside of the array, for each turn of the innermost loop; None where a tile is not a
+        whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
+        c, count = self.c, extent_of(fold)
+        read = self.tall * self.wide // LANES + self.wide // LANES + self.tall + count
+        if c.window is None or self.tall < self.line or read >= self.registers:
+            return None
+        sums = self.sums_of(fold, c.column)
+        found: list[range] = []
+        for k in range(count):
+            held = [
+                r
+                for r in range(self.tall)
+                if all(s.constant + s.factor(fold) * k + s.factor(c.column) * r >= 0 for s in sums)
+            ]
+            found.append(range(held[0], held[-1] + 1) if held else range(0))
+        return found
+
+    def sums_of(self, fold: Index, along: Index) -> list[Affine]:
+        """What the guard wants to be no less than 0, of those sums that have no other indices than these, and the first once."""
+        if not self.leaves_out:
+            return []
+        sums = [s for g in self.c.guard for s in affine_conditions(g) or []]
+        return [s for s in sums if abs(s.factor(fold)) == 1 and not s.without(fold).without(along).terms]
+
+    def ended(self, held: Tensor, panel: Expr, start: Expr) -> For:
+        """What follows the fold, by vectors of a strip's columns: sums are turned, four rows at once."""
+        c, count = self.last, self.high * self.line
+        side = SQUARE // self.element.bytes
+        block, part, u = Index("block", self.wide // LANES), Index("t", LANES // side), Index("u", side)
+        v, q, row = Index("v", -(-count // LANES)), Var("at", I64), Var("row", I64)
+        result = held[q + self.lane, block * LANES + part * side + u]
+        values: dict[Expr, Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
+
+        def rest() -> Expr:
+            if self.more is None:
+                return self.rest(result, values[c.row])
+            more = self.more[(*self.around, values[c.row], values[c.column])]
+            return result - (select(self.sign, more, 0) if isinstance(self.sign, Expr) else more)
+
+        def of_sums(e: Expr) -> Expr | None:
+            return rest() if isinstance(e, Read) and e.tensor is c.accumulator else None
+
+        body = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
+        lanes = For(self.lane, body, kind="vector", width=LANES)
+        square = For(u, (lanes,), kind="unrolled")
+        begin = Let(row, minimum(panel * self.wide + block * LANES, extent_of(c.row) - LANES))
+        at = Let(q, minimum(v * LANES, count - LANES))
+        return For(block, (begin, For(v, (at, For(part, (square,))))))

@@ -1,0 +1,231 @@
+"""The factors of a contraction packed for its panels: the rows' words, and those of the columns as an image or as panels.
+
+Constants are packed here, once; for others there are kernels that do it before the tiles are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.ir.types import I32
+from ...dialect.notation.index import Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
+from ...dialect.notation.traverse import substitute, walk
+from ..analysis.accesses import depends, stride
+from .k_packing import (
+    Terms,
+    Words,
+    by_words,
+    image_of,
+    is_multiple,
+    is_plain,
+    known_terms,
+    loops_of,
+    only_read,
+    row_words,
+    turned,
+)
+from .match import Contracted, Contraction, made
+from .micro_kernel import BLOCKS, LANES, NEAR, SUMS, WORTH_SHARING, Panels, Row
+
+SQUARE = 16  # bytes of each of the columns that are turned in registers
+BESIDE = 8  # panels that are filled together
+PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
+SHARED = 8  # groups of panels at least, for threads to share
+NEARER = 3 << 17  # bytes of panels that stay in a near cache
+
+
+class Packed(Panels):
+    """The kernels of one contraction, whose factors are words of so many terms: what packs them, and what multiplies."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        c: Contraction,
+        constants: Mapping[Tensor, np.ndarray],
+        words: Words,
+        blocks: int = BLOCKS,
+        sums: int = SUMS,
+    ) -> None:
+        super().__init__(kernel, c, blocks, sums)
+        self.known, self.words = constants, words
+        self.step = Index("s", self.words.steps)
+        self.around = tuple(i for i in c.outer if depends(c.a, {i}))
+        self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
+        self.kernels: list[Kernel] = []
+        self.views: dict[Tensor, Tensor] = {}
+        self.constants: dict[Tensor, np.ndarray] = {}
+        self.row_bits: Expr | None = None  # the bits of their words that are turned
+
+    def share_rows(self, height: int, steps: Dim) -> None:
+        """Shares of the rows, where panels are packed before and so few that threads would not be done at the same time. All
+        panels go over a share before the next one, so that what they are multiplied with stays near."""
+        read, rows = only_read(self.c.b), self.c.row.extent
+        count = product((*(i.extent for i in self.c.outer), self.panels))
+        if read is None or not is_plain(read) or self.c.guard or self.own or self.parts(steps) > 1:
+            return
+        if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
+            most = count * self.width * rows * steps // WORTH_SHARING  # of these pieces
+            self.by_groups(1, max(1, min(-(-PIECES // count), rows // (height * LEAST_TILES), most // count)))
+
+    def contracted(self, body: Block) -> Contracted:
+        tiles = self.each_panel(body)
+        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+
+    def rows(self, height: int) -> Row:
+        """The words of the rows: those of constants tile by tile, as they are used."""
+        found = self.known_rows()
+        if found is None:
+            flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
+            return lambda tile, at, r: flat[(*self.around, at, self.step)]
+        starts = np.minimum(np.arange(-(-found.shape[-2] // height)) * height, found.shape[-2] - height)
+        tiles = found[..., starts[:, None] + np.arange(height), :].swapaxes(-1, -2)
+        packed = Tensor("rows", tiles.shape, I32, "constant")
+        self.constants[packed] = np.ascontiguousarray(tiles)
+        return lambda tile, at, r: packed[(*self.around, tile, self.step, r)]
+
+    def known_rows(self) -> np.ndarray | None:
+        """The words of constant rows, a line of steps for each."""
+        known = known_terms(self.c.a, self.known, (*self.around, self.c.row, *self.c.folds))
+        return None if known is None else self.words.packed(known)
+
+    def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
+        """What a vector does along an index, so many steps together that squares of what it reads are turned in registers."""
+        side = SQUARE // self.element.bytes
+        t, u = Index("t", fold.extent // side), Index("u", side)
+        square = For(u, substitute_block(lanes, {fold: t * side + u}), kind="unrolled")
+        rest = For(fold, placed(lanes), as_index(t.extent * side))
+        return For(t, placed((square,))), *(() if is_multiple(fold.extent, side) else (rest,))
+
+    def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
+        """The words of a factor by a kernel, a line for each of these."""
+        words, body = row_words(factor, self.words, lines, bits)
+        self.kernels.append(made(self.kernel, name, body, (words,)))
+        flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
+        self.views[flat] = words
+        return flat
+
+    def columns(self) -> tuple[Block, Expr] | None:
+        """What fills a panel with words, and a word of it."""
+        panels = self.panels_of(self.words, self.step)
+        if panels is not None:
+            return (), panels
+        image = image_of(self.c.b, self.c.guard, self.words)
+        if image is None:
+            return None
+        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
+        panel = self.buffer("panel", self.words.steps)
+        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[(*self.own, self.step, self.place)]
+
+    def panels_of(self, terms: Terms, k: Expr) -> Expr | None:
+        """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
+        read = only_read(self.c.b)
+        if read is None or not is_plain(read) or self.c.guard:
+            return None
+        known = self.known_panels(terms)
+        if known is None:
+            panels = self.all_panels(terms)
+        else:
+            panels = Tensor("columns", known.shape, self.element, "constant")
+            self.constants[panels] = np.ascontiguousarray(known)
+        return panels[(*self.beside, self.panel, k, self.place)]
+
+    def known_panels(self, terms: Terms) -> np.ndarray | None:
+        """The panels of constant columns: steps of so many elements each."""
+        factors = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
+        if factors is None:
+            return None
+        known = terms.packed(factors)
+        columns = known.shape[-2]
+        known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
+        across = -(-columns // LANES)
+        count = known.shape[-2] // columns * across  # blocks
+        blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
+        first = blocks // across * columns + np.minimum(blocks % across * LANES, columns - LANES)
+        return known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
+
+    def all_panels(self, terms: Terms) -> Tensor:
+        """The panels by a kernel, along the columns where these lie side by side; else they are turned, some steps at once."""
+        panel, value = Index("panel", self.panels), terms.value(self.c.b)
+        packed = Tensor(
+            "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
+        )
+        if isinstance(terms, Words) and self.is_turned(value):  # words first, then what is turned lies side by side
+            lines = (*self.beside, *self.lines)
+            value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
+        lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
+        if self.is_turned(value) and len(terms.folds) == 1:
+            body = loops_of((*self.beside, panel), self.squares(terms.folds[0], lanes(value), placed))
+        elif isinstance(terms, Words):
+            order = (*self.beside, *terms.folds, panel)
+            body = by_words(terms, self.c.b, order, lambda value: placed(lanes(value)))
+        else:
+            body = loops_of((*self.beside, *terms.folds, panel), placed(lanes(value)))
+        self.kernels.append(made(self.kernel, "columns", body, (packed,)))
+        return packed
+
+    def is_turned(self, value: Expr) -> bool:
+        """Whether columns are not side by side."""
+        apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
+        return not all(n is not None and 0 <= n <= NEAR for n in apart)
+
+    def into_panels(
+        self, packed: Tensor, at: Sequence[Expr], terms: Terms, panel: Expr
+    ) -> tuple[Callable[[Expr], Block], Callable[[Block], Block]]:
+        """The vectors of a step that go to a panel, and what has them at each of the panel's blocks."""
+
+        def lanes(value: Expr) -> Block:
+            store = Store(
+                packed,
+                (*at, terms.step, self.place),
+                turned(substitute(value, self.column(self.lane)), self.column_bits),
+            )
+            return (For(self.lane, (store,), kind="vector", width=LANES),)
+
+        def placed(body: Block) -> Block:
+            return substitute_block((self.placed(body, unrolled=True),), {self.panel: panel})
+
+        return lanes, placed
+
+    def some_panels(self, terms: Terms) -> tuple[Block, Expr] | None:
+        """What fills some panels, and an element of the one at hand: rows of the array are read in longer pieces then, and
+        what was read is still near when it is multiplied. None for constants, which are packed here, and for deep panels."""
+        read = only_read(self.c.b)
+        if self.own or (read is not None and read.tensor in self.known):
+            return None
+        count, size = self.panels, self.terms * self.width * self.element.bytes
+        together = NEARER // size if isinstance(size, int) else 1
+        self.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
+        m = Index("m", self.several)
+        to = Tensor("columns", (self.several, terms.steps, self.width), self.element, "stack")
+        last = is_multiple(self.panels, self.several)
+        panel = self.turn * self.several + m
+        lanes, placed = self.into_panels(to, (m,), terms, panel if last else minimum(panel, self.panels - 1))
+        if self.is_turned(self.c.b) and len(terms.folds) == 1:
+            body = loops_of((m,), self.squares(terms.folds[0], lanes(self.c.b), placed))
+        else:
+            body = self.along_rows(terms, m, panel, lanes(self.c.b))
+        at = self.panel - self.turn * self.several if self.several > 1 else as_index(0)
+        return (Alloc(to), *body), to[at, terms.step, self.place]
+
+    def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: Block) -> Block:
+        """Loops over the terms around the vectors of all blocks of some panels; where these begin is told before."""
+        named: list[Let] = []
+        body: list[Statement] = []
+        for n in range(self.several):
+            for v in range(self.together):
+                at: dict[Expr, Expr] = {
+                    self.panel: substitute(panel, {m: as_index(n)}),
+                    self.v: as_index(v),
+                    m: as_index(n),
+                }
+                names: dict[Expr, Expr] = {}
+                for let in self.begins():
+                    names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
+                    named.append(Let(var, substitute(let.value, at)))
+                body += substitute_block(lanes, {**at, **names})
+        return *named, *loops_of(terms.folds, tuple(body))

@@ -1,0 +1,62 @@
+"""Constants that are one number put into the formulas that read them, and what the numbers decide.
+
+    c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
+    select(true, a, b) => a;  1 * a => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
+
+Only what is exact for every value: integers, conditions and conversions; arithmetic on floats stays as it is written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...dialect.ir.conversion import converted
+from ...dialect.ir.diagnostics import NOWHERE, Span
+from ...dialect.notation.index import Apply, Cast, Check, Const, Expr, Read, Tensor, constant
+from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.traverse import over, rebuild
+
+_PARTIAL = ("div", "rem", "floordiv", "floormod")
+
+
+def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
+    """The formula with its numbers in place; its checks report at `span`, the operation's."""
+    return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
+
+
+def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Expr:
+    match e:
+        case Read(tensor, _) if tensor in constants and constants[tensor].size == 1 and e.type.kind != "complex":
+            return constant(constants[tensor].reshape(-1)[0], e.type)
+        case Cast(Const(number, source), type) if type.kind != "complex":
+            return constant(converted(np.array(number, source.dtype), type)[()], type)
+        case Apply("select", (Const(chosen), then, otherwise), _):
+            return then if chosen else otherwise
+        case Apply("mul", (Const(1), a) | (a, Const(1)), type) if type.is_integer:
+            return a
+        case Apply(function, operands, type) if all(isinstance(o, Const) and o.type.is_discrete for o in operands):
+            return _computed(e, function, [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)])
+        case Apply("ipow", (base, Const(exponent)), type):
+            return _power(base, exponent % (1 << type.bits))
+        case Check(Const(True), checked, _, _):
+            return checked
+        case Check(condition, checked, message, where) if where is NOWHERE:
+            return Check(condition, checked, message, span)
+    return e
+
+
+def _power(base: Expr, exponent: int) -> Expr:
+    """By squares, from the exponent's highest bit down."""
+    if not exponent:
+        return constant(1, base.type)
+    value = base
+    for bit in f"{exponent:b}"[1:]:
+        value = value * value * base if bit == "1" else value * value
+    return value
+
+
+def _computed(e: Expr, function: str, operands: list[np.ndarray]) -> Expr:
+    if (function in _PARTIAL and operands[-1] == 0) or function not in SCALARS:
+        return e
+    with np.errstate(all="ignore"):
+        return constant(np.asarray(SCALARS[function].numpy(*operands))[()], e.type)

@@ -1,0 +1,56 @@
+"""Shifts that round, where a half that is added before them fits:
+
+    (x >> n) + ((x >> n - 1) & 1)  =>  (x + (1 << n - 1)) >> n
+
+They are equal for all numbers for which the sum stays within its type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.index import Apply, Const, Expr, Reduce
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.integer_ranges import Ranges, interval
+from .build import Formula, Formulas
+
+
+def rounded(program: Formulas, ranges: Ranges) -> Formulas:
+    """The formulas with such shifts put in."""
+
+    def change(e: Expr) -> Expr | None:
+        found = _rounding(e)
+        if found is None:
+            return None
+        x, bits = found
+        half = 1 << (bits - 1)
+        if interval(x, ranges, program.constants).high + half > x.type.limits[1]:
+            return None
+        return _added(rewrite(x, change), half) >> bits
+
+    steps = tuple(replace(s, value=rewrite(s.value, change)) if isinstance(s, Formula) else s for s in program.steps)
+    return replace(program, steps=steps)
+
+
+def _added(x: Expr, half: int) -> Expr:
+    """A sum with the half, which is added to what is not a fold."""
+    match x:
+        case Apply("add", (a, b), _) if any(isinstance(n, Reduce) for n in walk(a)):
+            return a + (b + half)
+        case Apply("add", (a, b), _):
+            return (a + half) + b
+    return x + half
+
+
+def _rounding(e: Expr) -> tuple[Expr, int] | None:
+    """What is shifted, and by how many bits."""
+    match e:
+        case Apply(
+            "add",
+            (Apply("shr", (x, Const(bits)), _), Apply("and", (Apply("shr", (same, Const(fewer)), _), Const(1)), _)),
+            _,
+        ):
+            return (x, int(bits)) if same is x and fewer == bits - 1 and x.type.signed else None
+        case Apply("add", (Apply("shr", (x, Const(1)), _), Apply("and", (same, Const(1)), _)), _):
+            return (x, 1) if same is x and x.type.signed else None
+    return None

@@ -1,0 +1,86 @@
+"""What is used more than once gets a name:  y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t.
+
+Formulas share their parts as graphs; printed as a tree, or walked as one, a shared part would count as often as it is used.
+Index arithmetic, reads and constants stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Expr, Var, When
+from ...dialect.notation.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
+from ...dialect.notation.traverse import children, over, rebuild
+
+
+def share(kernel: Kernel) -> Kernel:
+    """The kernel with a `Let` for every part of an expression that is used more than once in its statement."""
+    return kernel.with_body(_Sharing().block(kernel.body))
+
+
+def named(value: Expr) -> tuple[list[Let], Expr]:
+    """An expression with its shared parts named, each after those it uses; folds stay as they are."""
+    lets: list[Statement] = []
+    (changed,) = _Sharing().changed((value,), lets)
+    return [s for s in lets if isinstance(s, Let)], changed
+
+
+class _Sharing:
+    def __init__(self) -> None:
+        self.names = count()
+
+    def block(self, block: Block) -> Block:
+        return tuple(new for s in block for new in self.statement(s))
+
+    def statement(self, s: Statement) -> Block:
+        lets: list[Statement] = []
+        changed = self.changed(expressions(s), lets)
+        match s:
+            case For(_, body, _, stop):
+                start, end = changed
+                return (*lets, replace(s, body=self.block(body), start=start, stop=None if stop is None else end))
+            case If(_, then, otherwise):
+                return (*lets, If(changed[0], self.block(then), self.block(otherwise)))
+            case Let(var, _):
+                return (*lets, Let(var, changed[0]))
+            case Store():
+                return (*lets, replace(s, indices=changed[:-1], value=changed[-1]))
+            case Require(_, message, span):
+                return (*lets, Require(changed[0], message, span))
+        return (s,)
+
+    def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
+        """The expressions with their shared parts named; the names are appended to `lets`, each after those it uses."""
+        uses = _uses(given)
+        if not any(n > 1 for n in uses.values()):
+            return given
+        done: dict[int, Expr] = {}
+
+        def named(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+            new = over(e, parts)
+            if uses[id(e)] > 1 and isinstance(e, (Apply, Cast, Bitcast)):
+                var = Var(f"t{next(self.names)}", e.type)
+                lets.append(Let(var, new))
+                return var
+            return new
+
+        return tuple(done[id(e)] if id(e) in done else rebuild(e, named, done) for e in given)
+
+
+def _uses(given: tuple[Expr, ...]) -> Counter[int]:
+    """How often each node that computes with elements is an operand, or is one of the expressions."""
+    uses: Counter[int] = Counter(id(e) for e in given)
+    seen: set[int] = set()
+    stack = list(given)
+    while stack:
+        e = stack.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, (Apply, Cast, Bitcast, Check, When)):
+            for c in children(e):
+                uses[id(c)] += 1
+                stack.append(c)
+    return uses

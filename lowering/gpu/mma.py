@@ -1,0 +1,274 @@
+"""Contractions of numbers that fit 8 bits, on tensor cores: factors packed to words of four, sums of a warp's threads:
+
+    for r { for q { acc = 0; for c { acc = acc + a[r, c] * b[c, q] }; y[r, q] = f(acc) } }
+    =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c filled up with zeros to whole packs of 16 bytes
+        for tile block {
+          alloc shared left: tensor<2x64x16xi32>; alloc shared right: tensor<2x64x16xi32>
+          as in `multiply`, by steps of 64 terms, 16 bytes at once, with
+            for t thread { for k in 0..16 matrix { for u, v, e unrolled {
+              acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[half, row, k], right[half, column, k])
+            } } }
+        }
+
+c is the index of the fold that is an axis of both factors; the packed factors are those arrays with that axis last, seen as
+words. What else is folded over, the taps of a convolution, is a loop around it. A constant is packed here, an array of bytes
+that is so already not at all. Either factor's bytes may be unsigned. The sums are exact modulo 2^32.
+
+A matrix loop is where a thread has the sums that the instruction gives it, in pieces of 16 x 8: of row lane // 4, then 8
+further, columns 2 * (lane % 4) and 1 further. Any other target may do it as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from ...dialect.ir.sizes import product, same_size
+from ...dialect.ir.types import I8, I32, UI8, ElementType
+from ...dialect.notation.index import (
+    Apply,
+    Cast,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    apply,
+    as_index,
+    axes,
+    both,
+    cast,
+    constant,
+)
+from ...dialect.notation.index_bounds import inside
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ..analysis.accesses import accesses, depends
+from ..analysis.integer_ranges import Ranges, interval
+from ..analysis.interval_arithmetic import Interval
+from ..analysis.parallel_loops import THREADS
+from ..contraction.match import Contraction, recognise
+from .block_tiles import Tiles, allocated, at_least, digits, within
+
+PACK = 16  # bytes of an access, and terms that a channel axis is filled up to
+WORDS = 16  # of a step: two instructions' worth of 32 terms
+WARP = 32
+DOWN, ALONG = 2, 4  # warps of a block
+HEIGHT, WIDTH, SUMS = 16, 8, 4  # of a piece, and how many of its sums a thread has
+SMALLEST = 16  # rows, columns and terms
+LEAST = 1 << 15  # products
+QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
+
+
+@dataclass(frozen=True, eq=False)
+class OnWords:
+    """Kernels in place of one, which arrays are others' storage seen as words, and constants packed beforehand."""
+
+    kernels: tuple[Kernel, ...]
+    views: dict[Tensor, Tensor]
+    constants: dict[Tensor, np.ndarray]
+
+
+def matrix(
+    kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
+) -> OnWords | None:
+    """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
+    c = recognise(kernel)
+    if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
+        return None
+    a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
+    if a is None or b is None:
+        return None
+    channel = next((i for i in sorted(c.folds, key=_largest_first) if _is_axis_of_both(i, c)), None)
+    across = tuple(i.extent for i in (c.window, c.column) if i is not None)
+    sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.folds)))
+    if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
+        return None
+    return _Words(kernel, c, channel, (a, b), constants).contracted()
+
+
+def _largest_first(i: Index) -> int:
+    return -i.extent if isinstance(i.extent, int) else -(1 << 62)
+
+
+def _byte(values: Interval) -> ElementType | None:
+    """The type of a byte that holds these values."""
+    return next((t for t in (I8, UI8) if values.within(t)), None)
+
+
+def _read(e: Expr) -> Read | None:
+    """What a factor reads, if it is nothing but an element of an array."""
+    e = e.operand if isinstance(e, Cast) else e
+    return e if isinstance(e, Read) else None
+
+
+def _is_axis_of_both(i: Index, c: Contraction) -> bool:
+    return not any(depends(g, {i}) for g in c.guard) and all(_axis(e, i) is not None for e in (c.a, c.b))
+
+
+def _axis(factor: Expr, i: Index) -> int | None:
+    """The axis that an index is, and takes part in no other."""
+    read = _read(factor)
+    if read is None:
+        return None
+    found = [n for n, at in enumerate(read.indices) if depends(at, {i})]
+    return found[0] if len(found) == 1 and read.indices[found[0]] is i else None
+
+
+class _Words(Tiles):
+    """Products of 8-bit numbers, four to a word."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        c: Contraction,
+        channel: Index,
+        types: tuple[ElementType, ElementType],
+        constants: Mapping[Tensor, np.ndarray],
+    ) -> None:
+        self.kernel, self.constants, self.channel = kernel, constants, channel
+        self.function = QUADS[types]
+        self.taps = tuple(i for i in c.folds if i is not channel)
+        self.packs = (channel.extent + (PACK - 1)) // PACK  # of a tap
+        count = self.packs * product(tuple(i.extent for i in self.taps))
+        super().__init__(c, (count + 3) // 4)
+        down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
+        self.each = Index("u", down), Index("v", along), Index("e", SUMS)
+        self.left = Tensor("left", (2, self.high, WORDS), I32, "shared")
+        self.right = Tensor("right", (2, self.wide, WORDS), I32, "shared")
+        self.acc = Tensor("acc", (THREADS, down, along, SUMS), I32, "register")
+        self.packing: list[Kernel] = []
+        self.views: dict[Tensor, Tensor] = {}
+        self.packed: dict[Tensor, np.ndarray] = {}
+        self.factors = self.words("rows", c.a, types[0]), self.words("columns", c.b, types[1])
+
+    def contracted(self) -> OnWords:
+        old = self.kernel.parameters
+        results = old[len(old) - self.kernel.results :]
+        block = self.block()
+        used = accesses((block,))[0]
+        given = [t for t in (*old, *self.factors) if t in used and t not in results]
+        made = Kernel(f"{self.kernel.name}.tiles", (*given, *results), (block,), len(results), self.kernel.span)
+        return OnWords((*self.packing, made), self.views, self.packed)
+
+    # packing
+
+    def words(self, name: str, factor: Expr, byte: ElementType) -> Tensor:
+        """The array of a factor as words, its channel axis last."""
+        read, axis = _read(factor), _axis(factor, self.channel)
+        assert read is not None and axis is not None
+        of, size = read.tensor, self.channel.extent
+        around = tuple(d for n, d in enumerate(of.shape) if n != axis)
+        whole = self.packs * PACK
+        words = Tensor(name, (*around, whole // 4), I32, "heap")
+        packed = Tensor(f"{name}.packed", (*around, whole), byte, "heap")
+        if of in self.constants and isinstance(size, int):
+            array = self.constants[of].reshape([d for d in of.shape if isinstance(d, int)])
+            array = np.moveaxis(array, axis, -1)[..., :size].astype(byte.dtype)
+            filled = np.pad(array, [(0, 0)] * len(around) + [(0, -array.shape[-1] % PACK)])
+            words = replace(words, space="constant")
+            self.packed[words] = filled.view(np.int32)
+        elif of.element in (I8, UI8) and axis == of.rank - 1 and of.shape == packed.shape:
+            self.views[words] = of
+        else:
+            self.packing.append(self.packer(packed, of, axis))
+            self.views[words] = packed
+        return words
+
+    def packer(self, packed: Tensor, of: Tensor, axis: int) -> Kernel:
+        at = axes(packed.shape)
+        *around, last = at
+        size = self.channel.extent
+        body: Block = (Store(packed, at, cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
+        if not same_size(packed.shape[-1], size):
+            body = (If(last < as_index(size), body, (Store(packed, at, constant(0, packed.element)),)),)
+        for i in reversed(at):
+            body = (For(i, body),)
+        return Kernel(f"{self.kernel.name}.{packed.name}", (of, packed), body, 1, self.kernel.span)
+
+    # tiles
+
+    def buffers(self) -> Block:
+        return allocated(self.left, self.right, self.acc)
+
+    def clear(self) -> Block:
+        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), constant(0, I32)),))
+
+    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
+        (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
+        return (*a, *b), (*left, *right)
+
+    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
+        """The packs of one factor that a thread moves: four threads move a row's."""
+        rows = tile is self.left
+        factor, words = (self.c.a, self.factors[0]) if rows else (self.c.b, self.factors[1])
+        read, axis = _read(factor), _axis(factor, self.channel)
+        assert read is not None and axis is not None
+        around = [e for n, e in enumerate(read.indices) if n != axis]
+        quarter = self.thread % 4
+        extents = [i.extent for i in self.taps]
+        if isinstance(self.packs, int):
+            *tap, pack = digits(step * 4 + quarter, [*extents, self.packs])
+            inner = inside((*tap, pack)[0], (*extents, self.packs)[0])
+        else:  # what is not known comes first
+            pack, *tap = digits(step * 4 + quarter, [self.packs, *extents])
+            inner = inside(pack, self.packs)
+        taps: dict[Expr, Expr] = dict(zip(self.taps, tap, strict=True))
+        loads: list[Statement] = []
+        stores: list[Statement] = []
+        for first in range(0, self.high if rows else self.wide, THREADS // 4):
+            place = self.thread // 4 + first
+            there = self.row_at(place) if rows else self.column_at(place)
+            held, word = Tensor("l" if rows else "r", (4,), I32, "pack"), Index("w", 4)
+            at = (*(self.placed(e, taps, there) for e in around), pack * 4 + word)
+            load: Block = (For(word, (Store(held, (word,), words[at]),), kind="vector", width=4),)
+            zero: Block = (For(word, (Store(held, (word,), constant(0, I32)),), kind="unrolled"),)
+            guards = () if rows else tuple(self.placed(g, taps, there) for g in self.c.guard)
+            for guard in (both(*guards), both(inner, within(there))):
+                if isinstance(guard, Expr):
+                    load = (If(guard, load, zero),)
+            loads += [Alloc(held), *load]
+            kept = Store(tile, (half, place, quarter * 4 + word), held[word])
+            stores.append(For(word, (kept,), kind="vector", width=4))
+        return tuple(loads), tuple(stores)
+
+    def products(self, half: Expr, last: bool) -> Block:
+        k = Index("k", WORDS)
+        found, row, column = self.sum()
+        value = found + apply(self.function, self.left[half, row, k], self.right[half, column, k])
+        return (For(k, self.unrolled(self.each, (Store(self.acc, found.indices, value),)), kind="matrix"),)
+
+    def sum(self) -> tuple[Read, Expr, Expr]:
+        u, v, e = self.each
+        warp, lane = self.thread // WARP, self.thread % WARP
+        row = warp // ALONG * (self.high // DOWN) + u * HEIGHT + (lane // 4 + e // 2 * 8)
+        column = warp % ALONG * (self.wide // ALONG) + v * WIDTH + (lane % 4 * 2 + e % 2)
+        return self.acc[self.thread, u, v, e], row, column
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix loop taken apart: sums of pieces, and where in the buffers the rows and columns of the first piece begin."""
+
+    function: str
+    sums: Tensor
+    pieces: tuple[Index, Index]
+    left: tuple[Tensor, Expr, Expr]  # a buffer, its half, and the first row of a piece
+    right: tuple[Tensor, Expr, Expr]
+
+
+def product_of(loop: For) -> Product:
+    """What a matrix loop multiplies."""
+    match loop.body:
+        case (For(u, (For(v, (For(_, (Store(sums, _, Apply("add", (_, Apply(function, (a, b), _)), _)),)),)),)),):
+            assert isinstance(a, Read) and isinstance(b, Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
+            parts = [(r.tensor, r.indices[0], _first(r.indices[1])) for r in (a, b)]
+            return Product(function, sums, (u, v), parts[0], parts[1])
+    raise LookupError("a matrix loop of another form")
+
+
+def _first(place: Expr) -> Expr:
+    """Where a piece begins, of the place in it that a thread's sum is at."""
+    assert isinstance(place, Apply) and place.function == "add"
+    return place.operands[0]

@@ -1,0 +1,174 @@
+"""Elements that are read across through shared memory, in tiles of 64 x 64 or so:
+
+    for i { for j { y[i, j] = f(x[j, i]) } }
+    =>  for b in tiles block {
+          alloc shared tile: tensor<4x16x68xf32>
+          for t in 0..256 thread {                                         c = t % 16, r = t // 16
+            for l in 0..4 vector 4 { x0[l] = x[j0 + r * 4, i0 + c * 4 + l] }              and x1, x2, x3 of the rows below
+            for l in 0..4 vector 4 { tile[0, r, c * 4 + l] = x0[l] }                      and so on
+          }
+          for t in 0..256 thread {                                         c = t // 16, r = t % 16
+            for l in 0..4 vector 4 { t0[l] = tile[0, r, c * 4 + l] }                      and so on
+            for s in 0..4 unrolled {
+              y0[0] = f(t0[s]); y0[1] = f(t1[s])                                          and so on
+              for l in 0..4 vector 4 { y[i0 + c * 4 + s, j0 + r * 4 + l] = y0[l] }
+            }
+          }
+        }
+
+so that threads side by side read neighbours and write neighbours, 16 bytes at once or four elements, where rows begin at
+multiples of that; else one by one, in packs of 1. What threads read of the tile lies in other banks than their neighbours',
+since its rows are longer by a pack, and those of one number within their packs follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, both, unflatten
+from ...dialect.notation.index_bounds import inside
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ...dialect.notation.traverse import rewrite, substitute, walk
+from ..analysis.accesses import depends, stride
+from ..analysis.affine import affine
+from ..analysis.linear_index import flat
+from ..analysis.parallel_loops import PROCESSORS, THREADS, independent_loops
+from .block_tiles import at_least
+
+SMALLEST = 8  # along an axis, to be worth a tile
+MOST = 4  # arrays that are read across
+BYTES, WIDEST = 16, 4  # of a pack, and its elements
+LINE = 128  # bytes that a row of a tile should have
+BANK = 4  # bytes
+SHARED = 48 << 10  # bytes of shared memory that a block has
+
+
+def transpose(kernel: Kernel) -> Kernel | None:
+    """The kernel by tiles, if it is one element each and reads across."""
+    indices, block = independent_loops(kernel)
+    if len(indices) < 2 or len(block) != 1 or not isinstance(store := block[0], Store):
+        return None
+    *others, last = indices
+    if stride(store.tensor, store.indices, last) != 1:
+        return None
+    reads = [e for e in walk(store.value) if isinstance(e, Read)]
+    far = [r for r in reads if stride(r.tensor, r.indices, last) not in (0, 1)]
+    partner = next((i for i in others if all(stride(r.tensor, r.indices, i) == 1 for r in far)), None)
+    if not far or len(far) > MOST or partner is None or any(_small(i.extent) for i in (partner, last)):
+        return None
+    return kernel.with_body((_tiles(store, far, [i for i in others if i is not partner], partner, last),))
+
+
+def _small(extent: Dim) -> bool:
+    return isinstance(extent, int) and extent < SMALLEST
+
+
+def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> tuple[int, int]:
+    """The elements of a pack and the packs of a tile's side: rows of 128 bytes where that is no more than there are."""
+    sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
+    width = min(WIDEST, BYTES // max(sizes))
+    near = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
+    whole = all(_begins(r.tensor, r.indices, partner, width) for r in far) and all(
+        at_least(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
+    )
+    if near or not whole or not _begins(store.tensor, store.indices, last, width):
+        width = 1
+
+    def fits(side: int) -> bool:
+        return sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far) <= SHARED
+
+    if width > 1:
+        return width, 32 if 16 * width * min(sizes) < LINE and fits(32) else 16
+    tiles = product((*(i.extent for i in others), *(_ceil(i.extent, 64) for i in (partner, last))))
+    return width, 64 if at_least(tiles, PROCESSORS) and fits(64) else 32
+
+
+def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
+    """Whether packs of an access begin at multiples of their size, where the index does."""
+    place = affine(flat(at, tensor.shape)).without(fast)
+    return not any(n % width for n in (place.constant, *(factor for _, factor in place.terms.values())))
+
+
+def _row(side: int, width: int, tensor: Tensor) -> int:
+    """The elements of a row of a tile: longer by a pack or a word, so that rows begin in different banks."""
+    return side * width + max(width, BANK // tensor.element.bytes)
+
+
+def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> For:
+    width, side = _tile(store, far, others, partner, last)
+    shape = (*(i.extent for i in others), *(_ceil(i.extent, side * width) for i in (partner, last)))
+    block = Index("b", product(shape))
+    *outer, across, along = unflatten(block, shape)
+    tiles = {r: Tensor("tile", (width, side, _row(side, width, r.tensor)), r.tensor.element, "shared") for r in far}
+    packs = {r: [Tensor(f"x{n}", (width,), r.tensor.element, "pack") for n in range(width)] for r in far}
+
+    def places(column: Expr, row: Expr) -> dict[Expr, Expr]:
+        """The indices of an element at a column and a row of the tile."""
+        found: dict[Expr, Expr] = dict(zip(others, outer, strict=True))
+        return {**found, partner: across * (side * width) + column, last: along * (side * width) + row}
+
+    def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
+        """The tile's packs, each by a thread, of which neighbours have packs of one row, or of one column."""
+        thread, once = Index("t", THREADS), THREADS // side  # rows at once
+        step = Index("s", side // once)
+        fast, slow = thread % side, thread // side if once == side else step * once + thread // side
+        column, row = (slow, fast) if turned else (fast, slow)
+        end = places(column * width + (width - 1), row * width + (width - 1))
+        held = both(*(inside(end[i], i.extent) for i in (partner, last)))
+        block = body(column, row)
+        block = (If(held, block),) if isinstance(held, Expr) else block
+        return For(thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread")
+
+    def value_of(read: dict[Read, Read], at: dict[Expr, Expr]) -> Expr:
+        """What is stored, of what was read across."""
+        return substitute(rewrite(store.value, lambda e: read.get(e) if isinstance(e, Read) else None), at)
+
+    def load(column: Expr, row: Expr) -> Block:
+        if width == 1:
+            at = places(column, row)
+            return tuple(Store(tile, (as_index(0), row, column), substitute(r, at)) for r, tile in tiles.items())
+        found: list[Statement] = []
+        for n in range(width):
+            for r, x in ((r, packs[r][n]) for r in far):
+                lane = Index("l", width)
+                found += [
+                    Alloc(x),
+                    _moved(lane, x[lane], substitute(r, places(column * width + lane, row * width + n))),
+                ]
+        for n in range(width):
+            for r, x in ((r, packs[r][n]) for r in far):
+                lane = Index("l", width)
+                found.append(_moved(lane, tiles[r][n, row, column * width + lane], x[lane]))
+        return tuple(found)
+
+    def write(column: Expr, row: Expr) -> Block:
+        if width == 1:
+            at = places(column, row)
+            value = value_of({r: tile[0, row, column] for r, tile in tiles.items()}, at)
+            return (Store(store.tensor, tuple(substitute(i, at) for i in store.indices), value),)
+        found: list[Statement] = []
+        for n in range(width):
+            for r, x in ((r, packs[r][n]) for r in far):
+                lane = Index("l", width)
+                found += [Alloc(x), _moved(lane, x[lane], tiles[r][n, row, column * width + lane])]
+        s, lane, y = Index("s", width), Index("l", width), Tensor("y", (width,), store.tensor.element, "pack")
+        made: list[Statement] = [Alloc(y)]
+        for n in range(width):
+            value = value_of({r: packs[r][n][s] for r in far}, places(column * width + s, row * width + n))
+            made.append(Store(y, (as_index(n),), value))
+        there = places(column * width + s, row * width + lane)
+        made.append(_moved(lane, store.tensor[tuple(substitute(i, there) for i in store.indices)], y[lane]))
+        return (*found, For(s, tuple(made), kind="unrolled"))
+
+    return For(block, (*map(Alloc, tiles.values()), threads(False, load), threads(True, write)), kind="block")
+
+
+def _moved(lane: Index, to: Read, of: Expr) -> For:
+    """A pack that is moved."""
+    assert isinstance(lane.extent, int)
+    return For(lane, (Store(to.tensor, to.indices, of),), kind="vector", width=lane.extent)
+
+
+def _ceil(extent: Dim, by: int) -> Dim:
+    return (extent + (by - 1)) // by

@@ -1,0 +1,204 @@
+"""Elements beside each other by one thread, loaded and stored together, 16 bytes at once:
+
+    for i in 0..1024 { y[i] = f(x[i]) }
+    =>  for t in 0..256 parallel {
+          alloc pack xs: tensor<4xf32>; alloc pack ys: tensor<4xf32>
+          for l in 0..4 vector 4 { xs[l] = x[t * 4 + l] }
+          for l in 0..4 { ys[l] = f(xs[l]) }
+          for l in 0..4 vector 4 { y[t * 4 + l] = ys[l] }
+        }
+
+for straight code whose accesses along its last index are contiguous or do not move; what hardly any element needs may access
+others. What is left at the end of a single axis is done one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dialect.ir.sizes import Dim, product, same_size
+from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, as_index, unflatten
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    is_rare,
+    map_expressions,
+    substitute_block,
+)
+from ...dialect.notation.traverse import rewrite, substitute
+from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
+from ..analysis.affine import key
+from ..analysis.parallel_loops import independent_loops
+
+BYTES = 16  # of an access
+MOST = 12  # arrays of a kernel
+
+Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
+
+
+def wide(kernel: Kernel) -> Kernel | None:
+    """The kernel by packs, if it is straight code along contiguous memory."""
+    indices, block = independent_loops(kernel)
+    if not indices or not is_straight(block):
+        return None
+    return _along(kernel, indices, block) or _through(kernel, indices, block)
+
+
+def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
+    """By packs along the last index."""
+    *outer, last = indices
+    places = _contiguous(block, last)
+    width = _width(places)
+    if not all(_begins_packs(tensor, at, width) for tensor, at, _ in places):
+        return None
+    even = isinstance(last.extent, int) and last.extent % max(width, 1) == 0
+    if width < 2 or not (even or (not outer and _long(last.extent, width))):
+        return None
+    count: Dim = last.extent // width if even else (last.extent + (width - 1)) // width
+    shape = (*(i.extent for i in outer), count)
+    thread = Index("t", product(shape))
+    *around, pack = unflatten(thread, shape)
+    body = _packed(block, places, width, lambda lane: {last: pack * width + lane})
+    if not even:
+        body = _held(block, body, pack * width, last.extent, width, lambda at: {last: at})
+    made = substitute_block(body, dict(zip(outer, around, strict=True)))
+    return kernel.with_body((For(thread, made, kind="parallel"),))
+
+
+def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
+    """By packs through whole arrays, from row to row; what is no whole array is read element by element."""
+    shape = tuple(i.extent for i in indices)
+    places = _whole(block, indices)
+    width, count = _width(places), product(shape)
+    if width < 2 or len(indices) < 2 or not _long(count, width):
+        return None
+    thread = Index("t", (count + (width - 1)) // width)
+
+    def place(at: Expr) -> dict[Expr, Expr]:
+        return dict(zip(indices, unflatten(at, shape), strict=True))
+
+    body = _packed(block, places, width, lambda lane: place(thread * width + lane))
+    if not isinstance(count, int) or count % width:
+        body = _held(block, body, thread * width, count, width, place)
+    return kernel.with_body((For(thread, body, kind="parallel"),))
+
+
+def _width(places: list[Place]) -> int:
+    """The elements of a pack; 0 where there are no packs."""
+    return BYTES // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
+
+
+def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
+    """Whether a pack begins at the row of an access: a multiple of its bytes from the array's beginning."""
+    row = tensor.shape[-1]
+    return (isinstance(row, int) and row % max(width, 1) == 0) or all(
+        isinstance(i, Const) and i.value == 0 for i in at[:-1]
+    )
+
+
+def _held(
+    block: Block, body: Block, first: Expr, count: Dim, width: int, place: Callable[[Expr], dict[Expr, Expr]]
+) -> Block:
+    """A pack's body, where there are as many elements; else what there is, one by one."""
+    lane = Index("l", width)
+    one = (If(first + lane < as_index(count), substitute_block(block, place(first + lane))),)
+    return (If(first + width <= as_index(count), body, (For(lane, one),)),)
+
+
+def _long(extent: Dim, width: int) -> bool:
+    return not isinstance(extent, int) or extent >= 4 * width
+
+
+def _contiguous(block: Block, last: Index) -> list[Place]:
+    """The accesses that move with the index, by one element; none at all if one does otherwise."""
+    found: list[Place] = []
+    stored: set[Tensor] = set()
+    own = accumulators(block)
+    for s in block:
+        here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
+        if any(tensor in stored for tensor, _, _ in here):
+            return []
+        if is_rare(s):
+            continue
+        if isinstance(s, Store) and s.tensor not in own:
+            here.append((s.tensor, s.indices, True))
+            if s.tensor in stored:
+                return []
+            stored.add(s.tensor)
+        for tensor, at, writes in here:
+            step = stride(tensor, at, last)
+            if step not in (0, 1) or (writes and step == 0):
+                return []
+            if step == 1 and not any(t is tensor and w == writes and _same(a, at) for t, a, w in found):
+                if at[-1] is not last:
+                    return []
+                found.append((tensor, at, writes))
+    return found
+
+
+def _whole(block: Block, indices: list[Index]) -> list[Place]:
+    """The accesses to arrays that have all of the indices as they are; none at all if others have all of them, too."""
+    found: list[Place] = []
+    own = accumulators(block)
+    stored: set[Tensor] = set()
+    for s in block:
+        here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
+        if any(tensor in stored for tensor, _, _ in here):
+            return []
+        if isinstance(s, Store) and s.tensor not in own:
+            if s.tensor in stored or not _is_whole(s.tensor, s.indices, indices):
+                return []
+            stored.add(s.tensor)
+            found.append((s.tensor, s.indices, True))
+        if not is_rare(s):
+            whole = [p for p in here if _is_whole(p[0], p[1], indices)]
+            if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in here if p not in whole):
+                return []  # as large, and read here and there
+            new = [p for p in whole if all(t is not p[0] or w for t, _, w in found)]
+            found += {p[0]: p for p in new}.values()
+    return found
+
+
+def _is_whole(tensor: Tensor, at: tuple[Expr, ...], indices: list[Index]) -> bool:
+    return len(at) == len(indices) and all(
+        e is i and same_size(d, i.extent) for e, i, d in zip(at, indices, tensor.shape, strict=True)
+    )
+
+
+def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    return all(key(x) == key(y) for x, y in zip(a, b, strict=True))
+
+
+def _packed(block: Block, places: list[Place], width: int, place: Callable[[Expr], dict[Expr, Expr]]) -> Block:
+    """Loads of packs, what is computed of their elements, each at a place of its own, and stores."""
+    held = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
+    lane = Index("l", width)
+
+    def of(tensor: Tensor, at: tuple[Expr, ...], writes: bool) -> Tensor | None:
+        return next((h for (t, a, w), h in held if t is tensor and w == writes and _same(a, at)), None)
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.indices and (found := of(e.tensor, e.indices, False)) is not None:
+            return found[lane]
+        return None
+
+    body: list[Statement] = []
+    for s in map_expressions(block, lambda e: rewrite(e, change)):
+        if isinstance(s, Store) and (found := of(s.tensor, s.indices, True)) is not None:
+            s = Store(found, (lane,), s.value)
+        body.append(s)
+    computed = substitute_block(tuple(body), place(lane))
+    made: list[Statement] = [Alloc(h) for _, h in held]
+    copies: dict[bool, list[Statement]] = {False: [], True: []}
+    for (tensor, at, writes), pack_of in held:
+        by = Index("l", width)
+        values = place(by)
+        there = tuple(substitute(i, values) for i in at)
+        copy = Store(tensor, there, pack_of[by]) if writes else Store(pack_of, (by,), Read(tensor, there))
+        copies[writes].append(For(by, (copy,), kind="vector", width=width))
+    return (*made, *copies[False], For(lane, computed, kind="unrolled"), *copies[True])

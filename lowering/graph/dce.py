@@ -1,0 +1,23 @@
+"""Operations whose results nothing needs:  removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...dialect.program.module import Function, Operation, Value
+
+
+def remove_dead(function: Function) -> Function:
+    """The function without operations that its results do not depend on."""
+    return replace(function, operations=tuple(live_operations(function.operations, function.results)))
+
+
+def live_operations(operations: Sequence[Operation], results: Iterable[Value]) -> list[Operation]:
+    needed = set(results)
+    live: list[Operation] = []
+    for operation in reversed(operations):
+        if any(r in needed for r in operation.results):
+            live.append(operation)
+            needed.update(v for _, v in operation.operator.operands())
+    return live[::-1]

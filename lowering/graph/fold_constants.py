@@ -1,0 +1,53 @@
+"""Constant folding:  %y = f(constants)  =>  %y = const of what the reference gives.
+
+An operator may decline (`constant_folding`), and one whose check fails is left to fail when the program runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...dialect.builtin import Calling, Const, Data
+from ...dialect.program.module import Function, Literal, Operation, Value
+from ...dialect.spec.op import Unmet
+
+
+def fold_constants(function: Function) -> Function:
+    """The function in which what depends on constants only is a constant."""
+    known: dict[Value, np.ndarray] = {}
+    made: list[Operation] = []
+    for operation in function.operations:
+        made += _folded(operation, known)
+    return replace(function, operations=tuple(made))
+
+
+def _folded(operation: Operation, known: dict[Value, np.ndarray]) -> list[Operation]:
+    operator = operation.operator
+    if isinstance(operator, Const):
+        known[operation.results[0]] = operator.data.array
+        return [operation]
+    operands = [v for _, v in operator.operands()]
+    constant = all(isinstance(v, Literal) or v in known for v in operands)
+    if not operands or not constant or isinstance(operator, Calling) or not _worth_it(operation):
+        return [operation]
+    try:
+        with np.errstate(all="ignore"):
+            found = operator.map(lambda v: v.array if isinstance(v, Literal) else known[v]).reference()
+    except Unmet:
+        return [operation]
+    constants = []
+    for result, array in zip(operation.results, found if isinstance(found, tuple) else (found,), strict=True):
+        known[result] = np.ascontiguousarray(array).reshape(array.shape)
+        constants.append(
+            replace(operation, operator=Const(Data(known[result]), result.known_type), results=(result,), declared=None)
+        )
+    return constants
+
+
+def _worth_it(operation: Operation) -> bool:
+    types = [v.known_type for _, v in operation.operator.operands()]
+    if not all(t.is_static for t in (*types, *(r.known_type for r in operation.results))):
+        return False
+    return operation.operator.map(lambda v: v.known_type).constant_folding()

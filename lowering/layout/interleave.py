@@ -1,0 +1,166 @@
+"""A short innermost axis, such as the colours of an image, in whole vectors:
+
+    for i in 0..1000 { for c in 0..3 { y[i, c] = x[i, c] * g[c] } }
+    =>  alloc register held: tensor<24xf32>
+        for p in 0..3 unrolled { for l in 0..8 vector 8 { held[p * 8 + l] = g[(p * 8 + l) mod 3] } }
+        for b in 0..125 { for p in 0..3 unrolled { for l in 0..8 vector 8 {        k: b * 24 + p * 8 + l
+          y[k] = x[k] * held[p * 8 + l]
+        } } }
+        and the iterations of i that are left over, as they were
+
+What is read along the short axis alone is the same every time, and read before. Loops over many elements are parallel, by
+blocks that do so each. Where it is only known when called how many there are, the last vectors overlap others. What is read
+plane by plane is left to `planes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import I1
+from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    rewrite_block,
+    statements,
+    substitute_block,
+)
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.accesses import allocated, depends, reads, stores, stride
+from ..analysis.affine import affine
+from ..loops.collapse import Joined, join
+from ..loops.vectorize import independent, lanes, overlaps
+from .deinterleave import Planes, reads_planes
+
+LONGEST = 7  # elements of the short axis
+MANY = 64  # times as many iterations around it, at least
+WORTH_SHARING = 1 << 16  # elements
+BLOCK = 256  # turns that one thread does at once
+
+
+def interleave(kernel: Kernel) -> Kernel:
+    made = join(kernel)
+    if made is None or len(kernel.body) != 1:
+        return kernel
+    loop, *others = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
+    count, period = made.outer.extent, made.inner.extent
+    if not isinstance(period, int) or not 2 <= period <= LONGEST or (isinstance(count, int) and count < MANY):
+        return kernel
+    if others or any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
+        return kernel
+    if _suits(loop, made.index):
+        turns = _Turns(made, loop, period)
+    elif reads_planes(loop, made):
+        turns = Planes(made, loop, period)
+    else:
+        return kernel
+    left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
+    rest = replace(loop, body=substitute_block(loop.body, left))
+    if isinstance(count, int):
+        whole = _counted(turns, rest, count, period, alone=made.kernel.body == (loop,))
+    elif overlaps(loop):
+        whole = _uncounted(turns, rest, count, alone=made.kernel.body == (loop,))
+    else:
+        return kernel
+    return made.kernel.with_body(rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
+
+
+def _counted(turns: _Turns | Planes, rest: For, count: int, period: int, alone: bool) -> Block:
+    """All turns, and what is left over."""
+    n, over = divmod(count, turns.width)
+    turn = Index("b", n)
+    loop = For(turn, turns.at(turn * turns.width))
+    if over:
+        return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
+    if not alone or count * period < WORTH_SHARING:
+        return *turns.before, loop
+    if not turns.before:
+        return (replace(loop, kind="parallel"),)
+    several = Index("s", -(-n // BLOCK))
+    first = several * BLOCK
+    loop = replace(loop, start=first, stop=minimum(first + BLOCK, as_index(n)))
+    return (For(several, (*turns.before, loop), kind="parallel"),)
+
+
+def _uncounted(turns: _Turns | Planes, rest: For, count: Size, alone: bool) -> Block:
+    """The same where it is only known when called how many turns there are: the last one overlaps another, if any fits."""
+    n = count // turns.width
+    turn, several = Index("b", n), Index("s", n // BLOCK + 1)
+    first = several * BLOCK
+    loop = For(turn, turns.at(turn * turns.width), start=first, stop=minimum(first + BLOCK, as_index(n)))
+    last = several.eq(as_index(n // BLOCK)) & (as_index(count % turns.width) > 0)
+    tail = If(last, turns.at(as_index(count - turns.width)))
+    body = If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
+    return (For(several, (body,), kind="parallel" if alone else "serial"),)
+
+
+class _Turns:
+    """A period's vectors, and before all turns what these share."""
+
+    def __init__(self, made: Joined, loop: For, period: int) -> None:
+        self.made, self.period, self.width = made, period, lanes(loop)
+        self.part, self.lane = Index("p", period), Index("l", self.width)
+        self.place = self.part * self.width + self.lane
+        buffers, self.inside = _held(made, loop.body, self.width * period, self.place)
+        before: list[Statement] = []
+        for buffer, value in buffers.items():
+            before += [Alloc(buffer), self.vectors((Store(buffer, (self.place,), value),), ZERO)]
+        self.before = tuple(before)
+
+    def at(self, row: Expr) -> Block:
+        """The turn that begins at a row."""
+        return (self.vectors(self.inside, row),)
+
+    def vectors(self, body: Block, row: Expr) -> For:
+        places: dict[Expr, Expr] = {
+            self.made.outer: row + self.place // self.period,
+            self.made.inner: self.place % self.period,
+            self.made.index: (affine(row) * self.period).expression() + self.place,
+        }
+        lanes = For(self.lane, substitute_block(body, places), kind="vector", width=self.width)
+        return For(self.part, (lanes,), kind="unrolled")
+
+
+def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], Block]:
+    """What a block reads along the short axis alone, and the block with buffers in place of that."""
+    changing: set[Expr] = {made.outer, made.index, *(s.var for s in statements(block) if isinstance(s, Let))}
+    written = {s.tensor for s in stores(block)}
+    buffers: dict[Tensor, Expr] = {}
+    found: dict[Expr, Expr] = {}
+
+    def held(e: Expr) -> Expr | None:
+        if e in found:
+            return found[e]
+        known = [n.tensor for n in walk(e) if isinstance(n, Read)]
+        along = depends(e, {made.inner}) and not depends(e, changing)
+        if known and along and written.isdisjoint(known) and e.type is not I1 and not isinstance(e, Var):
+            buffer = Tensor(f"held{len(buffers)}", (size,), e.type, "register")
+            buffers[buffer] = e
+            found[e] = buffer[at]
+            return found[e]
+        return e if isinstance(e, Read) else None
+
+    def change(s: Statement) -> Block | None:
+        match s:
+            case Let(var, value):
+                return (Let(var, rewrite(value, held)),)
+            case Store(_, _, value):
+                return (replace(s, value=rewrite(value, held)),)
+        return None
+
+    return buffers, rewrite_block(block, change)
+
+
+def _suits(loop: For, index: Index) -> bool:
+    """Whether what is written moves with the joined index, and something is read with it."""
+    written: list[Store] = list(stores(loop.body))
+    contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in written)
+    return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))

@@ -1,0 +1,146 @@
+"""Sizes that meet, each of which may turn out to be 1: a kernel for where all are equal, and the other one for where not.
+
+    for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }              n: p or q, whichever is not 1
+    =>  if p == q { for i in 0..p { y[i] = a[i] + b[i] } }
+        if ~(p == q) { the same as before }
+
+The kernel of equal sizes is like one whose sizes have one name. In the innermost loops of the other, `repeats` asks which
+operands are repeated:
+
+    =>  for i in 0..n { alloc part0; if p >= n { part0 = a[i] } else { part0 = a[0] }; ... }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...dialect.ir.sizes import Dim, Size
+from ...dialect.notation.index import ZERO, Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    accumulator,
+    map_expressions,
+    nodes,
+    rewrite_block,
+    statements,
+)
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.affine import key
+from .specialize_shapes import resized
+
+
+@dataclass(frozen=True, eq=False)
+class Met:
+    """The kernel for equal sizes, and when that is the one to run."""
+
+    kernel: Kernel
+    condition: Expr
+
+
+def meet(kernel: Kernel) -> Met | None:
+    """The kernel for where the sizes that meet are equal; None where none do."""
+    same: dict[object, Dim] = {}
+    tests: list[Expr] = []
+    for loop in statements(kernel.body):
+        if isinstance(loop, For) and (sizes := _sizes((loop,), loop.index)):
+            extent = loop.index.extent
+            one: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
+            if not isinstance(extent, Size):  # what they meet is known
+                one = extent
+            tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
+            same |= dict.fromkeys([*sizes, _key(extent)], one)
+    condition = both(*tests)
+    if not isinstance(condition, Expr):
+        return None
+    equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _unrepeated)))
+    return Met(resized(equal, lambda n: same.get(_key(n), n)), condition)
+
+
+def repeats(kernel: Kernel) -> Kernel:
+    """The kernel with its innermost loops asking of each operand whether it is repeated, which is the same for all lanes."""
+    return kernel.with_body(rewrite_block(kernel.body, _asked))
+
+
+def _asked(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial" or not all(isinstance(b, (Let, Store)) for b in s.body):
+        return None
+    extent, asked = as_index(s.index.extent), _Asked(s.index)
+    body = asked.block(s.body)
+    tests = [(as_index(n) >= extent) | (as_index(n) <= 1) for n in _sizes((s,), s.index).values()]
+    known = both(*tests)
+    return (If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
+
+
+class _Asked:
+    """Reads of what may be repeated as names, which a branch gives their values."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.found: dict[object, Tensor] = {}
+        self.made: list[Statement] = []
+
+    def block(self, block: Block) -> Block:
+        for s in block:
+            (new,) = map_expressions((s,), lambda e: rewrite(e, self.read))
+            self.made.append(new)
+        return tuple(self.made)
+
+    def read(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or not (sizes := self.sizes(e)):
+            return None
+        if key(e) not in self.found:
+            value = accumulator(f"part{len(self.found)}", e.type)
+            whole = both(*(as_index(n) >= as_index(self.index.extent) for n in sizes))
+            assert isinstance(whole, Expr)
+            sides = [(Store(value, (), self.chosen(e, known)),) for known in (self.index, ZERO)]
+            self.made += [Alloc(value), If(whole, *sides)]
+            self.found[key(e)] = value
+        return self.found[key(e)][()]
+
+    def sizes(self, e: Expr) -> list[Size]:
+        """The sizes that say whether a read is repeated along the index."""
+        places = [p for n in walk(e) if (p := _repeated(n)) is not None and unrepeated(p[0]) is self.index]
+        return [*{size.key: size for _, size in places}.values()]
+
+    def chosen(self, e: Expr, place: Expr) -> Expr:
+        """The read at a place along the index."""
+        return rewrite(e, lambda n: place if _repeated(n) is not None and unrepeated(n) is self.index else None)
+
+
+def _sizes(block: Block, index: Index) -> dict[object, Size]:
+    """The sizes along this index of operands that may be repeated."""
+    found: dict[object, Size] = {}
+    for e in nodes(block):
+        if (place := _repeated(e)) is not None and unrepeated(place[0]) is index:
+            found[place[1].key] = place[1]
+    return found
+
+
+def _repeated(e: Expr) -> tuple[Expr, Size] | None:
+    """i and n of select(i < n, i, 0)."""
+    match e:
+        case Apply("select", (Apply("lt", (a, Extent(size)), _), b, Const(0)), _) if a is b:
+            return a, size
+    return None
+
+
+def _unrepeated(e: Expr) -> Expr | None:
+    return None if _repeated(e) is None else unrepeated(e)
+
+
+def unrepeated(e: Expr) -> Expr:
+    """The index of what may turn out to be repeated, which then stays at 0; any other as it is."""
+    while (place := _repeated(e)) is not None:
+        e = place[0]
+    return e
+
+
+def _key(n: Dim) -> object:
+    return n.key if isinstance(n, Size) else n

@@ -1,0 +1,174 @@
+"""Formulas to loop nests:  y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }.
+
+A fold becomes an accumulator with its loops, a guarded value a branch, a check a `Require`; what is left is a pure expression.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from ...dialect.ir.types import F32, F64
+from ...dialect.notation.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    When,
+    apply,
+    select,
+)
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Require,
+    Statement,
+    accumulator,
+    assign,
+    identity,
+    update,
+)
+from ...dialect.notation.loops import Store as StoreStatement
+from ...dialect.notation.traverse import children, walk, with_children
+from ..formulas.build import Formula, reads
+from ..formulas.share_subexpressions import share
+from ..math import in_primitives
+
+
+def nest(formula: Formula, name: str) -> Kernel:
+    """The kernel that computes one formula, its loops in the order of the indices."""
+    lower = _Lowering()
+    body: list[Statement] = []
+    value = lower.value(in_primitives(formula.value), body, {})
+    body.append(StoreStatement(formula.tensor, formula.indices, value))
+    block: Block = tuple(body)
+    for index in reversed(formula.indices):
+        block = (For(index, block),)
+    return share(Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span))
+
+
+def sorted_tensors(tensors: set[Tensor]) -> list[Tensor]:
+    return sorted(tensors, key=lambda t: t.name)
+
+
+class _Lowering:
+    """Gives accumulators their names."""
+
+    def __init__(self) -> None:
+        self.names = count()
+
+    def value(self, e: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
+        """The expression without folds, guards and checks; what they need is appended to `out`, in order."""
+        if isinstance(e, (Const, Extent, Index)):
+            return e
+        if id(e) in done:
+            return done[id(e)]
+        if not any(isinstance(c, (Reduce, When, Check)) or _is_rare(c) for c in walk(e)):
+            return e
+        match e:
+            case Reduce():
+                new = self.fold(e, out, done)
+            case When():
+                new = self.branch(e, out, done)
+            case Apply("rarely", (condition, then, usual), _):
+                new = self.rarely(condition, then, usual, out, done)
+            case Check(condition, value, message, span):
+                out.append(Require(self.value(condition, out, done), message, span))
+                new = self.value(value, out, done)
+            case _:
+                new = with_children(e, tuple(self.value(c, out, done) for c in children(e)))
+        done[id(e)] = new
+        return new
+
+    def fold(self, e: Reduce, out: list[Statement], done: dict[int, Expr]) -> Expr:
+        acc = accumulator(f"acc{next(self.names)}", e.type)
+        out += [Alloc(acc), assign(acc, identity(e.function, e.type))]
+        out.append(self.loops(e, acc, done))
+        return acc[()]
+
+    def loops(self, e: Reduce, acc: Tensor, done: dict[int, Expr]) -> Statement:
+        inner: list[Statement] = []
+        match e.body:
+            case When(condition, then, Const(value)) if value == _value(identity(e.function, e.type)):
+                # what is folded elsewhere is the identity: fold nothing there
+                test = self.value(condition, inner, dict(done))
+                guarded: list[Statement] = []
+                folded = self.value(then, guarded, dict(done))
+                guarded.append(folded_into(e.function, acc, folded))
+                inner.append(If(test, tuple(guarded)))
+            case _:
+                folded = self.value(e.body, inner, dict(done))
+                inner.append(folded_into(e.function, acc, folded))
+        block: Block = tuple(inner)
+        for index in reversed(e.indices):
+            block = (For(index, block),)
+        return block[0]
+
+    def branch(self, e: When, out: list[Statement], done: dict[int, Expr]) -> Expr:
+        condition = self.value(e.condition, out, done)
+        if all(map(harmless, (e.then, e.otherwise))):
+            return select(condition, self.value(e.then, out, done), self.value(e.otherwise, out, done))
+        chosen = accumulator(f"acc{next(self.names)}", e.type)
+        out.append(Alloc(chosen))
+        sides: list[Block] = []
+        for side in (e.then, e.otherwise):
+            inner: list[Statement] = []
+            inner.append(assign(chosen, self.value(side, inner, dict(done))))
+            sides.append(tuple(inner))
+        out.append(If(condition, *sides))
+        return chosen[()]
+
+    def rarely(self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
+        """What is usual, and if an element computed now needs the other, a choice between both."""
+        test = self.value(condition, out, done)
+        chosen = accumulator(f"acc{next(self.names)}", usual.type)
+        out += [Alloc(chosen), assign(chosen, self.value(usual, out, done))]
+        inner: list[Statement] = []
+        inner.append(assign(chosen, select(test, self.value(then, inner, dict(done)), chosen[()])))
+        out.append(If(apply("any", test), tuple(inner)))
+        return chosen[()]
+
+
+def _is_rare(e: Expr) -> bool:
+    return isinstance(e, Apply) and e.function == "rarely"
+
+
+def folded_into(function: str, acc: Tensor, value: Expr) -> Statement:
+    """acc = function(acc, value); a product that goes into a sum of f32 or f64 is rounded once, with the sum."""
+    match value:
+        case Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
+            return StoreStatement(acc, (), apply("fma", a, b, acc[()]))
+    return update(function, acc, value)
+
+
+def _value(e: Expr) -> object:
+    return e.value if isinstance(e, Const) else None
+
+
+_PARTIAL = ("div", "rem", "floordiv", "floormod")  # of integers: undefined where the divisor is zero
+
+
+def harmless(e: Expr) -> bool:
+    """Whether evaluating the expression is defined and cheap even where its value is not wanted."""
+    for node in walk(e):
+        match node:
+            case Apply(function, _, type):
+                if function in _PARTIAL and type.kind != "float":
+                    return False
+            case Const() | Index() | Extent() | Cast() | Bitcast():
+                pass
+            case Read(tensor, _):
+                if tensor.space != "register":
+                    return False
+            case _:
+                return False
+    return True

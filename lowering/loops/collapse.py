@@ -1,0 +1,231 @@
+"""Loops over neighbouring axes into one:
+
+    for i in 0..4 { for j in 0..8 { y[i, j] = f(x[i, j]) } }  =>  for i in 0..32 { y[i] = f(x[i]) }
+
+where every access that has the one index has the other beside it, over whole axes. Tensors get the joined shape: the same
+elements in the same order, so a parameter's storage stays what it was. Loops of one iteration go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...dialect.ir.sizes import same_size
+from ...dialect.notation.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    expressions,
+    map_expressions,
+    nodes,
+    rewrite_block,
+    statements,
+    substitute_block,
+)
+from ...dialect.notation.traverse import children, rewrite
+from ..analysis.accesses import allocated, depends, every_access, stores
+
+
+def collapse(kernel: Kernel) -> Kernel:
+    kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
+    while (pair := next(_pairs(kernel), None)) is not None:
+        kernel = _joined(kernel, *pair)
+    return kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A kernel whose two innermost loops over elements are one; single indices are still used where they were."""
+
+    kernel: Kernel
+    outer: Index
+    inner: Index
+    index: Index
+
+
+def join(kernel: Kernel) -> Joined | None:
+    """The two innermost loops over elements as one, where every result has their indices side by side."""
+    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    for outer in loops:
+        match outer.body:
+            case (For() as inner,) if is_whole(outer) and is_whole(inner) and not _holds_only_a_loop(inner):
+                own = allocated(inner.body)
+                axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
+                if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in own}:
+                    joined = _joined(kernel, outer, inner, axes)
+                    (index,) = {s.index for s in statements(joined.body) if isinstance(s, For)} - {
+                        s.index for s in loops
+                    }
+                    return Joined(joined, outer.index, inner.index, index)
+    return None
+
+
+def _holds_only_a_loop(s: For) -> bool:
+    return len(s.body) == 1 and isinstance(s.body[0], For)
+
+
+def flatten(kernel: Kernel) -> Kernel:
+    """The two innermost loops over elements as one; single indices are computed from it."""
+    made = join(kernel)
+    if made is None:
+        return kernel
+    width = as_index(made.inner.extent)
+    values: dict[Expr, Expr] = {made.outer: made.index // width, made.inner: made.index % width}
+    return made.kernel.with_body(substitute_block(made.kernel.body, values))
+
+
+def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
+    """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if not."""
+    i, j = outer.index, inner.index
+    found: dict[Tensor, int | None] = {}
+    for tensor, at in every_access(kernel.body):
+        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
+        axis = (
+            where[0]
+            if len(where) == 2 and at[where[0]] is i and at[where[1]] is j and where[1] == where[0] + 1
+            else None
+        )
+        if axis is not None:
+            whole = same_size(tensor.shape[axis], i.extent) and same_size(tensor.shape[axis + 1], j.extent)
+            axis = axis if whole else None
+        found[tensor] = axis if found.setdefault(tensor, axis) == axis else None
+    return found
+
+
+def _without_single(block: Block) -> Block:
+    """Loops of one iteration replaced by their bodies."""
+
+    def change(s: Statement) -> Block | None:
+        match s:
+            case For(index, body, Const(0), None) if same_size(index.extent, 1):
+                return _without_single(substitute_block(body, {index: ZERO}))
+        return None
+
+    return rewrite_block(block, change)
+
+
+def _without_unit_axes(kernel: Kernel) -> Kernel:
+    """A kernel that folds floats without axes of one element, which would keep apart the loops over those around them: these
+    are joined where it is only known when called that there is one, and the order of a fold is the same."""
+    if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):
+        return kernel
+    units: dict[Tensor, set[int]] = {
+        t: {n for n, d in enumerate(t.shape) if same_size(d, 1)} for t in kernel.parameters
+    }
+    for tensor, at in every_access(kernel.body):
+        if tensor in units:
+            units[tensor] = {n for n in units[tensor] if isinstance(i := at[n], Const) and i.value == 0}
+    made = {t: replace(t, shape=_left(t.shape, found)) for t, found in units.items() if found}
+    if not made:
+        return kernel
+
+    def read(e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or e.tensor not in made:
+            return None
+        at = tuple(rewrite(i, read) for i in e.indices)
+        return Read(made[e.tensor], _left(at, units[e.tensor]))
+
+    def store(s: Statement) -> Block | None:
+        if not isinstance(s, Store) or s.tensor not in made:
+            return None
+        return (replace(s, tensor=made[s.tensor], indices=_left(s.indices, units[s.tensor])),)
+
+    body = map_expressions(rewrite_block(kernel.body, store), lambda e: rewrite(e, read))
+    return replace(kernel, body=body, parameters=tuple(made.get(p, p) for p in kernel.parameters))
+
+
+def _left(items: tuple, without: set[int]) -> tuple:
+    return tuple(item for n, item in enumerate(items) if n not in without)
+
+
+def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
+    """Loops that can be joined, with the axis of each tensor at which they stand."""
+    for s in statements(kernel.body):
+        match s:
+            case For(body=(For() as inner,)) if is_whole(s) and is_whole(inner):
+                axes = _axes(kernel, s, inner)
+                if axes is not None:
+                    yield s, inner, axes
+
+
+def is_whole(s: For) -> bool:
+    """Whether a loop runs over all of its index, one after the other."""
+    return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
+
+
+def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
+    """The axis of each tensor where [..., i, j, ...] stands; None if an access or a value uses the indices otherwise."""
+    i, j = outer.index, inner.index
+    axes: dict[Tensor, int] = {}
+    for tensor, at in every_access(inner.body):
+        where = [n for n, e in enumerate(at) if depends(e, {i, j})]
+        if not where:
+            continue
+        first = where[0]
+        plain = where == [first, first + 1] and at[first] is i and at[first + 1] is j
+        if not plain or axes.setdefault(tensor, first) != first:
+            return None
+        if not (same_size(tensor.shape[first], i.extent) and same_size(tensor.shape[first + 1], j.extent)):
+            return None
+    mine = {id(e) for tensor, at in every_access(inner.body) if tensor in axes for e in at}
+    if not axes or any(_used_otherwise(s, i, j, mine) for s in statements(inner.body)):
+        return None
+    everywhere, within = (sum(t in axes for t in _accessed(b)) for b in (kernel.body, (outer,)))
+    return axes if everywhere == within else None
+
+
+def _accessed(block: Block) -> Iterator[Tensor]:
+    """The tensor of every access of a block; one that several statements share comes with each of them."""
+    yield from (s.tensor for s in stores(block))
+    yield from (e.tensor for e in nodes(block) if isinstance(e, Read))
+
+
+def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
+    """Whether a statement uses an index other than as the plain index of an access."""
+    stack = [e for e in expressions(s) if not (isinstance(s, Store) and any(e is p for p in s.indices))]
+    while stack:
+        e = stack.pop()
+        if e is i or e is j:
+            return True
+        if isinstance(e, Read):
+            stack.extend(p for p in e.indices if id(p) not in places)
+        elif not isinstance(e, Var):
+            stack.extend(children(e))
+    return False
+
+
+def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> Kernel:
+    index = Index(outer.index.name, outer.index.extent * inner.index.extent)
+    tensors = {t: replace(t, shape=_join(t.shape, a, index.extent)) for t, a in axes.items()}
+
+    def place(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        axis = axes[tensor]
+        elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # a place that the loops have no part in
+        return _join(at, axis, index if at[axis] is outer.index else elsewhere)
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in axes:
+            return Read(tensors[e.tensor], tuple(rewrite(i, change) for i in place(e.tensor, e.indices)))
+        return None
+
+    def renamed(s: Statement) -> Block | None:
+        match s:
+            case Store(tensor, at) if tensor in axes:
+                return (replace(s, tensor=tensors[tensor], indices=place(tensor, at)),)
+            case Alloc(tensor):
+                return (Alloc(tensors.get(tensor, tensor)),)
+            case For() if s is outer:
+                return (replace(outer, index=index, body=rewrite_block(inner.body, renamed)),)
+        return None
+
+    body = map_expressions(rewrite_block(kernel.body, renamed), lambda e: rewrite(e, change))
+    return replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
+
+
+def _join(items: tuple, axis: int, joined: object) -> tuple:
+    return (*items[:axis], joined, *items[axis + 2 :])

@@ -1,0 +1,39 @@
+"""Names of index arithmetic put back:  let t = p - 1 + k; if t >= 0 { x[t] }  =>  if p - 1 + k >= 0 { x[p - 1 + k] }
+
+so that the passes which follow see what guards and accesses are made of. What reads memory keeps its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.types import I1, I64
+from ...dialect.notation.index import Expr, Index, Read
+from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions
+from ...dialect.notation.traverse import substitute, walk
+
+
+def unname(kernel: Kernel) -> Kernel:
+    return kernel.with_body(_block(kernel.body, {}))
+
+
+def _block(block: Block, values: dict[Expr, Expr]) -> Block:
+    values = dict(values)
+    made: list[Statement] = []
+    for s in block:
+        match s:
+            case Let(var, value) if var.type in (I64, I1) and _is_index_arithmetic(value):
+                values[var] = substitute(value, values)
+            case For():
+                (head,) = map_expressions((replace(s, body=()),), lambda e: substitute(e, values))
+                made.append(replace(head, body=_block(s.body, values)))
+            case If(condition, then, otherwise):
+                made.append(If(substitute(condition, values), _block(then, values), _block(otherwise, values)))
+            case _:
+                made += map_expressions((s,), lambda e: substitute(e, values))
+    return tuple(made)
+
+
+def _is_index_arithmetic(e: Expr) -> bool:
+    nodes = list(walk(e))
+    return any(isinstance(n, Index) for n in nodes) and not any(isinstance(n, Read) for n in nodes)

@@ -1,0 +1,201 @@
+"""Kernels over the same points as one:
+
+    for i { t[i] = f(x[i]) };  for i { y[i] = g(t[i]) };  for i { z[i] = h(t[i]) }
+    =>  for i { let a = f(x[i]); let b = g(a); let c = h(a); y[i] = b; z[i] = c }
+
+What only the new kernel reads is no array any more. Kernels without loops always meet, others where they share an array
+or one reads what another writes, at the same point. All stores come last, so that results may take operands' places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...dialect.ir.sizes import same_size
+from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
+from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import reads
+from ..storage.plan import viewed
+from .clone import renamed
+from .collapse import is_whole
+
+LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
+LOOKS = 100  # groups that a kernel may look back over
+ARRAYS = 16  # arrays it may touch: that none of them overlaps is said of every pair
+
+
+@dataclass(eq=False)
+class _Group:
+    """Kernels that become one: the loops they share, and what stands inside them."""
+
+    kernels: list[Kernel]
+    indices: tuple[Index, ...]
+    bodies: list[Block]
+    simple: bool  # straight-line code, of one store
+    reads: set[Tensor] = field(default_factory=set)
+    writes: set[Tensor] = field(default_factory=set)
+    size: int = 0
+    needs: dict[_Group, None] = field(default_factory=dict)  # groups that go first, in order
+
+
+def combine(
+    kernels: Sequence[Kernel], kept: Iterable[Tensor], views: Mapping[Tensor, Tensor], scalars: int = ARRAYS
+) -> list[Kernel]:
+    """The same work in fewer kernels. `kept` are the arrays that are wanted outside of them.
+
+    A kernel without loops may touch as many arrays as `scalars` says.
+    """
+    groups: list[_Group] = []
+    users: dict[Tensor, dict[_Group, None]] = {}  # the groups that read or write an array, those that write it
+    writers: dict[Tensor, dict[_Group, None]] = {}
+    for kernel in kernels:
+        new = _group(kernel, views)
+        for t in new.reads:
+            new.needs |= writers.get(t, {})
+        for t in new.writes:
+            new.needs |= users.get(t, {})
+        target = _meeting(groups, new, views, scalars)
+        if target is None:
+            groups.append(new)
+        else:
+            _join(target, new)
+        for found, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
+            for t in tensors:
+                found.setdefault(t, {})[target or new] = None
+    wanted = {*kept, *views, *views.values()}
+    made = [_kernel(g, groups, wanted) for g in _ordered(groups)]
+    return [replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(made)]
+
+
+def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
+    indices: list[Index] = []
+    block = kernel.body
+    while len(block) == 1 and isinstance(loop := block[0], For) and is_whole(loop):
+        indices.append(loop.index)
+        block = loop.body
+    results = kernel.outputs
+    simple = len(results) == 1 and _straight(block, results[0], tuple(indices))
+    read = {viewed(r.tensor, views) for r in reads(block)}
+    size = sum(1 for _ in nodes(block))
+    return _Group(
+        [kernel],
+        tuple(indices),
+        [block],
+        simple and results[0] not in read,
+        read,
+        {viewed(t, views) for t in results},
+        size,
+    )
+
+
+def _straight(block: Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
+    """Whether the block has no loops, and stores the result last, at the indices of the loops around it."""
+    if any(isinstance(s, For) or (isinstance(s, Store) and s.tensor is result) for s in statements(block[:-1])):
+        return False
+    last = block[-1]
+    return isinstance(last, Store) and last.tensor is result and _at(last.indices, indices)
+
+
+def _at(at: tuple[Expr, ...], indices: tuple[Index, ...]) -> bool:
+    return len(at) == len(indices) and all(a is i for a, i in zip(at, indices, strict=True))
+
+
+def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
+    """The latest group that a kernel can join: nothing that the kernel needs, but the group, needs the group."""
+    if not new.simple:
+        return None
+    for group in groups[: -LOOKS - 1 : -1]:
+        fits = group.simple and _same_loops(group, new) and _worthwhile(group, new, scalars)
+        if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
+            return group
+    return None
+
+
+def _leads(start: Iterable[_Group], goal: _Group) -> bool:
+    """Whether one of these groups, the goal left out, needs the goal."""
+    seen: set[_Group] = set()
+    stack = [g for g in start if g is not goal]
+    while stack:
+        group = stack.pop()
+        if group is goal:
+            return True
+        if group not in seen:
+            seen.add(group)
+            stack += group.needs
+    return False
+
+
+def _ordered(groups: list[_Group]) -> list[_Group]:
+    """The groups, each after those it needs."""
+    done: dict[_Group, None] = {}
+    for group in groups:
+        stack = [group]
+        while stack:
+            waiting = [g for g in stack[-1].needs if g not in done]
+            if waiting:
+                stack.append(waiting[0])
+            else:
+                done.setdefault(stack.pop())
+    return list(done)
+
+
+def _same_loops(a: _Group, b: _Group) -> bool:
+    same = len(a.indices) == len(b.indices)
+    return same and all(same_size(i.extent, j.extent) for i, j in zip(a.indices, b.indices, strict=True))
+
+
+def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
+    arrays = group.reads | new.reads | group.writes | new.writes
+    if not new.indices:
+        return len(arrays) <= scalars
+    shared = {t for t in new.reads & (group.reads | group.writes) if t.rank}
+    return bool(shared) and group.size + new.size <= LARGEST and len(arrays) <= ARRAYS
+
+
+def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:
+    """Whether all that the kernel reads of what the group writes is at the very point, and it overwrites nothing."""
+    if new.writes & (group.reads | group.writes):
+        return False
+    met = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]
+    return all(e.tensor not in views and _at(e.indices, new.indices) for e in met)
+
+
+def _join(group: _Group, new: _Group) -> None:
+    n = len(group.bodies)
+    names: dict[Expr, Expr] = dict(zip(new.indices, group.indices, strict=True))
+    group.bodies.append(renamed(new.bodies[0], names, str(n)))
+    group.kernels += new.kernels
+    group.reads |= new.reads
+    group.writes |= new.writes
+    group.size += new.size
+    group.needs |= {g: None for g in new.needs if g is not group}
+
+
+def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> Kernel:
+    """The group's kernel: every value named, then stored where it is wanted outside."""
+    first = group.kernels[0]
+    if len(group.kernels) == 1:
+        return first
+    outside = wanted.union(*(g.reads for g in groups if g is not group))
+    values: dict[Tensor, Var] = {}
+    body: list[Statement] = []
+    stores: list[Statement] = []
+
+    def put(e: Expr) -> Expr | None:
+        return values.get(e.tensor) if isinstance(e, Read) else None
+
+    for block in group.bodies:
+        *others, store = map_expressions(block, lambda e: rewrite(e, put))
+        assert isinstance(store, Store)
+        values[store.tensor] = var = Var(store.tensor.name, store.tensor.element)
+        body += [*others, Let(var, store.value)]
+        if store.tensor in outside:
+            stores.append(replace(store, value=var))
+    made: Block = (*body, *stores)
+    for index in reversed(group.indices):
+        made = (For(index, made),)
+    results = [s.tensor for s in stores if isinstance(s, Store)]
+    reads = {p for k in group.kernels for p in k.parameters} - {*values}
+    return Kernel(first.name, (*sorted(reads, key=lambda t: t.name), *results), made, len(results), first.span)

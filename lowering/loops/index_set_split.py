@@ -1,0 +1,156 @@
+"""Loops cut where remainders and extremes of their index change, so that no part of them has to compute any:
+
+    for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
+
+Only innermost loops, where they cost most; and any loop whose index is asked which of several values it has. Guards are
+what `borders` is for. Where a remainder by a size that is not known runs a number of times from 0 on, it gets a loop:
+
+    for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Size, same_size
+from ...dialect.ir.types import I64
+from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, as_index
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    map_expressions,
+    nodes,
+    rewrite_block,
+    statements,
+    substitute_block,
+)
+from ...dialect.notation.traverse import rewrite
+from ..analysis.affine import Affine, affine
+from .clone import renamed
+from .collapse import is_whole
+from .simplify_with_bounds import settle
+
+MOST = 8  # parts of one loop
+LARGEST = 4000  # expressions of a kernel
+OFTEN = 4  # cuts for one remainder: beyond, it stays
+ROUNDS = 64  # of a remainder by a size that is not known
+
+
+def split(kernel: Kernel) -> Kernel:
+    """The kernel with its loops cut, unless it folds: what loops of folds want is for `contract` to say."""
+    return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, LARGEST))
+
+
+def _folds(block: Block) -> bool:
+    """Whether a loop updates an accumulator from outside of it."""
+    for s in statements(block):
+        if isinstance(s, For):
+            own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
+            if any(
+                isinstance(a, Store) and a.tensor.space == "register" and a.tensor not in own
+                for a in statements(s.body)
+            ):
+                return True
+    return False
+
+
+def _block(block: Block, room: int) -> Block:
+    return rewrite_block(block, lambda s: _loop(s, room) if isinstance(s, For) else None)
+
+
+def _loop(loop: For, room: int) -> Block:
+    first, last = loop.start, loop.end
+    if (rounds := _rounds(loop)) is not None:
+        return (rounds,)
+    if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
+        return (replace(loop, body=_block(loop.body, room)),)
+    cuts = sorted(_cuts(loop, first.value, last.value))
+    size = sum(1 for _ in nodes(loop.body))
+    if not cuts or len(cuts) >= MOST or size * (len(cuts) + 1) > room:
+        return (replace(loop, body=_block(loop.body, room)),)
+    parts: list[Statement] = []
+    for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
+        parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
+    return tuple(parts)
+
+
+def _rounds(loop: For) -> For | None:
+    """An innermost loop over several times as many elements as there are remainders, by rounds of these."""
+    extent = loop.index.extent
+    if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
+        return None
+    for e in nodes(loop.body):
+        match e:
+            case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index:
+                count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
+                if count is not None:
+                    return _by_rounds(loop, n, count)
+    return None
+
+
+def _by_rounds(loop: For, n: Size, count: int) -> For:
+    turn, within = Index("r", count), Index(loop.index.name, n)
+    at = turn * as_index(n) + within
+
+    def change(e: Expr) -> Expr | None:
+        match e:
+            case Apply("floormod" | "floordiv" as which, (i, Extent(size)), _) if i is loop.index and size.key == n.key:
+                return within if which == "floormod" else turn
+        return at if e is loop.index else None
+
+    body = map_expressions(loop.body, lambda e: rewrite(e, change))
+    return For(turn, (replace(loop, index=within, body=body),))
+
+
+def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
+    """The iterations of a loop from low to high."""
+    if high - low == 1:
+        return _block(settle(renamed(loop.body, {loop.index: as_index(low)}, mark)), room)
+    within = Index(loop.index.name, high - low)  # whose extent says what the bounds are
+    body = settle(renamed(loop.body, {loop.index: within + low}, mark))
+    index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
+    body = settle(substitute_block(body, {within: index - low}))
+    return _loop(replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
+
+
+def _cuts(loop: For, first: int, last: int) -> set[int]:
+    """Where conditions on the loop's index change, inside of the loop."""
+    innermost = not any(isinstance(s, For) for s in statements(loop.body))
+    found: set[int] = set()
+    seen: set[int] = set()
+    for e in nodes(loop.body):
+        if id(e) not in seen:
+            seen.add(id(e))
+            places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
+            if len(places) <= OFTEN:
+                found |= places
+    return found
+
+
+def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
+    """The values of the index from which on a node is decided otherwise."""
+    match e:
+        case Apply("eq" | "ne", (a, b), _) if a.type is I64:
+            sign, number = _alone(affine(a) - affine(b), index)
+            if sign:
+                yield from (-number * sign, -number * sign + 1)
+        case Apply("min" | "max", (a, b), _) if a.type is I64 and innermost:
+            sign, number = _alone(affine(a) - affine(b), index)
+            if sign:
+                yield -number * sign
+        case Apply("floormod" | "floordiv", (a, Const(m)), _) if a.type is I64 and m > 0 and innermost:
+            sign, number = _alone(affine(a), index)
+            if sign and n // m <= OFTEN:
+                for k in range(number // m - OFTEN - 1, number // m + OFTEN + 2):
+                    yield k * m - number if sign > 0 else number - k * m + 1
+
+
+def _alone(sum: Affine, index: Index) -> tuple[int, int]:
+    """The sum as  sign * index + number,  its sign 0 where it is not of that form."""
+    factor = sum.factor(index)
+    return (factor, sum.constant) if abs(factor) == 1 and len(sum.terms) == 1 else (0, 0)

@@ -1,0 +1,282 @@
+"""Loops taken apart where guards of inner loops begin and cease to hold, so that the interior has no branch:
+
+    for q in 0..8 { for k in 0..3 { if q + k - 1 >= 0 & q + k - 1 < 8 { f } } }
+    =>  for q of 8 in 0..1 { for k { if ... { f } } }    a border
+        for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
+        for q of 8 in 7..8 { for k { if ... { f } } }    a border
+
+Of a loop that goes as far as is known when called, it is asked whether it has an interior; the iterations of borders then
+stand one by one, and guards are left out where they follow from that.
+
+Guards that hold for all values of the indices, such as i + 1 >= 0, are left out before.
+
+A choice by the index alone leaves no border: on the other side of it stands its negation. Only the innermost of the loops
+that compute elements is taken apart for guards that inner loops take part in; `narrow` does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...dialect.notation.index import Const, Expr, Extent, Index, as_index, both, maximum, minimum
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    blocks,
+    rewrite_block,
+    rewrite_within,
+    statements,
+    substitute_block,
+)
+from ..analysis.accesses import stores
+from ..analysis.affine import Affine, affine, affine_conditions, key, negated_conditions
+from .tighten_bounds import bound, conjunction
+
+PIECES = 16  # a loop becomes no more than these
+SINGLE = 2  # iterations of a border that stand one by one
+
+
+def borders(kernel: Kernel) -> Kernel:
+    always = {id(c): True for c in _conditions(kernel.body) if _always(c)}
+    return kernel.with_body(rewrite_block(_decided(kernel.body, always), _parts))
+
+
+def _always(condition: Expr) -> bool:
+    """Whether a condition holds for all values of the indices."""
+    sums = affine_conditions(condition)
+    return sums is not None and all(_never_negative(_over_indices(sum)) for sum in sums)
+
+
+def _over_indices(sum: Affine) -> Affine:
+    """The least a sum can be over the values of the indices in it."""
+    least = sum
+    for atom, factor in sum.terms.values():
+        if isinstance(atom, Index):
+            last = affine(as_index(atom.extent)).plus(-1)
+            least = least.without(atom) + (last * factor if factor < 0 else Affine({}))
+    return least
+
+
+def _never_negative(sum: Affine) -> bool:
+    return sum.constant >= 0 and _grows(sum)
+
+
+def _parts(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial":
+        return None
+    return tuple(map(_within, _pieces(s, PIECES)))
+
+
+def _within(piece: Statement) -> Statement:
+    """A piece, the loops inside of it taken apart."""
+    match piece:
+        case If(condition, then, otherwise):
+            return If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
+    return rewrite_within(piece, _parts)
+
+
+def _pieces(loop: For, most: int) -> list[Statement]:
+    """The loop, in parts in which guards are decided."""
+    if most > 1 and (cut := _exact(loop)) is not None:
+        condition, at, below = cut
+        first = _part(loop, loop.start, _clamp(at, loop), condition, below)
+        second = _part(loop, _clamp(at, loop), loop.end, condition, not below)
+        found = [p for part in (first, second) if part is not None for p in _pieces(part, most // 2)]
+        return found or [loop]
+    return _interior(loop)
+
+
+def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
+    """A condition that changes once: (condition, index from which on it is different, whether it holds below)."""
+    for condition in _conditions(loop.body, choices=True):
+        sums = affine_conditions(condition)
+        if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
+            continue
+        found = bound(sums[0], loop.index)
+        if found is not None:
+            lower, at = found
+            return condition, at, not lower
+    return None
+
+
+def _alone(sum: Affine, loop: For) -> bool:
+    """Whether nothing that a sum is made of is bound inside the loop."""
+    inner = {key(s.index) for s in statements(loop.body) if isinstance(s, For)}
+    return not inner & sum.terms.keys()
+
+
+def _part(loop: For, start: Expr, end: Expr, condition: Expr, holds: bool) -> For | None:
+    """The loop over part of its range, where the condition is decided; None if that part is empty."""
+    if _empty(start, end):
+        return None
+    return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
+
+
+def _interior(loop: For) -> list[Statement]:
+    """A border, the interior in which the guards of inner loops hold, and another border."""
+    computes = any(s.tensor.space != "register" for s in stores(loop.body))
+    if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
+        return [loop]
+    extents = _ranges(loop.body)
+    low, high = loop.start, loop.end
+    decided: dict[int, bool] = {}
+    for condition in _conditions(loop.body):
+        least = [_least(sum, extents) for sum in affine_conditions(condition) or []]
+        bounds = [None if sum is None else bound(sum, loop.index) for sum in least]
+        if not bounds or any(b is None for b in bounds):
+            continue
+        decided[id(condition)] = True
+        for lower, value in filter(None, bounds):
+            low, high = (_later(low, value), high) if lower else (low, _earlier(high, value))
+    if not decided:
+        return [loop]
+    if not all(isinstance(e, Const) for e in (loop.start, low, high, loop.end)):
+        return _of_any_length(loop, low, high, decided)
+    low = _clamp(low, loop)
+    high = maximum(low, _clamp(high, loop))
+    parts = [(a, b) for a, b in ((loop.start, low), (low, high), (high, loop.end)) if not _empty(a, b)]
+    made: list[Statement] = []
+    for start, end in parts:
+        part = replace(loop, start=start, stop=end)
+        known = decided if (start, end) == (low, high) else _nowhere(part, extents)
+        made.append(replace(part, body=_decided(loop.body, known)))
+    return made or [loop]
+
+
+def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
+    """The conditions that hold for no iteration of a loop over constants."""
+    values = {**extents, key(part.index): _range(part)}
+    found: dict[int, bool] = {}
+    for condition in _conditions(part.body):
+        least = [_least(sum * -1, values) for sum in affine_conditions(condition) or []]
+        if any(sum is not None and not sum.terms and sum.constant > 0 for sum in least):
+            found[id(condition)] = False
+    return found
+
+
+def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[Statement]:
+    """The parts, if there is an interior when the kernel is called; else the loop as it was."""
+    tests = [affine(b) - affine(a) for a, b in ((loop.start, low), (low, high), (high, loop.end))]
+    interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
+    parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
+    exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
+    return [If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
+
+
+def _strictest(tests: list[Affine]) -> list[Affine]:
+    """The sums that are to be tested, those left out that are larger than others by a number."""
+    found: list[Affine] = []
+    for sum in sorted(tests, key=lambda t: t.constant):
+        if (sum.terms or sum.constant < 0) and all((sum - other).terms for other in found):
+            found.append(sum)
+    return found
+
+
+def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
+    """The iterations of a border. Where these are few, they are without guards that hold in large arrays, which is tested."""
+    length = affine(end) - affine(start)
+    if length.terms or not 0 <= length.constant <= SINGLE:
+        return (replace(loop, start=start, stop=end),)
+    made: list[Statement] = []
+    for n in range(length.constant):
+        at = affine(start).plus(n)
+        body = substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
+        made.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
+    return tuple(made)
+
+
+def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
+    """The conditions that hold in an iteration where arrays are large; what has to be tested for that is added."""
+    extents = _ranges(loop.body)
+    found: dict[int, bool] = {}
+    for condition in _conditions(loop.body):
+        here = [s.without(loop.index) + at * s.factor(loop.index) for s in affine_conditions(condition) or []]
+        least = [_least(sum, extents) for sum in here]
+        if least and all(sum is not None and _grows(sum) for sum in least):
+            found[id(condition)] = True
+            tests += [sum for sum in least if sum is not None and sum.terms]
+    return found
+
+
+def _grows(sum: Affine) -> bool:
+    """Whether a sum is not negative where sizes are large."""
+    if not sum.terms:
+        return sum.constant >= 0
+    return all(isinstance(atom, Extent) and factor > 0 for atom, factor in sum.terms.values())
+
+
+def _later(a: Expr, b: Expr) -> Expr:
+    """The larger of two numbers; which one that is may be known of sums that are not."""
+    difference = affine(a) - affine(b)
+    return a if _never_negative(difference) else b if _never_negative(difference * -1) else maximum(a, b)
+
+
+def _earlier(a: Expr, b: Expr) -> Expr:
+    later = _later(a, b)
+    return a if later is b else b if later is a else minimum(a, b)
+
+
+def _empty(start: Expr, end: Expr) -> bool:
+    return _never_negative(affine(start) - affine(end))
+
+
+def _clamp(at: Expr, loop: For) -> Expr:
+    return _earlier(_later(at, loop.start), loop.end)
+
+
+def _ranges(block: Block) -> dict[object, tuple[int, int] | None]:
+    """The first and the last value of every index, over all the loops that take it some of the way."""
+    found: dict[object, tuple[int, int] | None] = {}
+    for s in statements(block):
+        if isinstance(s, For):
+            k, here = key(s.index), _range(s)
+            there = found.get(k, here)
+            found[k] = None if here is None or there is None else (min(here[0], there[0]), max(here[1], there[1]))
+    return found
+
+
+def _range(s: For) -> tuple[int, int] | None:
+    """The first and the last value of a loop over constants."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const) and s.start.value < s.end.value:
+        return s.start.value, s.end.value - 1
+    return None
+
+
+def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Affine | None:
+    """The least a sum can be over the inner loops; None where that is not known."""
+    least = sum
+    for k, (atom, factor) in sum.terms.items():
+        if k in extents:
+            values = extents[k]
+            if values is None:
+                return None
+            least = least.without(atom).plus(min(factor * v for v in values))
+    return least
+
+
+def _conditions(block: Block, choices: bool = False) -> list[Expr]:
+    """The conditions of branches; only of those with two sides, if asked."""
+    branches = (s for s in statements(block) if isinstance(s, If) and (s.otherwise or not choices))
+    return [c for s in branches for c in conjunction(s.condition)]
+
+
+def _decided(block: Block, known: dict[int, bool]) -> Block:
+    """The block with conditions that are known left out, and branches that cannot be taken, and what nothing is left of."""
+
+    def decide(s: Statement) -> Block | None:
+        if isinstance(s, If):
+            parts = conjunction(s.condition)
+            if any(known.get(id(c)) is False for c in parts):
+                return _decided(s.otherwise, known)
+            left = both(*(c for c in parts if id(c) not in known))
+            if not isinstance(left, Expr):
+                return _decided(s.then, known)
+            s = replace(s, condition=left)
+        made = rewrite_within(s, decide)
+        return (made,) if any(blocks(made)) or not isinstance(made, (For, If)) else ()
+
+    return rewrite_block(block, decide) if known else block

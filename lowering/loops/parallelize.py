@@ -1,0 +1,118 @@
+"""The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }; one that has no loop
+inside, by blocks:  for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }.
+
+A nest qualifies if it is one loop, or one that was taken apart, and each of its iterations stores only to places of its own: every array it writes is
+indexed by the loop's index itself. What an iteration does decides how many make a piece that is worth handing out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...dialect.ir.sizes import Dim
+from ...dialect.notation.index import ZERO, Const, Index, as_index, minimum
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
+from ..analysis.affine import affine
+from ..analysis.cost import block_operations
+from .vectorize import can_be_vector
+
+WORTH = 30_000  # operations that cost more than to wake a thread
+FOLDED = 256  # iterations with folds that one thread takes at once, side by side
+BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
+MANY, LARGER = 128, 4  # blocks, where there are many, may be larger: memory is read in longer pieces
+# iterations that blocks are multiples of: whole vectors, so that nothing is left over where all blocks are alike
+WHOLE = (32, 16, 8)
+MOVED = 2  # operations that reading and writing an element is worth
+UNKNOWN = 64  # what a size that is not known is taken for
+
+
+def parallelise(kernel: Kernel) -> Kernel:
+    """The kernel with its outermost loop parallel, where that is right and worth it."""
+    body = rejoined(without_unit_loops(kernel.body))
+    if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
+        return kernel
+    if not _own_places(loop, loop.index):
+        return kernel
+    if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
+        return kernel
+    folds = any(isinstance(s, For) for s in statements(loop.body))
+    if folds and not can_be_vector(loop):
+        return kernel.with_body((replace(loop, kind="parallel"),))
+    return kernel.with_body((in_blocks(loop, FOLDED if folds else BLOCK),))
+
+
+def in_blocks(loop: For, most: int) -> For:
+    """A loop over blocks of another's iterations."""
+    n = loop.index.extent
+    if isinstance(n, int):
+        most *= LARGER if n >= MANY * most else 1
+        size = next((b for whole in WHOLE for b in range(most, most // 8, -whole) if n % b == 0), most)
+    else:
+        size = most
+    block = Index("b", (n + size - 1) // size)
+    first = block * size
+    stop = first + size if isinstance(n, int) and n % size == 0 else minimum(first + size, as_index(n))
+    return For(block, (replace(loop, start=first, stop=stop),), kind="parallel")
+
+
+def adjoining(loop: For) -> For | None:
+    """The one loop inside of another, where what consecutive iterations do are parts of one loop, each beginning where the
+    one before ends:  for b { for i in b * 16..b * 16 + 16 { ... } }
+    """
+    match loop.body:
+        case (For(_, body, start, kind="serial" | "vector", overlap=0) as inner,):
+            begin = affine(start)
+            step = begin.factor(loop.index)
+            length = affine(inner.end) - begin
+            goes_on = step > 0 and not length.terms and length.constant == step
+            return inner if goes_on and not any(n is loop.index for n in nodes(body)) else None
+    return None
+
+
+def without_unit_loops(block: Block) -> Block:
+    """The block without outermost loops of one iteration."""
+    while len(block) == 1 and isinstance(loop := block[0], For) and _is_one(loop.index.extent) and loop.stop is None:
+        block = substitute_block(loop.body, {loop.index: ZERO})
+    return block
+
+
+def rejoined(block: Block) -> Block:
+    """One loop for those that follow each other over parts of its range, with a branch to the part an iteration is in:
+
+    for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }
+    """
+    parts = [s for s in block if isinstance(s, For) and s.kind == "serial" and not can_be_vector(s)]
+    starts = [s.start.value for s in parts if isinstance(s.start, Const)]
+    ends = [s.end.value for s in parts if isinstance(s.end, Const)]
+    whole = 1 < len(block) == len(parts) == len(starts) == len(ends) and starts == [0, *ends[:-1]]
+    if not whole or any(s.index.extent != ends[-1] or not any(isinstance(i, For) for i in s.body) for s in parts):
+        return block
+    index = parts[0].index
+    *first, last = (substitute_block(s.body, {s.index: index}) for s in parts)
+    for body, end in reversed([*zip(first, ends, strict=False)]):
+        last = (If(index < end, body, last),)
+    return (For(index, last),)
+
+
+def _is_one(extent: Dim) -> bool:
+    return isinstance(extent, int) and extent == 1
+
+
+def grain(loop: For) -> int:
+    """How many iterations make a piece worth handing to another thread."""
+    return max(1, -(-WORTH // max(1, block_operations(loop.body, _Guess(), MOVED))))
+
+
+class _Guess(dict[Any, int]):
+    def __missing__(self, atom: Any) -> int:
+        return UNKNOWN
+
+
+def _own_places(loop: For, index: Index) -> bool:
+    own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
+    if any(t.space == "heap" for t in own):
+        return False
+    return all(
+        s.tensor in own or any(i is index for i in s.indices) for s in statements(loop.body) if isinstance(s, Store)
+    )

@@ -1,0 +1,48 @@
+"""Numbers that go into a narrower type, and into less than it holds:
+
+    i8(max(min(x, 100), 0))  =>  max(min(i8(max(min(x, 127), -128)), 100), 0)
+
+Processors narrow numbers and keep them within the type at once, and handle more narrow ones at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from ...dialect.ir.types import I8, I16, I32, UI8, UI16
+from ...dialect.notation.index import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
+from ...dialect.notation.loops import Kernel, map_expressions
+from ...dialect.notation.traverse import rewrite
+
+NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8)}
+
+
+def saturate(kernel: Kernel) -> Kernel:
+    """The kernel with such numbers narrowed first."""
+    return replace(kernel, body=map_expressions(kernel.body, lambda e: rewrite(e, _narrowed)))
+
+
+def _narrowed(e: Expr) -> Expr | None:
+    match e:
+        case Cast(Apply("min" | "max") as operand, type) if (operand.type, type) in NARROWED:
+            x, low, high = _limited(operand)
+            least, most = type.limits
+            if least <= low <= high <= most and (low, high) != (least, most):
+                x = rewrite(x, _narrowed)
+                made = cast(minimum(maximum(x, constant(least, x.type)), constant(most, x.type)), type)
+                made = made if low == least else maximum(made, constant(int(low), type))
+                return made if high == most else minimum(made, constant(int(high), type))
+    return None
+
+
+def _limited(e: Expr) -> tuple[Expr, float, float]:
+    """What min and max with numbers are taken of, and the least and the most that they leave."""
+    match e:
+        case Apply("min", (x, Const(n)), _):
+            x, low, high = _limited(x)
+            return x, min(low, n), min(high, n)
+        case Apply("max", (x, Const(n)), _):
+            x, low, high = _limited(x)
+            return x, max(low, n), max(high, n)
+    return e, -inf, inf

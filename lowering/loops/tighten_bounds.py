@@ -1,0 +1,88 @@
+"""Guards into loop bounds, exactly and without branches:
+
+    for k in 0..3 { if p + k - 1 >= 0 & p + k - 1 < 8 & g { ... } }
+    =>  if g { for k of 3 in max(0, 1 - p)..min(3, 9 - p) { ... } }
+
+A condition that does not depend on the loop's index moves out of the loop; one that is linear in it becomes a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.index import Apply, Expr, Index, both, maximum, minimum
+from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
+from ..analysis.accesses import depends
+from ..analysis.affine import Affine, affine_conditions
+
+
+def narrow(kernel: Kernel) -> Kernel:
+    return kernel.with_body(narrowed(kernel.body))
+
+
+def narrowed(block: Block) -> Block:
+    return rewrite_block(block, _bounded)
+
+
+def _bounded(s: Statement) -> Block | None:
+    made = rewrite_within(s, _bounded)
+    match made:
+        case For(body=(If(condition, then, ()),), kind="serial") if not any(
+            isinstance(b, For) and b.kind != "serial" for b in blocks(s)[0]
+        ):
+            return (_narrowed(made, conjunction(condition), then),)
+    return (made,)
+
+
+def _narrowed(loop: For, conditions: list[Expr], body: Block) -> Statement:
+    outside: list[Expr] = []
+    inside: list[Expr] = []
+    start, end = loop.start, loop.end
+    for condition in conditions:
+        if not depends(condition, {loop.index}):
+            outside.append(condition)
+            continue
+        bounds = [bound(sum, loop.index) for sum in affine_conditions(condition) or []]
+        if not bounds or any(b is None for b in bounds):
+            inside.append(condition)
+            continue
+        for lower, value in filter(None, bounds):
+            if lower and not _at_most(value, start):
+                start = maximum(start, value)
+            elif not lower and not _at_most(end, value):
+                end = minimum(end, value)
+    if inside:
+        body = (If(_all(inside), body),)
+    made = replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
+    return If(_all(outside), (made,)) if outside else made
+
+
+def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
+    """What sum >= 0 says of the index: (True, b) for index >= b, (False, b) for index < b; None if it is not linear."""
+    factor, rest = sum.factor(index), sum.without(index)
+    if not factor or any(depends(a, {index}) for a, _ in rest.terms.values()):
+        return None
+    if factor > 0:  # index >= ceil(-rest / factor)
+        return True, (rest * -1).expression() if factor == 1 else 0 - rest.expression() // factor
+    return False, rest.plus(1).expression() if factor == -1 else rest.expression() // -factor + 1
+
+
+def conjunction(condition: Expr) -> list[Expr]:
+    """a, b and c of a & b & c."""
+    match condition:
+        case Apply("and", (a, b), _):
+            return conjunction(a) + conjunction(b)
+    return [condition]
+
+
+def _all(conditions: list[Expr]) -> Expr:
+    joined = both(*conditions)
+    assert isinstance(joined, Expr)
+    return joined
+
+
+def _at_most(a: Expr, b: Expr) -> bool:
+    """Whether a <= b for all values of the indices."""
+    (_, high), (low, _) = interval(a), interval(b)
+    return high is not None and low is not None and high <= low

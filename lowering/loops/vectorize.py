@@ -1,0 +1,252 @@
+"""Loops over elements as vector loops, accumulators and all:
+
+    for j in 0..100 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
+    =>  for j of 100 in 0..96 vector 8 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
+        for j of 100 in 92..100 vector 8 { ... }
+
+The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
+elements, or the same one; reads will do that are near each other, or go where other reads say. What the width leaves over is computed by
+one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. Of a length that
+is not known it is asked whether a vector fits. A vector is 32 bytes of the widest element, several of them where a fold needs more sums in flight, two where the steps of a long
+computation wait for each other. What reads backwards goes backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import lcm
+
+from ...dialect.ir.types import I1
+from ...dialect.notation.index import Apply, Const, Expr, Index, Read, maximum
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Require,
+    Statement,
+    Store,
+    expressions,
+    rewrite_block,
+    statements,
+    substitute_block,
+    usual,
+)
+from ...dialect.notation.traverse import children, walk
+from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
+from ..analysis.affine import affine, key
+from ..analysis.cost import chain
+from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
+from ..reductions.lane_reduction import has_lanes
+
+VECTOR_BYTES = 32
+CHAIN = 7  # float operations, each waiting for the one before: as many leave room for those of another vector
+SHORTEST = 4  # lanes of a vector for rows that are shorter than usual ones
+TURNS = 4  # of a loop, for which two vectors are taken at once
+
+
+def vectorise(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _vectors))
+
+
+def _vectors(s: Statement) -> Block | None:
+    match s:
+        case For(kind="serial") if can_be_vector(s):
+            return tuple(_backwards(w) for w in widen(s, lanes(s)))
+        case For(kind="vector" | "unrolled"):
+            return (s,)
+    return None
+
+
+def can_be_vector(s: For) -> bool:
+    """Whether the loop's iterations are independent, alike, and beside each other in memory, and folds have other orders than
+    that of lanes."""
+    if any(isinstance(b, For) and (b.kind != "serial" or has_lanes(b)) for b in statements(s.body)):
+        return False
+    return independent(s) and _alike(s) and _beside(s)
+
+
+def independent(s: For) -> bool:
+    """Whether every iteration writes elements of its own and reads none that another writes."""
+    own = allocated(s.body)
+    written = [t for t in stores(s.body) if t.tensor not in own]
+    if not written:
+        return False
+    places: dict[object, set[object]] = {}
+    for tensor, at in [(t.tensor, t.indices) for t in written] + [(r.tensor, r.indices) for r in reads(s.body)]:
+        places.setdefault(tensor, set()).add(tuple(map(key, at)))
+    bound: set[Expr] = {
+        b.index if isinstance(b, For) else b.var for b in statements(s.body) if isinstance(b, (For, Let))
+    }
+    return all(len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices) for t in written)
+
+
+def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
+    """Whether an index expression differs between any two iterations of the loop over this index."""
+    sum = affine(e)
+    return bool(sum.factor(index)) and not depends(sum.without(index).expression(), {index, *bound})
+
+
+def _alike(s: For) -> bool:
+    """Whether no branch, loop bound or place in a buffer differs between iterations."""
+    varying = varying_values(s.body, s.index)
+    own = allocated(s.body)
+
+    def differs(e: Expr) -> bool:
+        if isinstance(e, Apply) and e.function == "any":
+            return False  # lanes decide together
+        return any(varies(n, varying) for n in walk(e))
+
+    for inner in statements(s.body):
+        if isinstance(inner, (If, For)) and any(map(differs, expressions(inner))):
+            return False
+    accesses = [(t.tensor, t.indices) for t in stores(s.body)] + [(r.tensor, r.indices) for r in reads(s.body)]
+    return not any(t in own and any(map(differs, at)) for t, at in accesses)
+
+
+def _beside(s: For) -> bool:
+    """Whether accesses are contiguous, or the same for all lanes, or reads near each other, or gathers."""
+    own = allocated(s.body)
+    if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
+        return False
+    several = Lanes(s.index, begins(s.start, s.end, width := lanes(s)), width, lambda e: not depends(e, {s.index}))
+    return all(_near(r, several) or _is_gather(r, s.index) for r in reads(s.body) if r.tensor not in own)
+
+
+def _near(r: Read, lanes: Lanes) -> bool:
+    n = stride(r.tensor, r.indices, lanes.index)
+    if n is not None:
+        return abs(n) <= VECTORS
+    found = offsets(r.tensor, r.indices, lanes)
+    return found is not None and windows(found) is not None
+
+
+def _is_gather(r: Read, index: Index) -> bool:
+    """Whether an element is read where a neighbour of another lane's says: elsewhere each time, all of them at once."""
+    where = [x for i in r.indices for x in walk(i) if isinstance(x, Read) and depends(x, {index})]
+    plain = [i for i in r.indices if not any(isinstance(x, Read) for x in walk(i))]
+    return bool(where) and not any(depends(i, {index}) for i in plain)
+
+
+def _one_vector(s: For) -> int:
+    """How many elements a vector holds."""
+    widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
+    return lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
+
+
+def lanes(s: For) -> int:
+    """How many elements are computed at once."""
+    least = _one_vector(s)
+    extent = s.index.extent
+    if not any(isinstance(b, For) for b in statements(s.body)):
+        count = affine(s.end) - affine(s.start)
+        long = bool(count.terms) or count.constant >= TURNS * 2 * least
+        return 2 * least if long and chain(s.body) >= CHAIN else least
+    if not isinstance(extent, int):
+        return 2 * least
+    choices = [least * n for n in (4, 2, 1) if least * n <= extent]
+    return min(choices, key=lambda w: (-(-extent // w) * w, -w), default=least)
+
+
+def _computed(block: Block) -> Iterator[Expr]:
+    """The nodes that are computed in every lane: index arithmetic that ends in an access is not."""
+    for s in usual(block):
+        match s:
+            case Store(_, _, value) | Let(_, value) | Require(value, _, _):
+                stack = [value]
+                while stack:
+                    n = stack.pop()
+                    yield n
+                    if not isinstance(n, Read):
+                        stack.extend(children(n))
+
+
+def widen(s: For, width: int) -> Block:
+    """The loop by vectors of this width, and what is left over."""
+    start, end = s.start, s.end
+    difference = affine(end) - affine(start)
+    if not difference.terms:
+        count = difference.constant
+        whole = count % (parts := period(reads(s.body), s.index)) == 0
+        if count < width:
+            return widen(s, width // 2) if count >= 2 and width >= 4 and parts == 1 else (s,)
+        if count >= 8 * width and (early := _early(s, width)):
+            first = replace(s, stop=start + width, kind="vector", width=width)
+            return (first, *widen(replace(s, start=start + (width - early)), width))
+        middle = start + (count - count % width)
+        vectors = replace(s, stop=middle, kind="vector", width=width)
+        if not count % width:
+            return (vectors,)
+        if not (whole and overlaps(s)):
+            rest, least = replace(s, start=middle, stop=end), _one_vector(s)
+            return vectors, *(widen(rest, least) if least < width else (rest,))
+        return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
+    ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
+    whole = not any(n % parts for e in ends for n in (e.constant, *(factor for _, factor in e.terms.values())))
+    if not (whole and overlaps(s)):
+        return _by_halves(s, width, parts)
+    return _of_any_length(s, difference.expression(), width)
+
+
+def _by_halves(s: For, width: int, parts: int) -> Block:
+    """Vectors, and what is left over as it was; of what folds by vectors of half the width first, and again."""
+    made: list[Statement] = []
+    start, count = s.start, maximum(s.end - s.start, 0)
+    least = SHORTEST if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
+    while width >= least:
+        middle = s.start + count // width * width
+        made.append(replace(s, start=start, stop=middle, kind="vector", width=width))
+        start, width = middle, width // 2
+    return *made, replace(s, start=start, stop=s.end)
+
+
+def _of_any_length(s: For, count: Expr, width: int) -> Block:
+    """Vectors and a last one that overlaps; where they do not fit two of half the width of what folds, or else the loop as it was."""
+
+    def vector(start: Expr, width: int, stop: Expr | None = None) -> For:
+        return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
+
+    short: Block = (s,)
+    half = width // 2
+    if half >= SHORTEST and any(isinstance(b, For) for b in statements(s.body)):
+        short = (If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
+    middle = s.start + (count - 1) // width * width
+    return (If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)
+
+
+def _backwards(s: Statement) -> Statement:
+    """Vectors from the last to the first, where memory is read from its end: what is read ahead is then what is read next."""
+    if not isinstance(s, For) or s.kind != "vector" or any(isinstance(b, For) for b in statements(s.body)):
+        return s
+    steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
+    length = affine(s.end) - affine(s.start)
+    if not steps or any(n is None or n > 0 for n in steps) or length.terms or length.constant < 2 * s.width:
+        return s
+    block, lane = Index("b", length.constant // s.width), Index("l", s.width)
+    there: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
+    return For(block, (For(lane, substitute_block(s.body, there), kind="vector", width=s.width),))
+
+
+def _early(s: For, width: int) -> int:
+    """How many elements the loop begins past a multiple of the width, where rows are such multiples and it may begin again."""
+    begin = affine(s.start)
+    rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
+    whole = all(isinstance(n, int) and n % width == 0 for n in rows)
+    return begin.constant % width if rows and whole and not begin.terms and overlaps(s) else 0
+
+
+def overlaps(s: For) -> bool:
+    """Whether elements may be computed twice: nothing that is written is read."""
+    read = {r.tensor for r in reads(s.body)}
+    own = allocated(s.body)
+    return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)
+
+
+def is_one_turn(s: For) -> bool:
+    """Whether a loop runs just once, wherever it begins."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const):
+        return s.end.value - s.start.value == s.width
+    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
+    return length is not None and not length.terms and length.constant == s.width

@@ -1,0 +1,47 @@
+"""Transcendental functions as expressions of exactly rounded primitives, so that every target computes the same bits.
+
+Each is written once, and is within 2 ulp over its whole range (docs/accuracy.md has what was measured);
+infinities, NaN, signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type,
+f16 in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...dialect.ir.types import F16, F32
+from ...dialect.notation.index import Apply, Expr, cast
+from ...dialect.notation.traverse import over, rebuild
+from .error_functions import erf, erfc, erfcx
+from .exponential import exp, exp2, expm1
+from .hyperbolic import acosh, asinh, atanh, cosh, sigmoid, sinh, softplus, tanh
+from .logarithm import log, log1p, log2, log10
+from .power import cbrt, pow, rsqrt
+from .trigonometric import acos, asin, atan, atan2, cos, sin, tan
+
+FUNCTIONS: dict[str, Callable[..., Expr]] = {
+    f.__name__: f
+    for f in (
+        *(exp, exp2, expm1, log, log2, log10, log1p, pow, cbrt, rsqrt),
+        *(sin, cos, tan, asin, acos, atan, atan2),
+        *(sinh, cosh, tanh, asinh, acosh, atanh, sigmoid, softplus),
+        *(erf, erfc, erfcx),
+    )
+}
+
+
+def computed(function: str, *operands: Expr) -> Expr:
+    """One of FUNCTIONS of these operands, in primitives."""
+    type = operands[0].type
+    if type is not F16:
+        return FUNCTIONS[function](*operands)
+    return cast(FUNCTIONS[function](*(cast(o, F32) for o in operands)), F16)
+
+
+def in_primitives(expr: Expr) -> Expr:
+    """The expression with every one of FUNCTIONS replaced by what computes it."""
+
+    def made(e: Expr, parts: tuple[Expr, ...]) -> Expr:
+        return computed(e.function, *parts) if isinstance(e, Apply) and e.function in FUNCTIONS else over(e, parts)
+
+    return rebuild(expr, made, {})

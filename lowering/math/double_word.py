@@ -1,0 +1,44 @@
+"""Numbers as unevaluated sums of two floats, high + low, of twice the precision: the error-free steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.notation.index import Expr, Operand
+from .primitives import fma
+
+
+class Doubled(NamedTuple):
+    high: Expr
+    low: Expr
+
+
+def ordered_sum(a: Expr, b: Expr) -> Doubled:
+    """a + b exactly, where a = 0 or |a| >= |b|."""
+    s = a + b
+    return Doubled(s, b - (s - a))
+
+
+def exact_sum(a: Expr, b: Operand) -> Doubled:
+    """a + b exactly."""
+    s = a + b
+    t = s - a
+    return Doubled(s, (a - (s - t)) + (b - t))
+
+
+def exact_product(a: Expr, b: Operand) -> Doubled:
+    """a b exactly (unless it underflows)."""
+    p = a * b
+    return Doubled(p, fma(a, b, -p))
+
+
+def product(a: Doubled, b: Doubled) -> Doubled:
+    """a b to about twice the precision."""
+    p = a.high * b.high
+    return Doubled(p, fma(a.high, b.low, fma(a.low, b.high, fma(a.high, b.high, -p))))
+
+
+def scaled(a: Doubled, high: float, low: float) -> Doubled:
+    """a times a constant of twice the precision."""
+    p = a.high * high
+    return Doubled(p, fma(a.high, low, fma(a.low, high, fma(a.high, high, -p))))

@@ -1,0 +1,152 @@
+"""exp, exp2 and expm1: the argument is n ln 2 + r, e^r a polynomial, and 2^n is multiplied in as two factors, so that a
+subnormal result is rounded once and nothing overflows early.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.ir.types import F32, F64
+from ...dialect.notation.index import Expr, constant, maximum, minimum
+from .double_word import ordered_sum
+from .primitives import LN2, MANTISSA, POWER_ROUNDER, absolute, as_float, bits, fma, polynomial, rarely, sign_of
+
+LOG2_E = 1.4426950408889634
+
+# (e^r - 1 - r) / r^2 for |r| <= ln 2, to 2^-26.0 and 2^-56.4 of e^r
+EXP = {
+    F32: (0.50000036, 0.16666616, 0.041661173, 0.0083359135, 0.0014105967, 0.00019641143),
+    F64: (
+        0.4999999999999993, 0.16666666666666938, 0.04166666666670214, 0.00833333333326972,
+        0.0013888888883569338, 0.00019841269892920837, 2.4801590834112533e-05, 2.7557300603903407e-06,
+        2.7556157073738945e-07, 2.5055040601921347e-08, 2.106241238822247e-09, 1.5935180372793278e-10,
+    ),
+}  # fmt: skip
+# (2^r - 1 - r ln 2) / r^2 for |r| <= 1/2, to 2^-28.9 and 2^-58.0 of 2^r
+EXP2 = {
+    F32: (0.24022648, 0.055503614, 0.0096184835, 0.0013390543, 0.0001533628),
+    F64: (
+        0.24022650695910122, 0.05550410866482083, 0.009618129107597226, 0.0013333558146666439,
+        0.00015403530453684083, 1.525273356182918e-05, 1.3215436810184532e-06, 1.0178179802024979e-07,
+        7.073544840529476e-09, 4.436872547891692e-10,
+    ),
+}  # fmt: skip
+# (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2, to 2^-26.1 and 2^-55.6 of e^r - 1
+EXPM1 = {
+    F32: (0.49999997, 0.16666545, 0.041667465, 0.008366411, 0.0013868003),
+    F64: (
+        0.5000000000000006, 0.16666666666666619, 0.04166666666657365, 0.00833333333337096,
+        0.0013888888932432869, 0.00019841269762080154, 2.4801504327668465e-05, 2.7557365965307774e-06,
+        2.7626386870046243e-07, 2.5067887345533072e-08,
+    ),
+}  # fmt: skip
+# beyond these every result is zero or infinity, also after halving; what lies between needs no exponent out of range
+RANGE = {F32: (-104.0, 90.0), F64: (-746.0, 711.0)}
+RANGE2 = {F32: (-151.0, 129.0), F64: (-1076.0, 1025.0)}
+# up to these, plus or minus, e^x and 2^x are normal numbers
+USUAL = {F32: 87.0, F64: 708.0}
+USUAL2 = {F32: 126.0, F64: 1022.0}
+
+
+class Exponential(NamedTuple):
+    """e^x = (high + low) scale^2, the scale being a power of two and high in [1/2, 2]."""
+
+    high: Expr
+    low: Expr
+    scale: Expr
+
+
+def exponential(x: Expr, low: Expr | None = None) -> Exponential:
+    """e^(x + low) in parts, to about 2^-3 ulp; NaN stays NaN."""
+    t = x.type
+    x = minimum(RANGE[t][1], maximum(RANGE[t][0], x))
+    # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds to the polynomial
+    shifted = fma(x, LOG2_E / 2, POWER_ROUNDER[t])
+    half = shifted - POWER_ROUNDER[t]
+    start = fma(half, -2 * LN2[t][0], x)  # exact
+    rest = half * (-2 * LN2[t][1])
+    if low is not None:
+        rest = rest + low
+    r = start + rest
+    body = ordered_sum(start, fma(r * r, polynomial(r, EXP[t]), rest))
+    high = body.high + 1.0
+    return Exponential(high, (body.high - (high - 1.0)) + body.low, as_float(bits(shifted) << MANTISSA[t]))
+
+
+class Reduced(NamedTuple):
+    """x = n ln 2 + high + low, |high + low| <= ln(2) / 2; `shifted` has n, biased, in its low bits."""
+
+    n: Expr
+    shifted: Expr
+    high: Expr
+    low: Expr
+
+
+def reduced(x: Expr) -> Reduced:
+    t = x.type
+    shifted = fma(x, LOG2_E, POWER_ROUNDER[t])
+    n = shifted - POWER_ROUNDER[t]
+    return Reduced(n, shifted, fma(n, -LN2[t][0], x), n * -LN2[t][1])  # high is exact
+
+
+def less_one(high: Expr, low: Expr) -> Expr:
+    """e^(high + low) - 1"""
+    r = high + low
+    return high + fma(r * r, polynomial(r, EXPM1[r.type]), low)
+
+
+def scale(shifted: Expr) -> Expr:
+    """2^n, of an n in range"""
+    return as_float(bits(shifted) << MANTISSA[shifted.type])
+
+
+def power_of_two(n: Expr, value: Expr) -> Expr:
+    """value 2^n for an integral float n with 2^(n/2) in range."""
+    t = n.type
+    half = fma(n, 0.5, POWER_ROUNDER[t])
+    rest = (n - (half - POWER_ROUNDER[t])) + POWER_ROUNDER[t]
+    return value * scale(half) * scale(rest)
+
+
+def _limited(x: Expr, range: tuple[float, float]) -> Expr:
+    return minimum(range[1], maximum(range[0], x))
+
+
+def of_reduced(x: Reduced, usual: bool, exactly: bool = False) -> Expr:
+    """e^x, `usual` ones being normal numbers; of f64 as nearly as that goes, and of f32 where it is wanted `exactly`."""
+    n, shifted, high, low = x
+    t, r = n.type, high + low
+    exactly = exactly or t is F64
+    less = fma(r * r, polynomial(r, EXPM1[t]), low if exactly else r)
+    start = constant(1.0, t)
+    if exactly:  # what 1 + high rounds off is added to the rest: nearly all results are the nearest ones
+        start = 1.0 + high
+        less = (high - (start - 1.0)) + less
+    return fma(scale(shifted), less, scale(shifted) * start) if usual else power_of_two(n, start + less)
+
+
+def exp(x: Expr) -> Expr:
+    unusual = absolute(x) > USUAL[x.type]
+    return rarely(unusual, of_reduced(reduced(_limited(x, RANGE[x.type])), False), of_reduced(reduced(x), True))
+
+
+def exp2(x: Expr) -> Expr:
+    def value(x: Expr, usual: bool) -> Expr:
+        t = x.type
+        shifted = x + POWER_ROUNDER[t]
+        n = shifted - POWER_ROUNDER[t]
+        r = x - n
+        less = fma(r, LN2[t][0], r * r * polynomial(r, EXP2[t]))
+        return fma(scale(shifted), less, scale(shifted)) if usual else power_of_two(n, 1.0 + less)
+
+    unusual = absolute(x) > USUAL2[x.type]
+    return rarely(unusual, value(_limited(x, RANGE2[x.type]), False), value(x, True))
+
+
+def expm1(x: Expr) -> Expr:
+    t = x.type
+    _, shifted, high, low = reduced(x)
+    usual = fma(scale(shifted), less_one(high, low), scale(shifted) - 1.0)
+    # where e^x is no normal number, one less hardly matters
+    value = rarely(absolute(x) > USUAL[t], exp(x) - 1.0, usual)
+    return as_float(bits(value) | sign_of(x))  # of -0

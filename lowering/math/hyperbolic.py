@@ -1,0 +1,202 @@
+"""sinh, cosh, tanh and their relatives from e^x in two parts, with polynomials where e^x and e^-x would cancel; the
+inverses from logarithms of arguments in two parts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.ir.types import F32, F64
+from ...dialect.notation.index import Expr, constant, maximum, minimum, select
+from .double_word import exact_product, exact_sum, ordered_sum
+from .exponential import EXPM1, USUAL, exponential, reduced, scale
+from .logarithm import NATURAL, log_of_one_plus, of_any
+from .primitives import (
+    BIAS,
+    INFINITY,
+    LEAST_NORMAL,
+    LN2,
+    MANTISSA,
+    MANY,
+    NAN,
+    absolute,
+    as_float,
+    bits,
+    bits_of_power,
+    flip,
+    fma,
+    horner,
+    outside,
+    polynomial,
+    rarely,
+    shift_right,
+    sign_of,
+    sqrt,
+)
+
+# (sinh r - r) / r^3 in r^2, |r| <= ln(2) / 2, to 2^-26.2 and 2^-61.7 of sinh r
+SINH = {
+    F32: (0.16666543, 0.008366541),
+    F64: (
+        0.16666666666666677, 0.00833333333332142, 0.00019841269886646722, 2.7557243690503086e-06,
+        2.5109218553645682e-08,
+    ),
+}  # fmt: skip
+# (cosh r - 1) / r^2, to 2^-33.3 and 2^-70.0 of cosh r
+COSH = {
+    F32: (0.5, 0.04166646, 0.0013935443),
+    F64: (
+        0.5, 0.041666666666666685, 0.00138888888888733, 2.480158734912324e-05, 2.755725192478983e-07,
+        2.0921726482223742e-09,
+    ),
+}  # fmt: skip
+# (atanh s - s) / s^3 in s^2, |s| <= 0.2837, to 2^-30.2 and 2^-59.0 of atanh s
+ATANH = {
+    F32: (0.33333302, 0.20003806, 0.14145347, 0.13111857),
+    F64: (
+        0.3333333333333359, 0.199999999998716, 0.14285714307605132, 0.11111109284577306, 0.09090995079907424,
+        0.07689872730816505, 0.06708845339077717, 0.05448236309449598, 0.07646507150444284,
+    ),
+}  # fmt: skip
+# (tanh x - x) / x^3 in x^2, x <= 0.55, to 2^-28.9 and 2^-63.0 of tanh x: a quotient
+TANH = {
+    F32: ((-0.33333322, -0.001552161), (1.0, 0.4046493)),
+    F64: (
+        (-0.3333333333333333, -0.02050046942758885, -0.00019925206126507162),
+        (1.0, 0.46150140828276265, 0.023293557592227274, 0.00020661301769723527),
+    ),
+}  # fmt: skip
+TANH_LIMIT = 0.55
+# tanh of more is 1
+FLAT = {F32: 10.0, F64: 20.0}
+
+
+def _odd(x: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
+    return fma(x * square, polynomial(square, coefficients), x)
+
+
+class Halves(NamedTuple):
+    """For x = n ln 2 + r: 2^n / 2 and 2^-n / 2, sinh r and cosh r - 1."""
+
+    up: Expr
+    down: Expr
+    sinh: Expr
+    more: Expr
+
+
+def _halves(x: Expr) -> Halves:
+    """No part overflows for |x| < USUAL."""
+    t = x.type
+    n, shifted, high, low = reduced(x)
+    r = fma(n, -LN2[t][1], high) if t is F32 else high + low
+    z = r * r
+    tail = fma(r * z, polynomial(z, SINH[t]), r if t is F32 else low)
+    power = bits(shifted) << MANTISSA[t]
+    up, down = as_float(power - bits_of_power(1 - BIAS[t], t)), as_float(bits_of_power(BIAS[t] - 1, t) - power)
+    return Halves(up, down, tail if t is F32 else high + tail, z * polynomial(z, COSH[t]))
+
+
+def _half_exp(x: Expr) -> Expr:
+    """e^x / 2, where that hardly differs from sinh x and cosh x."""
+    e = exponential(x)
+    return e.high * (e.scale * 0.5) * e.scale
+
+
+def sinh(x: Expr) -> Expr:
+    """sinh n ln 2 cosh r + cosh n ln 2 sinh r"""
+    h, size = _halves(x), absolute(x)
+    difference = h.up - h.down
+    usual = difference + fma(h.up + h.down, h.sinh, difference * h.more)
+    value = rarely(size > USUAL[x.type], flip(_half_exp(size), sign_of(x)), usual)
+    return as_float(bits(value) | sign_of(x))  # of -0
+
+
+def cosh(x: Expr) -> Expr:
+    """cosh n ln 2 cosh r + sinh n ln 2 sinh r"""
+    size = absolute(x)
+    h = _halves(size)
+    usual = h.up + (h.down + fma(h.up + h.down, h.more, (h.up - h.down) * h.sinh))
+    return rarely(size > USUAL[x.type], _half_exp(size), usual)
+
+
+def tanh(x: Expr) -> Expr:
+    """x + x^3 P / Q or, where this is more than a half, 1 - 2 / (e^2x + 1): one quotient."""
+    t = x.type
+    size = minimum(FLAT[t], absolute(x))
+    n, shifted, high, _ = reduced(size + size)
+    r = fma(n, -LN2[t][1], high)
+    more = fma(scale(shifted), fma(r * r, polynomial(r, EXPM1[t]), r), scale(shifted) + 1.0)
+    z = size * size
+    over, under = TANH[t]
+    small = size < TANH_LIMIT
+    quotient = select(small, size * z * horner(z, over), -2.0) / select(small, polynomial(z, under), more)
+    return as_float(bits(select(small, size, 1.0) + quotient) | sign_of(x))
+
+
+def _root(square: Expr, low: Expr) -> tuple[Expr, Expr]:
+    """sqrt(square + low) as high + low; zero for zero."""
+    s = sqrt(square)
+    return s, (fma(-s, s, square) + low) / maximum(LEAST_NORMAL[s.type], s + s)
+
+
+def asinh(x: Expr) -> Expr:
+    """log(1 + w), where w = |x| + sqrt(x^2 + 1) - 1; of a huge x, log 2 |x|."""
+    size = absolute(x)
+    square = exact_product(size, size)
+    more = exact_sum(square.high, 1.0)
+    root, low = _root(more.high, more.low + square.low)
+    less = ordered_sum(root, constant(-1.0, x.type))
+    w = ordered_sum(size, less.high)
+    usual = log_of_one_plus(w.high, w.low + (less.low + low))
+    return flip(rarely(outside(size, -BIAS[x.type], MANY), of_any(size, NATURAL, 1.0), usual), sign_of(x))
+
+
+def acosh(x: Expr) -> Expr:
+    """log(1 + w), where w = x - 1 + sqrt(x^2 - 1); of a huge x, log 2 x."""
+    one = x - 1.0
+    root, low = _root(fma(one, one, one + one), constant(0.0, x.type))
+    w = ordered_sum(root, one)
+    unusual = select(x < 1.0, constant(NAN, x.type), of_any(x, NATURAL, 1.0))
+    return rarely(outside(x, 0, MANY), unusual, log_of_one_plus(w.high, w.low + low))
+
+
+def atanh(x: Expr) -> Expr:
+    """e ln(2) / 2 + atanh s: (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s), e being found from the bits of both sides."""
+    t = x.type
+    width, size = MANTISSA[t], absolute(x)
+    # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least
+    power = (bits(1.0 + size) - bits(1.0 - size) + (bits_of_power(0, t) + (1 << (width - 2)))) & -(1 << width)
+    e = as_float(shift_right(power, width) | bits_of_power(width, t)) - (2.0**width + BIAS[t])
+    y = as_float(power)
+    s = fma(size, 1.0 + y, -(y - 1.0)) / fma(size, 1.0 - y, 1.0 + y)
+    usual = fma(e, LN2[t][0] / 2, _odd(s, s * s, ATANH[t]))
+    # near the poles y + 1 would be y
+    divisor = 1.0 - size
+    twice = size + size
+    w = twice / divisor
+    near = log_of_one_plus(w, fma(-w, divisor, twice) / divisor) * 0.5
+    near = select(size < 1.0, near, select(size.eq(1.0), constant(INFINITY, t), NAN))
+    return as_float(bits(rarely(size > 1.0 - 2.0**-12, near, usual)) | sign_of(x))  # of -0 and of the poles
+
+
+def _decay(x: Expr) -> tuple[Expr, Expr]:
+    """e^-|x| as high + low."""
+    e = exponential(-absolute(x))
+    return e.high * e.scale * e.scale, e.low * e.scale * e.scale
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e^-x), which is e^x / (1 + e^x)."""
+    high, low = _decay(x)
+    divisor = ordered_sum(constant(1.0, x.type), high)
+    inverse = 1.0 / divisor.high
+    negative = x < 0.0
+    dividend, rest = select(negative, high, 1.0), select(negative, low, 0.0)
+    quotient = dividend * inverse
+    rest = fma(-quotient, divisor.high, dividend) + (rest - quotient * (divisor.low + low))
+    return fma(rest, inverse, quotient)
+
+
+def softplus(x: Expr) -> Expr:
+    """log(1 + e^x)"""
+    return select(x > 0.0, x, 0.0) + log_of_one_plus(*_decay(x))

@@ -1,0 +1,194 @@
+"""log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], and the logarithm of m a polynomial in m - 1. Of f64,
+m is first multiplied by a number near 1 / m, whose logarithm is looked up; log1p is a series.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation.index import Expr, Operand, apply, constant, select
+from ...dialect.notation.lookup_tables import LOG_LEAST, LOG_WIDTH
+from .primitives import (
+    BIAS,
+    INFINITY,
+    LEAST_NORMAL,
+    LN2,
+    MANTISSA,
+    MANY,
+    NAN,
+    as_float,
+    bits,
+    bits_of_power,
+    estrin,
+    fma,
+    outside,
+    rarely,
+    shift_right,
+    sign_of,
+)
+
+# f64: (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, to 2^-59.5 of the logarithm
+SERIES = (
+    0.6666666666666734,
+    0.399999999994166,
+    0.2857142874204038,
+    0.22222198603583637,
+    0.18183562936299622,
+    0.15314082482342675,
+    0.1479565859684711,
+)
+
+SQRT_HALF = {F32: 0x3F3504F3, F64: 0x3FE6A09E667F3BCD}
+LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
+
+
+class Base(NamedTuple):
+    """Of a logarithm: its name; log e; log 2 in two parts; (log(1 + f) - f log e) / f^2, of f32 to 2^-24.7 of log(1 + f), of f64 to
+    2^-54.6 for what the factors of its rows leave.
+    """
+
+    name: str
+    e: dict[ElementType, float]
+    two: dict[ElementType, tuple[float, float]]
+    tail: dict[ElementType, tuple[float, ...]]
+
+
+NATURAL = Base(
+    "log",
+    {F32: 1.0, F64: 1.0},
+    LN2,
+    {
+        F32: (-0.4999999, 0.3333395, -0.25001794, 0.1996204, -0.16569684, 0.14917801, -0.14312717, 0.08740572),
+        F64: (-0.4999999999999636, 0.3333333333430389, -0.2500000143541993, 0.1999997246463024, -0.16545303907780898),
+    },
+)
+BINARY = Base(
+    "log2",
+    {F32: 1.442695, F64: 1.4426950408889634},
+    {F32: (1.0, 0.0), F64: (1.0, 0.0)},
+    {
+        F32: (-0.7213474, 0.48090908, -0.36070037, 0.2879487, -0.23901634, 0.21553318, -0.20681113, 0.1257371),
+        F64: (-0.7213475204444292, 0.4808983469769899, -0.36067378093097296, 0.2885386109263786, -0.2386982789775629),
+    },
+)
+DECIMAL = Base(
+    "log10",
+    {F32: 0.4342945, F64: 0.4342944819032518},
+    {F32: (0.30103, -1.4320989e-08), F64: (0.3010299956639812, -2.8037281277851704e-18)},
+    {
+        F32: (-0.21714722, 0.1447664, -0.10857999, 0.08672037, -0.07200054, 0.06460743, -0.06186006, 0.038042534),
+        F64: (-0.2171472409516101, 0.144764827305299, -0.10857362670976249, 0.08685877679605891, -0.07185534188561553),
+    },
+)
+
+
+class Split(NamedTuple):
+    """A positive normal number as 2^exponent mantissa, and 2^-exponent. `place` has the bits of both, those of the mantissa less its
+    least one's.
+    """
+
+    mantissa: Expr
+    exponent: Expr
+    inverse: Expr
+    place: Expr
+
+
+def split(x: Expr, least: int | None = None) -> Split:
+    """Mantissas begin where these are the bits, or else at sqrt 1/2."""
+    t = x.type
+    width, bias, least = MANTISSA[t], BIAS[t], SQRT_HALF[t] if least is None else least
+    k = bits(x) + (bits_of_power(0, t) - least)
+    mantissa = as_float((k & ((1 << width) - 1)) + least)
+    # an integer below 2^width becomes a float by being the low bits of 2^width
+    exponent = as_float(shift_right(k, width) | bits_of_power(width, t)) - (2.0**width + bias)
+    inverse = as_float((2 * bias << width) - (k & -(1 << width)))
+    return Split(mantissa, exponent, inverse, k)
+
+
+def split_any(x: Expr, least: int | None = None) -> Split:
+    """The same of any positive finite number: subnormal ones are scaled first."""
+    t = x.type
+    tiny = x < LEAST_NORMAL[t]
+    by = MANTISSA[t] + 2
+    parts = split(select(tiny, x * 2.0**by, x), least)
+    return parts._replace(exponent=parts.exponent - select(tiny, constant(by, t), 0.0))
+
+
+def _of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
+    """log(1 + f) + correction, f64 being near zero."""
+    t = f.type
+    square, rest = f * f, estrin(f, base.tail[t])
+    if isinstance(correction, Expr):
+        rest = fma(square, rest, correction)
+        return f + rest if base is NATURAL else fma(f, base.e[t], rest)
+    return fma(square, rest, f) if base is NATURAL else fma(f, base.e[t], square * rest)
+
+
+def _by_series(f: Expr, correction: Operand) -> Expr:
+    """log(1 + f) + correction of f64"""
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    rest = fma(s, fma(z, estrin(z, SERIES), half), -half)
+    return f + (rest + correction if isinstance(correction, Expr) else rest)
+
+
+def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
+    """The logarithm of a number in parts, doubled so often; log 2's second part is needed only for powers of ten to be exact."""
+    m, e, t = parts.mantissa, parts.exponent, parts.mantissa.type
+    e = e + doublings if doublings else e
+    high, low = base.two[t]
+    correction = e * low if base is DECIMAL else 0.0
+    if t is F32:
+        value = _of_one_plus(m - 1.0, base, correction)
+    else:
+        place = shift_right(parts.place, LOG_WIDTH)
+        factor, start = (apply(f"{base.name}_{column}", place) for column in ("factor", "value"))
+        value = start + _of_one_plus(fma(m, factor, -1.0), base, correction)  # of what is exact
+    return e + value if base is BINARY else fma(e, high, value)
+
+
+def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
+    """The value of a logarithm, put right at infinity, at its pole and below it; NaN stays."""
+    value = select(x < INFINITY, value, x)
+    return select(x > pole, value, select(x.eq(pole), constant(-INFINITY, x.type), NAN))
+
+
+def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
+    """log(2^doublings x), also where x is subnormal, not positive or not finite."""
+    return with_limits(x, 0.0, _of(split_any(x, LEAST[x.type]), base, doublings))
+
+
+def _logarithm(x: Expr, base: Base) -> Expr:
+    unusual = outside(x, 1 - BIAS[x.type], BIAS[x.type] + 1)
+    return rarely(unusual, of_any(x, base), _of(split(x, LEAST[x.type]), base))
+
+
+def log(x: Expr) -> Expr:
+    return _logarithm(x, NATURAL)
+
+
+def log2(x: Expr) -> Expr:
+    return _logarithm(x, BINARY)
+
+
+def log10(x: Expr) -> Expr:
+    return _logarithm(x, DECIMAL)
+
+
+def log_of_one_plus(x: Expr, low: Operand = 0.0) -> Expr:
+    """log(1 + x + low) for 1 + x in [2^-60, 2^60), |low| being at most an ulp of x."""
+    _, e, inverse, _ = split(x + 1.0)
+    f = fma(x, inverse, inverse - 1.0)  # (1 + x) 2^-e - 1
+    if isinstance(low, Expr):
+        lost = fma(x, inverse, (inverse - 1.0) - f)  # what f was rounded by
+        low = fma(low, inverse, lost) * fma(f, f - 1.0, 1.0)  # 1 / (1 + f), closely enough
+    value = _of_one_plus(f, NATURAL, low) if x.type is F32 else _by_series(f, low)
+    return fma(e, LN2[x.type][0], value)
+
+
+def log1p(x: Expr) -> Expr:
+    beyond = outside(x + 1.0, -MANY, MANY)
+    value = rarely(beyond, with_limits(x, -1.0, of_any(x, NATURAL)), log_of_one_plus(x))
+    return as_float(bits(value) | sign_of(x))  # of -0

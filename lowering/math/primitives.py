@@ -1,0 +1,153 @@
+"""Short names for the exactly rounded primitives that every function here is written in, and polynomial evaluation.
+
+All of them mean the same bits on every target, so whatever is composed of them does too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...dialect.ir.types import F32, F64, I32, I64, UI32, UI64, ElementType
+from ...dialect.notation.index import Bitcast, Expr, Operand, apply, constant, select
+
+INFINITY = float("inf")
+NAN = float("nan")
+
+# of each type: the bits of a mantissa, the exponent's bias, the smallest normal number, the integers of the same width
+MANTISSA = {F32: 23, F64: 52}
+BIAS = {F32: 127, F64: 1023}
+LEAST_NORMAL = {F32: 2.0**-126, F64: 2.0**-1022}
+SIGNED = {F32: I32, F64: I64, UI32: I32, UI64: I64}
+UNSIGNED = {I32: UI32, I64: UI64}
+FLOAT = {I32: F32, I64: F64}
+
+MANY = 60  # 2^60 + 1 is 2^60, and its square is a number
+
+# ln 2 in two parts
+LN2 = {F32: (0.6931472, -1.9046542e-09), F64: (0.6931471805599453, 2.3190468138462996e-17)}
+
+# x + 1.5 * 2^mantissa has the nearest integer to x in its low bits; with the bias added those bits, shifted up, are 2^x
+ROUNDER = {F32: 1.5 * 2.0**23, F64: 1.5 * 2.0**52}
+POWER_ROUNDER = {F32: 1.5 * 2.0**23 + 127, F64: 1.5 * 2.0**52 + 1023}
+
+
+def fma(a: Operand, b: Operand, c: Operand) -> Expr:
+    return apply("fma", a, b, c)
+
+
+def sqrt(x: Expr) -> Expr:
+    return apply("sqrt", x)
+
+
+def floor(x: Expr) -> Expr:
+    return apply("floor", x)
+
+
+def absolute(x: Expr) -> Expr:
+    return apply("abs", x)
+
+
+def bits(x: Expr) -> Expr:
+    """The bits of a float as a signed integer."""
+    return Bitcast(x, SIGNED[x.type])
+
+
+def as_float(x: Expr) -> Expr:
+    """The float of these bits."""
+    return Bitcast(x, FLOAT[x.type])
+
+
+def shift_right(x: Expr, count: int) -> Expr:
+    """The bits of a signed integer, shifted down, zeros coming in."""
+    return Bitcast(Bitcast(x, UNSIGNED[x.type]) >> count, x.type)
+
+
+def sign_of(x: Expr) -> Expr:
+    """The sign bit alone, as an integer."""
+    return bits(x) & sign_mask(x.type)
+
+
+def sign_mask(type: ElementType) -> int:
+    return -(1 << (type.bits - 1))
+
+
+def flip(x: Expr, sign: Expr) -> Expr:
+    """x, negated where the sign bit (see `sign_of`) is set."""
+    return as_float(bits(x) ^ sign)
+
+
+def is_odd(x: Expr) -> Expr:
+    """Whether the lowest bit of an integer is set: as a sign, which is what vector selects look at."""
+    return (x << (x.type.bits - 1)) < 0
+
+
+def horner(x: Expr, coefficients: Sequence[float]) -> Expr:
+    """c0 + c1 x + c2 x^2 + ..., one fma a term."""
+    value: Expr = constant(coefficients[-1], x.type)
+    for c in reversed(coefficients[:-1]):
+        value = fma(value, x, c)
+    return value
+
+
+def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
+    return horner(x, coefficients) if len(coefficients) < 8 else estrin(x, coefficients)
+
+
+def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
+    """The same by halves: a shorter chain for long polynomials. The last step, which decides the error, is Horner's."""
+    terms = [_of_type(c, x.type) for c in coefficients[1:]]
+    power = x
+    while len(terms) > 1:
+        pairs = [fma(terms[i + 1], power, terms[i]) for i in range(0, len(terms) - 1, 2)]
+        terms = pairs + terms[2 * len(pairs) :]
+        power = power * power
+    return fma(terms[0], x, coefficients[0])
+
+
+def _of_type(value: Operand, type: ElementType) -> Expr:
+    return value if isinstance(value, Expr) else constant(value, type)
+
+
+class Pieces(NamedTuple):
+    """Polynomials by pieces: which one is told by conditions, the bits of its number from the lowest up.
+
+    Where a register holds a table of all pieces' coefficients, its lanes look up theirs at once.
+    """
+
+    conditions: list[Expr]
+
+    @staticmethod
+    def of_place(place: Expr, count: int) -> Pieces:
+        """Numbered by the low bits of an integer."""
+        return Pieces([(place & (1 << n)).ne(0) for n in range((count - 1).bit_length())])
+
+    def at(self, table: Sequence[float], type: ElementType) -> Expr:
+        """The number of this piece."""
+        parts: list[Expr] = [constant(c, type) for c in table]
+        for condition in self.conditions:
+            parts = [select(condition, high, low) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:
+        """The polynomial in x, by the tables of its coefficients. The first ones decide the error: Horner's last steps."""
+        first, *rest = (self.at(t, x.type) for t in tables)
+        return fma(estrin(x, rest), x, first)
+
+
+def bits_of_power(n: int, type: ElementType) -> int:
+    """The bits of 2^n."""
+    return (n + BIAS[type]) << MANTISSA[type]
+
+
+def outside(x: Expr, least: int, limit: int) -> Expr:
+    """Whether x is not in [2^least, 2^limit): one comparison, since the bits of these are numbers in a row."""
+    t = x.type
+    start = -1 << (t.bits - 1)  # of the integers, where the numbers inside are moved to
+    first, count = bits_of_power(least, t), bits_of_power(limit, t) - bits_of_power(least, t)
+    return bits(x) + (start - first + (1 << t.bits if first else 0)) >= start + count
+
+
+def rarely(condition: Expr, then: Expr, usually: Expr) -> Expr:
+    """A select of what hardly any argument needs: `then` is computed only where one does."""
+    return apply("rarely", condition, then, usually)

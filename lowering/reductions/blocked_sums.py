@@ -1,0 +1,185 @@
+"""Long folds by blocks, in one fixed order:
+
+    for k in 0..n { acc = acc + x[k] }
+    =>  for b in 0..ceil(n / 4096) {
+          part = 0
+          for k of n in b * 4096..min(b * 4096 + 4096, n) { part = part + x[k] }
+          acc = acc + part
+        }
+
+where n, the number of all terms, is 2^18 or more: of what is only known when called, a branch asks. Of loops inside each other
+the outermost of several iterations is cut, such that a block has about 4096 terms. That is the documented order of long folds
+of floats: it depends on the number of terms alone, so it is the same for every target, for every number of threads, and
+whether sizes are known beforehand or not. Within a block it is that of `lanes`. Sums of products of several rows and columns go
+in the order of their terms, however many these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.index import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    accumulator,
+    assign,
+    expressions,
+    identity,
+    is_rare,
+    map_expressions,
+    rewrite_block,
+    statements,
+    substitute_block,
+    update,
+)
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.accesses import allocated, stores
+from ..contraction.k_packing import at_least
+from ..contraction.match import factors_of
+from ..contraction.micro_kernel import ROWS
+from ..contraction.split_groups import grouped
+from ..loops.collapse import is_whole
+from .lane_reduction import ORDERED, folded_value
+
+LONG = 1 << 18  # terms of a fold that goes by blocks
+BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
+ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
+
+
+def blocks(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _in_order))
+
+
+def _in_order(s: Statement) -> Block | None:
+    found = folded(s)
+    if found is None or not isinstance(s, For):
+        return None
+    if not has_order(found):
+        return (s,)
+    return in_branches(s, in_blocks(s, found, lambda fold: (blocked(fold, found),)), (s,))
+
+
+def in_blocks(fold: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
+    """The blocks of a long fold; where it turns out that the outermost loop has one iteration, those of the loop within."""
+    extent, inner = fold.index.extent, [s for s in fold.body if isinstance(s, For)]
+    if isinstance(extent, int) or not inner:
+        return made(fold)
+    once = substitute_block(fold.body, {fold.index: ZERO})
+    if len(inner) == len(once) == 1 and isinstance(within := once[0], For):
+        once = in_blocks(within, found, made)
+    else:
+        once = rewrite_block(once, _in_order)
+    return (If(as_index(extent).eq(1), once, made(fold)),)
+
+
+def in_branches(fold: For, long: Block, short: Block) -> Block:
+    """What a fold is where it has many terms, or where it has few, whichever is known; else both, in a branch."""
+    count = terms(fold)
+    if isinstance(count, int):
+        return long if count >= LONG else short
+    return (If(as_index(count) >= LONG, long, short),)
+
+
+def folded(s: Statement) -> dict[Tensor, str] | None:
+    """The accumulators that a loop, and those inside of it, fold into, each by a function; None if they do anything else."""
+    if not isinstance(s, For) or not is_whole(s):
+        return None
+    inner, own = statements(s.body), allocated(s.body)
+    if any((isinstance(i, For) and not is_whole(i)) or (isinstance(i, If) and not is_rare(i)) for i in inner):
+        return None
+    found: dict[Tensor, str] = {}
+    values: list[Expr] = [e for i in inner if not isinstance(i, Store) for e in expressions(i)]
+    for store in stores(s.body):
+        if store.tensor in own:
+            values.append(store.value)
+            continue
+        fold = folded_by(store)
+        if fold is None or store.tensor in found:
+            return None
+        found[store.tensor] = fold[0]
+        values += fold[1]
+    if not found or any(isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)):
+        return None
+    return found
+
+
+def folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
+    """The function that an accumulator is updated by, and what with."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
+            again is acc
+        ):
+            return "add", (a, b)
+    found = folded_value(store)
+    return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
+
+
+def has_order(found: dict[Tensor, str]) -> bool:
+    """Whether the order of a fold decides about its bits."""
+    return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
+
+
+def keeps_order(kernel: Kernel) -> Expr | bool:
+    """Whether a kernel sums products of floats, several rows and columns of them, in the order of the terms."""
+    cut = grouped(kernel)
+    factors = factors_of(kernel if cut is None else cut.kernel)
+    return (
+        False if factors is None else both(*(at_least(product(tuple(i.extent for i in own)), ROWS) for own in factors))
+    )
+
+
+def terms(fold: For) -> Dim:
+    """How many terms a fold has."""
+    return product(tuple(s.index.extent for s in (fold, *statements(fold.body)) if isinstance(s, For)))
+
+
+def length(fold: For) -> Dim | Expr:
+    """How many iterations of a long fold's outermost loop a block has."""
+    extent, count = fold.index.extent, terms(fold)
+    if not any(isinstance(s, For) for s in statements(fold.body)):
+        return BLOCK
+    if isinstance(extent, int) and isinstance(count, int):
+        return max(1, BLOCK * extent // max(1, count))
+    return maximum(as_index(extent) * BLOCK // maximum(as_index(count), 1), 1)
+
+
+def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:
+    """Where a block begins and ends."""
+    each, extent = length(fold), fold.index.extent
+    first = block * each
+    even = isinstance(each, int) and isinstance(extent, int) and extent % each == 0
+    return first, first + each if even else minimum(first + each, as_index(extent))
+
+
+def blocked(fold: For, found: dict[Tensor, str]) -> For:
+    """The loop over a fold's blocks."""
+    each, extent = length(fold), fold.index.extent
+    if isinstance(each, Expr):
+        block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
+    else:
+        block, stop = Index("b", (extent + (each - 1)) // each), None
+    parts = {t: accumulator("part", t.element) for t in found}
+    start, end = bounds(fold, block)
+    clear = [s for t, part in parts.items() for s in (Alloc(part), assign(part, identity(found[t], t.element)))]
+    within = replace(fold, body=into(fold.body, parts), start=start, stop=end)
+    return For(block, (*clear, within, *(update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
+
+
+def into(block: Block, parts: dict[Tensor, Tensor]) -> Block:
+    """A fold's statements with other accumulators."""
+
+    def change(e: Expr) -> Expr | None:
+        return parts[e.tensor][()] if isinstance(e, Read) and e.tensor in parts else None
+
+    def target(s: Statement) -> Block | None:
+        return (replace(s, tensor=parts[s.tensor]),) if isinstance(s, Store) and s.tensor in parts else None
+
+    return rewrite_block(map_expressions(block, lambda e: rewrite(e, change)), target)

@@ -1,0 +1,167 @@
+"""What several loops over a row compute alike is computed once, and kept while the row lasts:
+
+    for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc } }
+    =>  for i {
+          alloc stack row: tensor<4096xf32>
+          for k { e = exp(x[i, k]); row[k] = e }
+          for k { acc = acc + row[k] }
+          for j { y[i, j] = row[j] / acc }
+        }
+
+Where that is more than a few operations, for a row that stays in the nearest caches: of what is only known when called a
+branch asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.sizes import same_size
+from ...dialect.notation.index import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    map_expressions,
+    nodes,
+    rewrite_block,
+    rewrite_within,
+)
+from ...dialect.notation.traverse import children, rewrite
+from ..analysis.accesses import allocated, reads, stores
+from ..analysis.cost import UNKNOWN, block_operations
+from ..loops.clone import renamed
+from ..loops.collapse import is_whole
+
+LEAST = 8  # operations
+ROW = 1 << 15  # bytes
+
+
+def keep(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _rows))
+
+
+def _rows(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial":
+        return None
+    made = rewrite_within(s, _rows)
+    assert isinstance(made, For)
+    body = _kept(made.body)
+    return (made if body is made.body else replace(made, body=body),)
+
+
+def _kept(block: Block) -> Block:
+    """The loops' block with a row for the first two that compute alike, and those after them; of rows whose length is not
+    known where that is short enough."""
+    for n, first in enumerate(block):
+        for m in range(n + 1, len(block)):
+            if (found := _alike(first, block[m], block[n : m + 1])) is not None:
+                assert isinstance(first, For)
+                fits = as_index(first.index.extent) <= _longest(found[1])
+                made = _with_row(block, n, m, *found)
+                return made if isinstance(first.index.extent, int) else (If(fits, made, renamed(block, {}, "long")),)
+    return block
+
+
+def _longest(value: Var | Tensor) -> int:
+    """The elements of a row at most."""
+    return ROW // (value.type if isinstance(value, Var) else value.element).bytes
+
+
+def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
+    """How many statements two loops begin with that compute the same, and what that is called in either; None if they do not."""
+    if not (isinstance(a, For) and isinstance(b, For) and is_whole(a) and is_whole(b)):
+        return None
+    if not same_size(a.index.extent, b.index.extent):
+        return None
+    pairs: dict[object, object] = {a.index: b.index}
+    count = 0
+    for x, y in zip(a.body, b.body, strict=False):
+        if not _same(x, y, pairs):
+            break
+        count += 1
+    head = a.body[:count]
+    if block_operations(head, UNKNOWN) < LEAST:
+        return None
+    written = {s.tensor for s in stores(between)} - allocated(head)
+    if any(r.tensor in written for r in reads(head)):
+        return None
+    mine, others = _used(head, a.body[count:]), _used(b.body[:count], b.body[count:])
+    if {*mine, *others} & {s.tensor for s in (*stores(a.body[count:]), *stores(b.body[count:]))}:
+        return None
+    if len(mine) != 1 or len(others) != 1 or pairs.get(value := mine.pop()) is not (other := others.pop()):
+        return None
+    known = isinstance(a.index.extent, int)
+    return None if known and a.index.extent > _longest(value) else (count, value, other)
+
+
+def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
+    """Whether two statements do the same, given which names of theirs mean the same; those that they give are added."""
+    match a, b:
+        case Let(), Let():
+            same = _equal(a.value, b.value, pairs)
+            pairs[a.var] = b.var
+            return same
+        case Alloc(), Alloc():
+            x, y = a.tensor, b.tensor
+            pairs[x] = y
+            return (x.element, x.shape, x.space) == (y.element, y.shape, y.space) and not x.shape
+        case Store(), Store():
+            return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # of scalars
+        case If(), If():
+            blocks = (a.then, b.then), (a.otherwise, b.otherwise)
+            return _equal(a.condition, b.condition, pairs) and all(
+                len(x) == len(y) and all(_same(s, t, pairs) for s, t in zip(x, y, strict=True)) for x, y in blocks
+            )
+    return False
+
+
+def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
+    if a in pairs or type(a) is not type(b) or a.type is not b.type:
+        return pairs.get(a) is b
+    match a, b:
+        case Const(), Const():
+            return repr(a.value) == repr(b.value)  # zeros have signs
+        case (Index() | Var(), _):
+            return a is b
+        case Extent(), Extent():
+            return same_size(a.size, b.size)
+        case Read(), Read() if pairs.get(a.tensor, a.tensor) is not b.tensor:
+            return False
+    if getattr(a, "function", None) != getattr(b, "function", None):
+        return False
+    x, y = children(a), children(b)
+    return len(x) == len(y) and all(_equal(c, d, pairs) for c, d in zip(x, y, strict=True))
+
+
+def _used(head: Block, rest: Block) -> set[Var | Tensor]:
+    """What the rest of a loop's body takes from its head."""
+    given = {s.var if isinstance(s, Let) else s.tensor for s in head if isinstance(s, (Let, Alloc))}
+    taken = {x.tensor if isinstance(x, Read) else x for x in nodes(rest) if isinstance(x, (Read, Var))}
+    return given & (taken | {s.tensor for s in stores(rest)})
+
+
+def _with_row(block: Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> Block:
+    first, second = block[n], block[m]
+    assert isinstance(first, For) and isinstance(second, For)
+    at = first.index
+    length = at.extent if isinstance(at.extent, int) else _longest(value)
+    row = Tensor(f"{value.name}.row", (length,), value.type if isinstance(value, Var) else value.element, "stack")
+    computed = value if isinstance(value, Var) else value[()]
+    fills = replace(first, body=(*first.body[:count], Store(row, (at,), computed)))
+    rest = _from_row(first.body[count:], value, row, at)
+    again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=renamed(rest, {at: k}, "row"))
+    uses = replace(second, body=_from_row(second.body[count:], other, row, second.index))
+    return (*block[:n], Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
+
+
+def _from_row(rest: Block, value: Var | Tensor, row: Tensor, at: Index) -> Block:
+    def put(e: Expr) -> Expr | None:
+        return row[at] if e is value or (isinstance(e, Read) and e.tensor is value) else None
+
+    return map_expressions(rest, lambda e: rewrite(e, put))

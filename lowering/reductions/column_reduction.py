@@ -1,0 +1,253 @@
+"""Folds over rows that lie far apart, row by row, with the sums of many columns at hand:
+
+    for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = f(acc) }
+    =>  for b in 0..ceil(n / 1024) {
+          alloc stack acc: tensor<1024xf32>
+          for j { acc[j] = 0 }                                               j of the block: b * 1024..
+          for r in 0..m // 8 { for j { for u in 0..8 { acc[j] = acc[j] + x[r * 8 + u, j] } } }
+          for k in m // 8 * 8..m { for j { acc[j] = acc[j] + x[k, j] } }
+          for j { y[j] = f(acc[j]) }
+        }
+
+so that memory is read along its rows, some of them at once. Every sum still goes in the order of its indices. Only where
+each element is read once: what is read again is better kept in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ...dialect.ir.types import ElementType
+from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    accumulator,
+    assign,
+    nodes,
+    rewrite_block,
+    rewrite_within,
+    statements,
+    substitute_block,
+    update,
+)
+from ..analysis.accesses import depends, reads, stride
+from ..analysis.affine import affine
+from ..loops.collapse import is_whole
+from ..loops.vectorize import can_be_vector
+from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches
+from .widen_in_steps import narrow_sum
+
+ROWS = 8  # read at once
+SUMS = 1 << 15  # bytes of the sums of a block, which stay in the nearest caches
+BLOCKS = 2  # at least, for threads to share: where rows are read in short pieces, memory is slower
+NARROWEST = 256  # columns of a block
+LEAST = 16  # rows, and columns
+NEAR = 256  # bytes between rows that are no more than neighbours
+
+
+def sweep(kernel: Kernel) -> Kernel:
+    match kernel.body:
+        case (For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
+            return kernel.with_body((replace(made, kind="parallel"),))  # a block writes places of its own
+    return kernel.with_body(rewrite_block(kernel.body, _inside(set())))
+
+
+def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
+    """Sweeps the loops inside of loops over these indices."""
+
+    def change(s: Statement) -> Block | None:
+        if not isinstance(s, For):
+            return None
+        made = _swept(s, around) if s.kind == "serial" else None
+        return (rewrite_within(s, _inside({*around, s.index})) if made is None else made,)
+
+    return change
+
+
+def _swept(loop: For, around: set[Index]) -> For | None:
+    """The loop over columns by blocks, if it folds over rows."""
+    folds = [s for s in loop.body if isinstance(s, For)]
+    if not folds or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
+        return None
+    if not all(is_plain(s) for s in folds) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
+        return None
+    if not all(reads_rows(s, loop.index, around) for s in folds):
+        return None
+    return _Columns(loop, not around).blocks()
+
+
+def _short(s: For) -> bool:
+    return isinstance(s.index.extent, int) and s.index.extent < LEAST
+
+
+def is_plain(fold: For) -> bool:
+    """Whether a fold is loops around statements without branches and buffers."""
+    inner = fold.body
+    if fold.kind != "serial":
+        return False
+    if len(inner) == 1 and isinstance(inner[0], For):
+        return is_plain(inner[0])
+    return all(isinstance(s, Let) or (isinstance(s, Store) and not s.tensor.rank) for s in inner)
+
+
+def _chain(fold: For) -> Iterator[For]:
+    yield fold
+    if isinstance(inner := fold.body[0], For):
+        yield from _chain(inner)
+
+
+def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
+    """Whether every element that a fold reads along the columns is read once, and rows are far apart."""
+    *_, last = chain = list(_chain(fold))
+    shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each has rows of its own
+    needed = {*around - shared, column, *(s.index for s in chain)}
+    if _short(last):
+        return False
+    beside = [r for r in reads(fold.body) if r.tensor.rank and depends(r, {column})]
+    for r in beside:
+        plain = {i for i in r.indices if isinstance(i, Index)}
+        if stride(r.tensor, r.indices, column) != 1 or not needed <= plain:
+            return False
+        apart = stride(r.tensor, r.indices, last.index)
+        if apart is not None and apart * r.tensor.element.bytes < NEAR:
+            return False
+    return bool(beside)
+
+
+class _Columns:
+    """One loop over columns being taken apart; what its parts share becomes a buffer of a block's columns."""
+
+    def __init__(self, loop: For, alone: bool) -> None:
+        self.loop = loop
+        self.parts = list(_parts(loop.body))
+        shared = [*(s.tensor for s in loop.body if isinstance(s, Alloc)), *_shared_names(self.parts)]
+        n = loop.index.extent
+        most = SUMS // max(_element(t).bytes for t in shared) // len(shared)
+        few = -(-n // (BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
+        self.width = max(NARROWEST, min(most, few))
+        self.index = Index("b", (n + (self.width - 1)) // self.width)
+        self.first = self.index * self.width
+        exact = isinstance(n, int) and n % self.width == 0
+        self.stop = self.first + self.width if exact else minimum(self.first + self.width, as_index(n))
+        self.place = (loop.index - self.first,)
+        self.buffers = {t: Tensor(t.name, (self.width,), _element(t), "stack") for t in shared}
+
+    def blocks(self) -> For:
+        made: list[Statement] = []
+        for part in self.parts:
+            made += self.rows(part[0]) if isinstance(part[0], For) else (self.columns(part),)
+        return For(self.index, (*map(Alloc, self.buffers.values()), *made))
+
+    def columns(self, block: Block) -> For:
+        """Statements for every column of the block: what is shared comes from its buffer, and goes back changed."""
+        named = {s.var for s in block if isinstance(s, Let)}
+        changed = {s.tensor for s in statements(block) if isinstance(s, Store)}
+        used = {*_shared(block)} | changed
+        before: list[Statement] = []
+        after: list[Statement] = []
+        for shared, buffer in self.buffers.items():
+            if isinstance(shared, Var):
+                if shared in named:
+                    after.append(Store(buffer, self.place, shared))
+                elif shared in used:
+                    before.append(Let(shared, buffer[self.place]))
+            elif shared in used:
+                before += [Alloc(shared), Store(shared, (), buffer[self.place])]
+                after += [Store(buffer, self.place, shared[()])] if shared in changed else []
+        return replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
+
+    def rows(self, fold: For) -> Block:
+        """A fold, some rows at a time, and those that are left over."""
+        found = folded(fold)
+        if found is None or not has_order(found):
+            return self.some_rows(fold)
+        return in_branches(
+            fold, in_blocks(fold, found, lambda fold: self.blocked_rows(fold, found)), self.some_rows(fold)
+        )
+
+    def blocked_rows(self, fold: For, found: dict[Tensor, str]) -> Block:
+        """A long fold, a block of its rows after the other."""
+        made = blocked(fold, found)
+        *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
+        clear, fold_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
+        parts = {s.tensor for s in clear if isinstance(s, Alloc)}
+        self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
+        assert isinstance(fold_of_block, For)
+        zeros = tuple(s for s in clear if not isinstance(s, Alloc))
+        return (replace(made, body=(self.columns(zeros), *self.some_rows(fold_of_block), self.columns(add))),)
+
+    def some_rows(self, fold: For) -> Block:
+        inner = fold.body[0]
+        if isinstance(inner, For):
+            return (replace(fold, body=self.some_rows(inner)),)
+        length = affine(fold.end) - affine(fold.start)
+        n = maximum(fold.end - fold.start, 0) if length.terms else as_index(length.constant)
+        block, row = Index("r", fold.index.extent // ROWS), Index("u", ROWS)
+        group = For(row, substitute_block(fold.body, {fold.index: fold.start + block * ROWS + row}))
+        narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
+        if narrow is None:
+            some = For(block, (self.columns((group,)),), stop=n // ROWS)
+        else:
+            some = self.between(block, row, n // ROWS, *narrow)
+        rest = replace(fold, body=(self.columns(fold.body),), start=fold.start + n // ROWS * ROWS)
+        return (some,) if isinstance(n, Const) and n.value % ROWS == 0 else (some, rest)
+
+    def between(
+        self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
+    ) -> For:
+        """Narrow integers are added in a type between, as long as that holds them, before they go into their sums."""
+        part = accumulator("part", element)
+        self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
+        length = most // ROWS
+        turn = Index("c", (block.extent + (length - 1)) // length)
+        first = turn * length
+        adds = self.columns((For(row, (update("add", part, cast(value, element)),)),))
+        widens = self.columns((update("add", acc, cast(part[()], acc.element)),))
+        several = For(block, (adds,), start=first, stop=minimum(first + length, blocks))
+        return For(turn, (self.columns((assign(part, 0),)), several, widens), stop=(blocks + (length - 1)) // length)
+
+
+def _parts(block: Block) -> Iterator[Block]:
+    """The loops of a block, and what stands between them, without its buffers."""
+    between: list[Statement] = []
+    for s in block:
+        if isinstance(s, For):
+            if between:
+                yield tuple(between)
+            yield (s,)
+            between = []
+        elif not isinstance(s, Alloc):
+            between.append(s)
+    if between:
+        yield tuple(between)
+
+
+def _shared_names(parts: list[Block]) -> list[Var]:
+    """The names that one part gives and another uses."""
+    uses = [set(_shared(p)) for p in parts]
+    return [
+        s.var
+        for n, part in enumerate(parts)
+        for s in part
+        if isinstance(s, Let) and any(s.var in used for m, used in enumerate(uses) if m != n)
+    ]
+
+
+def _shared(block: Block) -> Iterator[Tensor | Var]:
+    """What a block may share with others: names and accumulators."""
+    for x in nodes(block):
+        if isinstance(x, Var):
+            yield x
+        elif isinstance(x, Read):
+            yield x.tensor
+
+
+def _element(shared: Tensor | Var) -> ElementType:
+    return shared.type if isinstance(shared, Var) else shared.element

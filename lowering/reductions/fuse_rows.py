@@ -1,0 +1,137 @@
+"""Kernels that follow each other row by row as one, so that a row stays in the cache from the first to the last:
+
+    for i { acc = max over k of x[i, k]; m[i] = acc };  for i { for j { y[i, j] = x[i, j] - m[i] } }
+    =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }
+
+Kernels join that read or write the same arrays in the same rows, and nothing of other rows. A value for each row that only
+the new kernel reads is no array any more. For CPUs; a GPU has a thread, not a cache, for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...dialect.ir.sizes import product, same_size
+from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, statements
+from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import reads, stores
+from ..loops.clone import renamed
+from ..loops.collapse import is_whole
+from ..storage.plan import Plan
+
+LEAST = 16  # rows: fewer are better taken apart for threads
+ROW = 1 << 18  # bytes of what a kernel touches in a row
+
+
+def by_rows(plan: Plan) -> Plan:
+    """The plan with kernels joined."""
+    kernels: list[Kernel] = []
+    for kernel in plan.kernels:
+        joined = _joined(kernels[-1], kernel, plan.home) if kernels else None
+        if joined is None:
+            kernels.append(kernel)
+        else:
+            kernels[-1] = joined
+    if len(kernels) == len(plan.kernels):
+        return plan
+    return replace(plan, kernels=tuple(_without_arrays(k, kernels, plan) for k in kernels))
+
+
+def _loops(kernel: Kernel) -> tuple[list[Index], Block]:
+    """The indices of the loops around everything a kernel does, and what that is."""
+    indices: list[Index] = []
+    block = kernel.body
+    while len(block) == 1 and isinstance(loop := block[0], For) and is_whole(loop):
+        indices.append(loop.index)
+        block = loop.body
+    return indices, block
+
+
+def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Kernel | None:
+    """Both kernels as one, where they meet in rows only."""
+    loops = [_loops(k) for k in (first, second)]
+    folds = [any(isinstance(s, For) for s in block) for _, block in loops]
+    depth = min(len(found) - (not fold) for (found, _), fold in zip(loops, folds, strict=True))
+    if depth < 1 or not any(folds):
+        return None
+    outer, inner = (found[:depth] for found, _ in loops)
+    rows = product(tuple(i.extent for i in outer))
+    alike = all(same_size(a.extent, b.extent) for a, b in zip(outer, inner, strict=True))
+    if not alike or (isinstance(rows, int) and rows < LEAST):
+        return None
+    written, places = set(first.outputs), {home.get(t, t) for t in {*first.parameters, *second.parameters}}
+    meet = written & set(second.parameters)
+    if (
+        not meet
+        or len(places) < len({*first.parameters, *second.parameters})
+        or set(second.outputs) & set(first.parameters)
+    ):
+        return None
+    before, after = (_inside(k, depth) for k in (first, second))
+    kept = written | set(second.outputs)
+    if not (_in_rows(before, outer, kept) and _in_rows(after, inner, kept)):
+        return None
+    mark = str(sum(1 for s in statements(before) if isinstance(s, (For, Let, Alloc))))
+    body: Block = (*before, *renamed(after, dict(zip(inner, outer, strict=True)), mark))
+    results = (*first.outputs, *second.outputs)
+    given = dict.fromkeys(p for k in (first, second) for p in k.parameters if p not in results)
+    return replace(first, parameters=(*given, *results), body=_around(body, outer), results=len(results))
+
+
+def _inside(kernel: Kernel, depth: int) -> Block:
+    """What stands inside of a kernel's outermost loops."""
+    block = kernel.body
+    for _ in range(depth):
+        (loop,) = block
+        assert isinstance(loop, For)
+        block = loop.body
+    return block
+
+
+def _around(block: Block, indices: list[Index]) -> Block:
+    for index in reversed(indices):
+        block = (For(index, block),)
+    return block
+
+
+def _in_rows(block: Block, indices: list[Index], written: set[Tensor]) -> bool:
+    """Whether statements keep to their row, which is short, and have no loops inside of others."""
+    if any(isinstance(s, For) and any(isinstance(b, For) for b in statements(s.body)) for s in statements(block)):
+        return False
+    if any(isinstance(s, Alloc) and s.tensor.rank for s in statements(block)):
+        return False
+    for tensor, at in [(a.tensor, a.indices) for a in (*reads(block), *stores(block))]:
+        if tensor.rank > 1 or tensor in written:
+            mine, row = at[: len(indices)], product(tensor.shape[len(indices) :])
+            if len(mine) < len(indices) or any(a is not i for a, i in zip(mine, indices, strict=True)):
+                return False
+            if isinstance(row, int) and row * tensor.element.bytes > ROW:
+                return False
+    return True
+
+
+def _without_arrays(kernel: Kernel, kernels: list[Kernel], plan: Plan) -> Kernel:
+    """The kernel with names in place of the values of each row that nothing else reads."""
+    indices, block = _loops(kernel)
+    others = {p for k in kernels if k is not kernel for p in k.parameters}
+    aliased = {t for pair in plan.home.items() if pair[0] is not pair[1] for t in pair}
+    kept = {*others, *aliased, *(plan.home.get(r, r) for r in plan.results)}
+    values: dict[Tensor, Var] = {}
+    for s in block:
+        if isinstance(s, Store) and len(s.indices) == len(indices) and s.tensor in {*kernel.outputs} - kept:
+            values[s.tensor] = Var(s.tensor.name, s.tensor.element)
+    values = {t: v for t, v in values.items() if sum(1 for s in stores(block) if s.tensor is t) == 1}
+    if not values or len(values) == kernel.results:
+        return kernel
+
+    def put(e: Expr) -> Expr | None:
+        return values.get(e.tensor) if isinstance(e, Read) else None
+
+    made: list[Statement] = []
+    for s in map_expressions(block, lambda e: rewrite(e, put)):
+        made.append(Let(values[s.tensor], s.value) if isinstance(s, Store) and s.tensor in values else s)
+    parameters = tuple(p for p in kernel.parameters if p not in values)
+    body = _around(tuple(made), indices)
+    return replace(kernel, parameters=parameters, body=body, results=kernel.results - len(values))

@@ -1,0 +1,145 @@
+"""Folds along contiguous memory by lanes, in one fixed order:
+
+    for k in 0..100 { acc = acc + x[k] }
+    =>  alloc register sums: tensor<32xi32>
+        for l in 0..32 vector 32 { sums[l] = 0 }
+        for b in 0..3 { for l in 0..32 vector 32 { sums[l] = sums[l] + x[b * 32 + l] } }
+        for h in 0..16 vector 16 { sums[h] = sums[h] + sums[h + 16] }   and so on by halves
+        acc = acc + sums[0]
+        for k of 100 in 96..100 { acc = acc + x[k] }
+
+That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
+l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
+follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
+the order of their indices; long ones of either kind by `blocks`. Folds of integers have no order to keep, nor has the maximum of
+floats: it goes by more lanes first, and what is left of them by 16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    identity,
+    is_rare,
+    rewrite_block,
+    substitute_block,
+)
+from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.traverse import walk
+from ..analysis.accesses import accumulators, reads, stores, stride
+
+FLOAT_LANES = 16
+ORDERED = ("add", "mul")  # of floats: other folds give the same in any order
+BYTES = 128  # of the sums of other types: four vectors of 32 bytes
+FLOAT_BYTES = 256  # of floats in any order, whose maximum takes several instructions that wait for each other
+
+
+def lanes(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _folds))
+
+
+def _folds(s: Statement) -> Block | None:
+    if isinstance(s, For) and s.kind == "vector":
+        return (s,)
+    return fold(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
+
+
+def along_memory(s: For) -> tuple[Store, str, Expr] | None:
+    """What a loop folds along contiguous memory: the accumulator's update, by which function, and what with."""
+    match s:
+        case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
+            found = folded_value(store)
+            if found is not None and _contiguous(s.body, store.tensor, s.index):
+                return store, *found
+    return None
+
+
+def has_lanes(s: For) -> bool:
+    """Whether a loop folds floats by lanes, which decides about their bits."""
+    found, extent = along_memory(s), s.index.extent
+    is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
+    return is_float and not (isinstance(extent, int) and extent < FLOAT_LANES)
+
+
+def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
+    """The loop by lanes, if it may be long enough."""
+    acc, extent = store.tensor, s.index.extent
+    widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]
+    if not widths:
+        return None
+    sums = Tensor("sums", (widths[0],), acc.element, "register")
+    lane = Index("l", widths[0])
+    start = Store(sums, (lane,), identity(function, acc.element))
+    made: list[Statement] = [Alloc(sums), For(lane, (start,), kind="vector", width=widths[0])]
+    names = tuple(n for n in s.body if n is not store)
+    left, before = s.start, widths[0]
+    for width in widths:
+        made += _halves(function, sums, before, width)
+        lane, block, whole = Index("l", width), Index("b", extent), maximum(s.end - left, 0) // width
+        step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
+        step = substitute_block(step, {s.index: left + block * width + lane})
+        if not (isinstance(whole, Const) and not whole.value):
+            made.append(For(block, (For(lane, step, kind="vector", width=width),), stop=whole))
+        left, before = left + whole * width, width
+    made += _halves(function, sums, before, 1)
+    made.append(Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
+    if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
+        made.append(replace(s, start=left))
+    return tuple(made)
+
+
+def _widths(element: ElementType, function: str) -> tuple[int, ...]:
+    """How many lanes a fold has, and then what is left of it."""
+    if element not in (F32, F64):
+        return (max(BYTES // element.bytes, 8),)
+    return (FLOAT_LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, FLOAT_LANES)
+
+
+def _is_straight(block: Block) -> bool:
+    """Whether statements before a fold only name values, with rare branches, in accumulators of their own."""
+    own = accumulators(block)
+    return all(
+        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
+    ) and all(s.tensor in own for s in stores(block))
+
+
+def folded_value(store: Store) -> tuple[str, Expr] | None:
+    """f and x of acc = f(acc, x), for a fold that may be taken apart: f has an identity, and acc is a scalar."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
+            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
+                return function, value
+    return None
+
+
+def _mentions(value: Expr, tensor: Tensor) -> bool:
+    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
+
+
+def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
+    """Whether a fold reads memory along the index, each read one element further or the same."""
+    if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
+        return False
+    strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
+    return 1 in strides and all(n in (0, 1) for n in strides)
+
+
+def _halves(function: str, sums: Tensor, width: int, least: int) -> list[Statement]:
+    made: list[Statement] = []
+    while width > least:
+        width //= 2
+        lane = Index("h", width)
+        step = Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
+        kind = {"kind": "vector", "width": width} if width > 1 else {"kind": "unrolled"}
+        made.append(For(lane, (step,), **kind))  # type: ignore[arg-type]
+    return made

@@ -1,0 +1,64 @@
+"""Folds over many rows, in any order, by shares of the rows that may run at the same time:
+
+    for j in 0..n { acc = 0; for k in 0..4096 { acc = acc + x[k, j] }; y[j] = f(acc) }
+    =>  for s in 0..8 {
+          for j { acc = 0; for k of 4096 in s * 512..s * 512 + 512 { acc = acc + x[k, j] }; parts[s, j] = acc }
+        }
+    and for j { acc = 0; for s in 0..8 { acc = acc + parts[s, j] }; y[j] = f(acc) }
+
+so that threads read whole rows, one after the other: pieces of rows come slower from memory. How many shares there are
+depends on the extents alone. Sums of floats have their order; threads share the columns of theirs (`sweep`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.index import Const, Index, Tensor, as_index, minimum
+from ...dialect.notation.loops import Alloc, For, Kernel, Store, statements, update
+from ..analysis.accesses import reads
+from ..loops.collapse import is_whole
+from .blocked_sums import ASSOCIATIVE
+from .column_reduction import ROWS, SUMS, is_plain, reads_rows
+from .lane_reduction import folded_value
+
+SHARES = 8
+LARGE = 1 << 20  # bytes of the rows
+IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
+
+
+def in_shares(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
+    """The kernel that folds the rows of each share, and the one that folds what they give, where that is right and worth it."""
+    match kernel.body:
+        case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as fold, *after)) as loop,):
+            whole = own is acc and is_whole(loop) and is_whole(fold) and is_plain(fold)
+            if not whole or any(isinstance(s, For) for s in statements(tuple(after))):
+                return None
+        case _:
+            return None
+    store = fold.body[-1]
+    found = folded_value(store) if isinstance(store, Store) and store.tensor is acc else None
+    if found is None or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ()) or not reads_rows(fold, column, set()):
+        return None
+    columns, rows = column.extent, row.extent
+    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > SUMS:
+        return None
+    each = sum(r.tensor.element.bytes for r in reads(fold.body) if r.tensor.rank)
+    length = -(-rows // (SHARES * ROWS)) * ROWS
+    count = -(-rows // length)
+    if count < 2 or each * rows * columns < LARGE:
+        return None
+    parts = Tensor(f"{kernel.outputs[0].name}.parts", (count, columns), acc.element, "heap")
+    share = Index("s", count)
+    first = share * length
+    last = first + length if rows % length == 0 else minimum(first + length, as_index(rows))
+    mine = replace(fold, start=first, stop=last)
+    rest = For(share, (update(found[0], acc, parts[share, column]),))
+    one = For(share, (replace(loop, body=(Alloc(acc), start, mine, Store(parts, (share, column), acc[()]))),))
+    two = replace(loop, body=(Alloc(acc), start, rest, *after))
+    read = {r.tensor for r in reads((one,))}, {r.tensor for r in reads((two,))}
+    inputs = [tuple(p for p in kernel.inputs if p in used) for used in read]
+    return (
+        Kernel(f"{kernel.name}.parts", (*inputs[0], parts), (one,), 1, kernel.span),
+        replace(kernel, parameters=(*inputs[1], parts, *kernel.outputs), body=(two,)),
+    )

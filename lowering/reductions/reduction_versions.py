@@ -1,0 +1,164 @@
+"""Folds of floats that go in another order where sizes turn out to be 1:
+
+    for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = acc }
+    =>  if n == 1 { acc = 0; for k in 0..m { acc = acc + x[k] }; y[0] = acc }
+        if ~(n == 1) { the same as before }
+
+The first of these goes by lanes, the second does not. An order is that of the sizes, whether these are known beforehand or
+not, so there is a kernel for every such case, in which the sizes are known to be 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+from ...dialect.ir.sizes import Dim, Size, product, same_size
+from ...dialect.ir.unify import put
+from ...dialect.notation.index import Expr, Tensor, as_index, both
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
+from ..contraction.k_packing import at_least
+from ..loops.collapse import collapse
+from ..loops.forward_substitute import unname
+from ..loops.specialize_shapes import resized
+from .blocked_sums import LONG, folded, folded_by, keeps_order, terms
+from .lane_reduction import FLOAT_LANES, ORDERED, along_memory, folded_value
+
+Atoms = frozenset[Any]
+Order = Literal["terms", "blocks", "either"]
+MOST = 6  # sizes of a kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """A kernel whose long folds go in the order of their terms, or by blocks, or by what they are; and when it is to run."""
+
+    kernel: Kernel
+    order: Order
+    condition: Expr | None = None
+
+    def only(self, condition: Expr) -> Ordered:
+        """The same, where a condition holds."""
+        return replace(self, condition=condition if self.condition is None else condition & self.condition)
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    """The kernel for where certain sizes are 1, which ones, and when that is the one to run."""
+
+    kernel: Kernel
+    atoms: Atoms
+    condition: Expr
+
+
+def by_order(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> list[Ordered]:
+    """The kernels that do a kernel's work, each for sizes that make one order. Those of each set in `never` are not all 1."""
+    if not any(map(_is_ordered, statements(kernel.body))):
+        return [Ordered(kernel, "either")]
+    found = single(kernel, never)
+    if found is not None:
+        one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}")
+        ones = by_order(one, frozenset(n - found.atoms for n in never))
+        others = by_order(kernel, never | {found.atoms})
+        return [*(o.only(found.condition) for o in ones), *(o.only(~found.condition) for o in others)]
+    plain = collapse(unname(kernel))
+    kept, fold = keeps_order(plain), next(_folds(plain.body), None)
+    if kept is False or fold is None:
+        return [Ordered(kernel, "either")]
+    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(fold), LONG))
+    if not isinstance(long, Expr):
+        return [Ordered(kernel, "terms")]
+    return [Ordered(kernel, "terms", ~long), Ordered(replace(kernel, name=f"{kernel.name}.long"), "blocks", long)]
+
+
+def _folds(block: Block) -> Iterator[For]:
+    """The outermost loops that only fold."""
+    for s in block:
+        if isinstance(s, For) and folded(s) is not None:
+            yield s
+        elif isinstance(s, For):
+            yield from _folds(s.body)
+
+
+def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | None:
+    """The kernel for the fewest sizes that make another order by being 1; None where none do. Those of each set in `never`
+    are not all 1."""
+    atoms = sorted(_atoms(kernel), key=repr)
+    before = _orders(kernel) if atoms else []
+    if not any(o.may_change for o in before) or len(atoms) > MOST:
+        return None
+    for count in range(1, len(atoms) + 1):
+        for some in combinations(atoms, count):
+            if any(n <= frozenset(some) for n in never):
+                continue
+            ones: dict[Any, Dim] = dict.fromkeys(some, 1)
+            made = resized(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
+            if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(made)]:
+                condition = both(*(as_index(Size(((a, 1),))).eq(1) for a in some))
+                assert isinstance(condition, Expr)
+                return Single(made, frozenset(some), condition)
+    return None
+
+
+def _is_ordered(s: Statement) -> bool:
+    """Whether a statement updates a sum or product of floats."""
+    if not isinstance(s, Store) or s.tensor.element.kind != "float":
+        return False
+    found = folded_by(s)
+    return found is not None and found[0] in ORDERED
+
+
+def _atoms(kernel: Kernel) -> set[Any]:
+    """The sizes that a kernel's loops and arrays depend on."""
+    extents = [s.index.extent for s in statements(kernel.body) if isinstance(s, For)]
+    sizes = [*extents, *(d for p in kernel.parameters for d in p.shape)]
+    return {a for d in sizes if isinstance(d, Size) for a in d.atoms()}
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Of a fold: how far its loops go, from the outermost to the innermost, whether that goes along memory, and whether any
+    does."""
+
+    extents: tuple[Dim, ...]
+    along: bool
+    never: bool
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the order may be another where sizes are 1."""
+        return len(self.extents) > 1 or (len(self.extents) == 1 and not self.along and not self.never)
+
+
+def _orders(kernel: Kernel) -> list[_Order]:
+    """The orders of the folds of floats."""
+    return list(_in(collapse(unname(kernel)).body, (), {}))
+
+
+def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> Iterator[_Order]:
+    """The orders of the folds in a block; `outside` is how many loops are around each accumulator's beginning."""
+    for s in block:
+        if isinstance(s, Alloc):
+            outside[s.tensor] = len(around)
+        elif isinstance(s, Store) and _is_ordered(s):
+            loops = around[outside.get(s.tensor, 0) :]
+            found = along_memory(loops[-1]) if loops else None
+            along = found is not None and found[0] is s
+            yield _Order(tuple(n.index.extent for n in loops), along, folded_value(s) is None)
+        inner = (*around, s) if isinstance(s, For) else around
+        for b in blocks(s):
+            yield from _in(b, inner, outside)
+
+
+def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
+    """What an order is where sizes are 1, written such that it can be compared."""
+    extents = [put(n, ones) for n in order.extents]
+    last = extents[-1] if extents else 1
+    along = order.along and not (isinstance(last, int) and last < FLOAT_LANES)
+    left = [n for n in extents if not same_size(n, 1)]
+    count = product(tuple(left))
+    if not along and isinstance(count, int) and count < LONG:
+        return (False,)
+    return (along, *(n if isinstance(n, int) else n.key for n in left))

@@ -1,0 +1,157 @@
+"""Long folds into few elements, their blocks at the same time:
+
+    acc = 0; for k in 0..16777216 { acc = acc + x[k] }; y[] = f(acc)
+    =>  for b in 0..4096 { acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }; parts[b] = acc }
+    and acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
+
+The order is that of `blocks`. Where it is only known when called how many terms there are, the kernel as it was does what is
+short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...dialect.ir.sizes import Dim, product, smaller
+from ...dialect.notation.index import Expr, Index, Tensor, Var, as_index
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Require,
+    Statement,
+    Store,
+    assign,
+    identity,
+    nodes,
+    statements,
+    substitute_block,
+    update,
+)
+from ..analysis.accesses import allocated, reads
+from ..loops.collapse import is_whole
+from .blocked_sums import LONG, bounds, folded, has_order, length, terms
+
+FEW = 16  # elements: of more, several threads compute different ones
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The kernel that folds each block, and the one that folds what these give, in order if that matters, where `long` holds."""
+
+    parts: Kernel
+    joined: Kernel
+    long: Expr | None
+    ordered: bool
+
+
+def in_parts(kernel: Kernel) -> Parts | None:
+    """The kernel in two, where its folds may be long; None where they are not, or depend on each other."""
+    indices, block = _around(kernel.body)
+    shape = tuple(i.extent for i in indices)
+    points = product(shape)
+    folds = [s for s in block if isinstance(s, For)]
+    if not folds or not isinstance(points, int) or points > FEW or not all(map(_is_alone, folds)):
+        return None
+    if any(isinstance(s, (If, Require)) for s in block) or len({_written(s) for s in folds}) > 1:
+        return None
+    count = terms(first := folds[0])
+    each = length(first)
+    if isinstance(each, Expr) or (isinstance(count, int) and count < LONG):
+        return None
+    number: Dim = (first.index.extent + (each - 1)) // each
+    if isinstance(number, int) and number < 2:
+        return None
+    if not isinstance(count, int):
+        number = smaller(count // LONG, 1) * number  # no blocks at all of what is short
+    return _Two(kernel, indices, Index("b", number)).made(
+        block, None if isinstance(count, int) else as_index(count) >= LONG
+    )
+
+
+def _around(body: Block) -> tuple[list[Index], Block]:
+    """The indices of the loops around the folds, and what is inside of them."""
+    indices: list[Index] = []
+    while len(body) == 1 and isinstance(loop := body[0], For) and is_whole(loop) and folded(loop) is None:
+        indices.append(loop.index)
+        body = loop.body
+    return indices, body
+
+
+def _is_alone(fold: For) -> bool:
+    """Whether a fold takes nothing from what is computed before it."""
+    found = folded(fold)
+    if found is None:
+        return False
+    own = {*allocated(fold.body), *found}
+    named = {s.var for s in statements(fold.body) if isinstance(s, Let)}
+    used = {e for e in nodes((fold,)) if isinstance(e, Var)}
+    return used <= named and all(r.tensor in own for r in reads((fold,)) if r.tensor.space == "register")
+
+
+def _written(fold: For) -> tuple[object, ...]:
+    """How many iterations the loops of a fold have, to be compared."""
+    extents = [s.index.extent for s in statements((fold,)) if isinstance(s, For)]
+    return tuple(n if isinstance(n, int) else n.key for n in extents)
+
+
+def _block_of(fold: For, block: Index) -> For:
+    """A fold over one of its blocks, from 0 on where these are alike: teams of threads take the same steps then."""
+    start, stop = bounds(fold, block)
+    each, extent = length(fold), fold.index.extent
+    if not (isinstance(each, int) and isinstance(extent, int) and extent % each == 0):
+        return replace(fold, start=start, stop=stop)
+    within = Index(fold.index.name, each)
+    return replace(fold, index=within, body=substitute_block(fold.body, {fold.index: start + within}))
+
+
+class _Two:
+    """One kernel becoming two."""
+
+    def __init__(self, kernel: Kernel, indices: Sequence[Index], block: Index) -> None:
+        self.kernel, self.indices, self.block = kernel, indices, block
+        self.shape = (block.extent, *(i.extent for i in indices))
+
+    def made(self, block: Block, long: Expr | None) -> Parts:
+        within: list[Statement] = []
+        after: list[Statement] = []
+        arrays: list[Tensor] = []
+        for s in block:
+            if not isinstance(s, For):
+                after.append(s)
+                continue
+            found = folded(s)
+            assert found is not None
+            for acc, function in found.items():
+                array = Tensor(f"{acc.name}.parts", self.shape, acc.element, "heap")
+                arrays.append(array)
+                within += [Alloc(acc), assign(acc, identity(function, acc.element))]
+                every = Index("b", self.block.extent)
+                after.append(For(every, (update(function, acc, array[(every, *self.indices)]),)))
+            within.append(_block_of(s, self.block))
+            within += [
+                Store(array, (self.block, *self.indices), acc[()])
+                for acc, array in zip(found, arrays[-len(found) :], strict=True)
+            ]
+        parts = (For(self.block, self.around(tuple(within))),)
+        joined = self.around(tuple(after))
+        kernel = self.kernel
+        return Parts(
+            Kernel(f"{kernel.name}.parts", (*self.inputs(parts), *arrays), parts, len(arrays), kernel.span),
+            replace(kernel, parameters=(*self.inputs(joined), *arrays, *kernel.outputs), body=joined),
+            long,
+            any(has_order(found) for s in block if isinstance(s, For) and (found := folded(s))),
+        )
+
+    def around(self, body: Block) -> Block:
+        for index in reversed(self.indices):
+            body = (For(index, body),)
+        return body
+
+    def inputs(self, body: Block) -> list[Tensor]:
+        read = {r.tensor for r in reads(body)}
+        return [p for p in self.kernel.inputs if p in read]

@@ -1,0 +1,102 @@
+"""Sums of narrow integers, some terms at a time in a type between:
+
+    for k in 0..65536 { acc = acc + i64(x[k]) }                                                        x of i8
+    =>  alloc register sums: tensor<16xi64>, zero; alloc register part: tensor<64xi16>
+        for c in 0..4 {
+          for l in 0..64 vector 64 { part[l] = 0 }
+          for b of 1024 in c * 256..min(c * 256 + 256, 1024) { for l { part[l] = part[l] + i16(x[b * 64 + l]) } }
+          for q in 0..4 unrolled { for l in 0..16 vector 16 { sums[l] = sums[l] + i64(part[q * 16 + l]) } }
+        }
+        for q in 0..16 unrolled { acc = acc + sums[q] }
+        and what is left over as it was
+
+256 terms do not overflow it. For contiguous memory; `sweep` does so for rows that lie apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
+from ...dialect.notation.index import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    rewrite_block,
+    substitute_block,
+    update,
+)
+from ..analysis.accesses import reads, stride
+from .lane_reduction import folded_value
+
+BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
+    I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
+}  # fmt: skip  # the type between, and how many terms it holds
+VECTORS = 128  # bytes of sums: four vectors
+LEAST = 4  # turns
+
+
+def partial(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _sums))
+
+
+def narrow_sum(s: Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
+    """For a sum of narrow integers: the accumulator, what is added, the type between, and how many terms that holds."""
+    if not isinstance(s, Store) or (found := folded_value(s)) is None or found[0] != "add":
+        return None
+    match found[1]:
+        case Cast(value, type) if type.is_integer and value.type in BETWEEN:
+            between, most = BETWEEN[value.type]
+            return (s.tensor, value, between, most) if between.bits < type.bits else None
+    return None
+
+
+def _sums(s: Statement) -> Block | None:
+    match s:
+        case For(body=(Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
+            acc, value, between, most = found
+            width, wide = VECTORS // between.bytes, VECTORS // acc.element.bytes
+            whole = maximum(s.end - s.start, 0) // width
+            strides = {stride(r.tensor, r.indices, s.index) for r in reads((Store(acc, (), value),))}
+            extent = s.index.extent
+            if strides != {1} or not isinstance(extent, int) or extent < LEAST * width:
+                return None
+        case For(kind="vector"):
+            return (s,)
+        case _:
+            return None
+    part, sums = Tensor("part", (width,), between, "register"), Tensor("sums", (wide,), acc.element, "register")
+    turns, turn = Index("c", -(-extent // (width * most))), Index("b", extent // width)
+    lane, piece, column = Index("l", width), Index("q", width // wide), Index("l", wide)
+    (moved,) = substitute_block((Store(acc, (), value),), {s.index: s.start + turn * width + lane})
+    assert isinstance(moved, Store)
+    adds = Store(part, (lane,), part[lane] + cast(moved.value, between))
+    widens = Store(sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element))
+    first = turns * most
+    every = Index("q", wide)
+    left = s.start + whole * width
+    exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
+    return (
+        Alloc(sums),
+        For(column, (Store(sums, (column,), constant(0, acc.element)),), kind="vector", width=wide),
+        Alloc(part),
+        For(
+            turns,
+            (
+                For(lane, (Store(part, (lane,), constant(0, between)),), kind="vector", width=width),
+                For(
+                    turn,
+                    (For(lane, (adds,), kind="vector", width=width),),
+                    start=first,
+                    stop=minimum(first + most, whole),
+                ),
+                For(piece, (For(column, (widens,), kind="vector", width=wide),), kind="unrolled"),
+            ),
+        ),
+        For(every, (update("add", acc, sums[every]),), kind="unrolled"),
+        *(() if exact else (replace(s, start=left),)),
+    )

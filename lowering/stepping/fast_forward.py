@@ -1,0 +1,89 @@
+"""Counters, many ticks at once:
+
+    s[0] = s[0] + 1.0
+    =>  if s[0] is whole, and |s[0]| + 1024 <= 2^24 { s[0] = s[0] + 1024.0 }
+        else if s[0] + 1.0 != s[0] { for t { s[0] = s[0] + 1.0 } }
+
+A sum of floats is exact as long as it is a multiple of one unit and not too many of it. Then so is every sum on the way, and
+one addition gives the bits of all of them. The unit is the largest power of two that the constant is a multiple of. Where one
+step changes nothing any more, none will.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_, or_
+
+import numpy as np
+
+from ...dialect.ir.types import F32
+from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Var, apply, constant
+from ...dialect.notation.loops import For, If, Kernel, Let, Store
+from ..analysis.affine import key
+
+TICKS = 1024  # of a leap
+WHOLE = 2.0**24  # all integers up to here are f32 numbers
+
+
+def leap(kernel: Kernel) -> Kernel | None:
+    """The kernel of one tick as one of TICKS; None where it does anything but count, or no leap would be exact."""
+    exact: list[Expr] = []
+    leaps: list[Store] = []
+    values = {s.var: s.value for s in kernel.body if isinstance(s, Let)}
+    for s in kernel.body:
+        if isinstance(s, Let):
+            continue
+        if not isinstance(s, Store) or s.tensor.element is not F32 or (step := _step(s, values)) is None:
+            return None
+        before = Read(s.tensor, s.indices)
+        conditions = _exact(before, step)
+        if not conditions:
+            return None
+        exact += conditions
+        leaps.append(Store(s.tensor, s.indices, before + constant(TICKS * step, F32)))
+    if not leaps:
+        return None
+    one_by_one = For(Index("t", TICKS), kernel.body)
+    moving = reduce(or_, (_changes(s, values) for s in kernel.body if isinstance(s, Store)))
+    return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (If(moving, (one_by_one,)),)),))
+
+
+def _value(s: Store, values: Mapping[Var, Expr]) -> Expr:
+    return values.get(s.value, s.value) if isinstance(s.value, Var) else s.value
+
+
+def _changes(s: Store, values: Mapping[Var, Expr]) -> Expr:
+    return _value(s, values).ne(Read(s.tensor, s.indices))
+
+
+def _step(s: Store, values: Mapping[Var, Expr]) -> float | None:
+    """What a store adds to the element that it writes: a constant."""
+    match _value(s, values):
+        case Apply("add", (Read() as x, Const(step))) | Apply("add", (Const(step), Read() as x)):
+            sign = 1
+        case Apply("sub", (Read() as x, Const(step))):
+            sign = -1
+        case _:
+            return None
+    return sign * float(step) if key(x) == key(Read(s.tensor, s.indices)) else None
+
+
+def _exact(x: Expr, step: float) -> list[Expr]:
+    """What makes TICKS steps from x exact; nothing if they never are."""
+    if not math.isfinite(step) or not step:
+        return []
+    over, _ = step.as_integer_ratio()
+    odd = over // (over & -over)
+    unit = step / odd
+    most = WHOLE - TICKS * abs(odd)
+    largest = float(np.finfo(F32.dtype).max)
+    if most < 0 or unit > largest / WHOLE or 1 / unit > largest:
+        return []
+    units = x * constant(1 / unit, F32)
+    return [
+        apply("floor", units).eq(units),
+        (units * constant(unit, F32)).eq(x),  # not so small that the product was rounded
+        apply("abs", units) <= constant(most, F32),
+    ]

@@ -1,0 +1,266 @@
+"""Numbers that a tick computes alike, in rows as wide as a vector:
+
+    s[0] = f(s[2], s[0]); s[1] = f(s[0], s[1]); s[2] = f(s[1], s[2]); ...
+    =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }; for l vector 8 { s[l] = t[l] ... }
+
+A lane has consecutive numbers, one in each row, so that what reads its neighbour reads another row; only at a row's ends it
+is the next lane. `arrange` gives every number its place, `roll` writes the loop. Two ticks at once need no copy: the second
+goes back from t to s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...dialect.ir.types import ElementType
+from ...dialect.notation.index import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
+from ...dialect.notation.traverse import children as parts_of
+from ...dialect.notation.traverse import with_children
+from ..analysis.affine import key
+from ..loops.vectorize import VECTOR_BYTES
+
+FEWEST = 16  # numbers of a group
+SOURCES = 3  # rows and turns that one vector is put together from
+
+
+@dataclass(frozen=True)
+class Group:
+    """Numbers computed alike: number n is in lane n // rows of row n % rows, rows beginning at an element of the array."""
+
+    first: int
+    size: int
+    rows: int
+    lanes: int
+
+    def place(self, n: int) -> int:
+        return self.first + n % self.rows * self.lanes + n // self.rows
+
+    def row(self, j: int) -> list[int | None]:
+        """The numbers of a row, lane by lane."""
+        at = [lane * self.rows + j for lane in range(self.lanes)]
+        return [n if n < self.size else None for n in at]
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The place of every number in an array of so many elements, and the groups in it."""
+
+    places: Mapping[Tensor, int]
+    size: int
+    groups: tuple[Group, ...]
+
+
+def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement:
+    """Places for 0-dimensional arrays of one element type: those that kernels compute alike first, by groups."""
+    kinds: dict[Tensor, int] = {}
+    for kernel in kernels:
+        kinds.update(_kinds(kernel))
+    members: dict[int, list[Tensor]] = {}
+    for number in numbers:
+        if number in kinds:
+            members.setdefault(kinds[number], []).append(number)
+    lanes = VECTOR_BYTES // numbers[0].element.bytes
+    places: dict[Tensor, int] = {}
+    groups: list[Group] = []
+    size = 0
+    for group in members.values():
+        if len(group) >= FEWEST and numbers[0].element.kind == "float":
+            groups.append(Group(size, len(group), -(-len(group) // lanes), lanes))
+            places.update({t: groups[-1].place(n) for n, t in enumerate(group)})
+            size += groups[-1].rows * lanes
+    for number in numbers:
+        if number not in places:
+            places[number] = size
+            size += 1
+    return Arrangement(places, size, tuple(groups))
+
+
+def _kinds(kernel: Kernel) -> dict[Tensor, int]:
+    """What the numbers that a kernel stores are computed by: equal where only constants, and numbers that are read, differ."""
+    known: dict[object, int] = {}
+    found: dict[int, int] = {}
+    kinds: dict[Tensor, int] = {}
+
+    def kind(e: Expr) -> int:
+        if id(e) not in found:
+            match e:
+                case Const(_, type):
+                    looks: tuple[object, ...] = ("constant", type.name)
+                case Read(tensor, ()):
+                    looks = ("number", tensor.element.name)
+                case Read():
+                    looks = ("element", key(e))
+                case Apply(function, operands, type):
+                    looks = (function, type.name, *map(kind, operands))
+                case Cast(operand, type):
+                    looks = ("cast", type.name, kind(operand))
+                case _:
+                    looks = (id(e),)
+            found[id(e)] = known.setdefault(looks, len(known))
+        return found[id(e)]
+
+    for s in kernel.body:
+        match s:
+            case Let(var, value):
+                found[id(var)] = kind(value)
+            case Store(tensor, (), value):
+                kinds[tensor] = kind(value)
+    return kinds
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A kernel by rows, one of two ticks where it has nothing else, and the constants that differ from lane to lane."""
+
+    kernel: Kernel
+    twice: Kernel | None
+    constants: dict[Tensor, np.ndarray]
+
+
+def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | None:
+    """The kernel, its stores to the groups of an array by vectors; None where they are not alike after all."""
+    try:
+        return _Rolling(kernel, array, groups).rolled()
+    except _Unlike:
+        return None
+
+
+class _Unlike(Exception):
+    """Numbers of one row are computed differently, or from too many rows."""
+
+
+class _Rolling:
+    def __init__(self, kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> None:
+        self.kernel, self.array, self.groups = kernel, array, groups
+        self.lanes = groups[0].lanes
+        self.lane = Index("l", self.lanes)
+        self.values: dict[Var, Expr] = {}
+        self.stores: dict[int, Store] = {}
+        self.others: list[Statement] = []
+        self.constants: dict[tuple[ElementType, bytes], Tensor] = {}
+        self.made: dict[tuple[int, ...], Expr] = {}
+        grouped = {g.place(n) for g in groups for n in range(g.size)}
+        for s in kernel.body:
+            match s:
+                case Let(var, value):
+                    self.values[var] = value
+                    self.others.append(s)
+                case Store(tensor, (Const(place),)) if tensor is array and place in grouped:
+                    self.stores[place] = s
+                case Store():
+                    self.others.append(s)
+                case _:
+                    raise _Unlike
+        if self.stores.keys() != grouped:
+            raise _Unlike
+        self.source = array
+        self.end = groups[-1].first + groups[-1].rows * self.lanes
+
+    def rolled(self) -> Rolled:
+        """The next values are held until all are known; what else there is was computed before, and is stored after."""
+        following = replace(self.array, name=f"{self.array.name}.next", space="stack")
+        forth, again = self.step(self.array, following), self.step(following, self.array)
+        back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
+        lets = tuple(s for s in self.others if isinstance(s, Let))
+        stores = tuple(s for s in self.others if isinstance(s, Store))
+        made = replace(self.kernel, parameters=(*self.constants.values(), *self.kernel.parameters))
+        constants = {t: np.frombuffer(numbers, type.dtype) for (type, numbers), t in self.constants.items()}
+        if stores:
+            return Rolled(made.with_body((*lets, Alloc(following), forth, back, *stores)), None, constants)
+        once, twice = ((Alloc(following), forth, last) for last in (back, again))
+        return Rolled(made.with_body(once), made.with_body(twice), constants)
+
+    def rows(self) -> list[int]:
+        return [g.first + j * g.lanes for g in self.groups for j in range(g.rows)]
+
+    def step(self, source: Tensor, target: Tensor) -> For:
+        """The loop that computes all groups from those of the source."""
+        self.source = source
+        self.made.clear()
+        values = [self.row(g, j) for g in self.groups for j in range(g.rows)]
+        return self.loop(target, zip(self.rows(), values, strict=True))
+
+    def loop(self, target: Tensor, rows: Iterable[tuple[int, Expr]]) -> For:
+        body: Block = tuple(Store(target, (self.at(first),), value) for first, value in rows)
+        return For(self.lane, body, kind="vector", width=self.lanes)
+
+    def at(self, first: int, turn: int = 0) -> Expr:
+        """The places of a row, lanes turned by so many."""
+        return (self.lane + turn) % self.lanes + first if turn else self.lane + first
+
+    def row(self, group: Group, j: int) -> Expr:
+        """The value of a row, from those of its numbers."""
+        return self.together([None if n is None else self.stores[group.place(n)].value for n in group.row(j)])
+
+    def together(self, values: Sequence[Expr | None]) -> Expr:
+        """One expression for all lanes; any will do for a lane that has None."""
+        values = [None if v is None else self.plain(v) for v in values]
+        name = tuple(map(id, values))
+        if name not in self.made:
+            self.made[name] = self.one(values)
+        return self.made[name]
+
+    def plain(self, e: Expr) -> Expr:
+        while isinstance(e, Var) and e in self.values:
+            e = self.values[e]
+        return e
+
+    def one(self, values: Sequence[Expr | None]) -> Expr:
+        present = [v for v in values if v is not None]
+        first = present[0]
+        match first:
+            case Const(_, type) if all(isinstance(v, Const) and v.type is type for v in present):
+                numbers = np.array([v.value if isinstance(v, Const) else first.value for v in values], type.dtype)
+                return first if len({n.tobytes() for n in numbers}) == 1 else self.constant(first, numbers)
+            case Read(tensor, (Const(),)) if tensor is self.array:
+                return self.gathered([None if v is None else self.place(v) for v in values])
+            case Read() if all(key(v) == key(first) for v in present):
+                return first
+            case Apply() | Cast() if all(_head(v) == _head(first) for v in present):
+                parts = [(None,) * len(parts_of(first)) if v is None else parts_of(v) for v in values]
+                return with_children(first, tuple(map(self.together, zip(*parts, strict=True))))
+        raise _Unlike
+
+    def constant(self, like: Const, numbers: np.ndarray) -> Expr:
+        name = f"{self.array.name}.constants{len(self.constants)}"
+        tensor = Tensor(name, (self.lanes,), like.type, "constant")
+        return self.constants.setdefault((like.type, numbers.tobytes()), tensor)[self.lane]
+
+    def place(self, e: Expr) -> int:
+        match e:
+            case Read(tensor, (Const(place),)) if tensor is self.array:
+                return place
+        raise _Unlike
+
+    def gathered(self, places: Sequence[int | None]) -> Expr:
+        """Elements of the array: one, a row, or rows put together lane by lane."""
+        present = {p for p in places if p is not None}
+        if len(present) == 1 and len(places) - places.count(None) > 1:
+            return self.tensor(place := present.pop())[place]
+        ways = [None if p is None else (p - p % self.lanes, (p - n) % self.lanes) for n, p in enumerate(places)]
+        (usual, _), *rest = Counter(w for w in ways if w is not None).most_common()
+        if len(rest) >= SOURCES:
+            raise _Unlike
+        found: Expr = self.tensor(usual[0])[self.at(*usual)]
+        for way, _ in rest:
+            for lane in (n for n, w in enumerate(ways) if w == way):
+                found = select(self.lane.eq(lane), self.tensor(way[0])[self.at(*way)], found)
+        return found
+
+    def tensor(self, place: int) -> Tensor:
+        """Where the number at a place is read: what no group has does not move to and fro."""
+        return self.source if place < self.end else self.array
+
+
+def _head(e: Expr) -> tuple[object, ...]:
+    match e:
+        case Apply(function, operands, type):
+            return function, len(operands), type.name
+        case Cast(_, type):
+            return "cast", type.name
+    return (id(e),)

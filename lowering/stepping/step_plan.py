@@ -1,0 +1,207 @@
+"""A graph's tick as a plan over the storage of its state.
+
+    advance(a, b, s, t) -> (next a, next b, next s, next t)
+    =>  tick(a, b, scalars) -> (next a): b and the scalars in place, 0-dimensional ones side by side in one array
+
+State is in place where a tick reads it only at the point it writes; what else moves has two buffers, which take turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...dialect.ir.types import ElementType
+from ...dialect.notation.index import Expr, Read, Tensor, as_index
+from ...dialect.notation.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.traverse import rewrite
+from ...dialect.program.module import Module
+from ..loops.fuse_kernels import combine
+from ..loops.split_complex import split_complex
+from ..pipeline import to_formulas, to_kernels
+from ..schedule import PASSES, schedule
+from ..storage.inplace import in_place
+from ..storage.plan import Plan, make_plan
+from .fast_forward import TICKS, leap
+from .slp_vectorize import Group, arrange, roll
+from .split_state import Clockwork
+from .time_skew import skew
+
+SCALARS = 10_000  # 0-dimensional states that one kernel may hold
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a state is: which array of the tick's arguments, and which element of it, if the array is shared."""
+
+    array: int
+    element: int | None = None
+
+
+@dataclass(frozen=True)
+class Tick:
+    """The plan, whose arguments are arrays of state and whose results are the second buffers of some of them.
+
+    `places` has an entry for each state; `turns` gives the argument that each result takes turns with.
+    `several`, where there is one, does so many `ticks` at once over the same arrays.
+    """
+
+    plan: Plan
+    places: tuple[Place, ...]
+    turns: tuple[int, ...]
+    several: Plan | None = None
+    ticks: int = 1
+
+
+def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> Tick:
+    """The tick of a graph for a CPU; not `scheduled`, before any loop pass."""
+    program = to_formulas(module, clockwork.advance)
+    kernels, views, results = to_kernels(program)
+    kernels = combine(kernels, results, views, SCALARS)
+    moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
+    arguments = program.arguments
+    kernels, results = in_place(kernels, results, arguments, dict(enumerate(moving)), views)
+    packing = _Packing(arguments, kernels, dict(zip(moving, results, strict=True)), {*views, *views.values()})
+    plan = make_plan(
+        clockwork.advance.name,
+        tuple(packing.arrays),
+        tuple(packing.seconds),
+        program.constants,
+        tuple(map(packing.kernel, kernels)),
+        views,
+    )
+    tick = Tick(split_complex(plan), tuple(packing.places), tuple(packing.turns))
+    if not scheduled:
+        return tick
+    tick = replace(tick, plan=schedule(tick.plan, _passes))
+    return _by_rows(tick, packing.groups) if packing.groups else _several(tick)
+
+
+def _passes(kernel: Kernel) -> tuple[str, ...]:
+    """All but that which writes past the caches: the next tick reads what this one writes."""
+    return tuple(name for name in PASSES if name != "stream")
+
+
+def _by_rows(tick: Tick, groups: Mapping[Tensor, tuple[Group, ...]]) -> Tick:
+    """The tick with its numbers in rows, two at a time where it is nothing else."""
+    plan, constants = tick.plan, dict(tick.plan.constants)
+    once: list[Kernel] = []
+    twice: list[Kernel | None] = []
+    for kernel in plan.kernels:
+        found = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
+        constants.update(found.constants if found else {})
+        once.append(found.kernel if found else kernel)
+        twice.append(found.twice if found else None)
+    one, two = (
+        make_plan(plan.name, plan.arguments, plan.results, constants, tuple(k for k in kernels if k), _views(plan))
+        for kernels in (once, twice)
+    )
+    if twice == [None] * len(twice) or len(twice) > 1 or tick.turns:
+        return replace(tick, plan=one)
+    return replace(tick, plan=one, several=two, ticks=2)
+
+
+def _views(plan: Plan) -> dict[Tensor, Tensor]:
+    return {t: home for t, home in plan.home.items() if t is not home}
+
+
+def _several(tick: Tick) -> Tick:
+    """The tick, with a plan for several where one pass over the state can do them."""
+    plan = tick.plan
+    if len(plan.kernels) != 1:
+        return tick
+    (kernel,) = plan.kernels
+    states = {plan.arguments[n]: result for n, result in zip(tick.turns, plan.results, strict=True)}
+    if skewed := skew(kernel, states):
+        kernel, ticks = skewed.kernel, skewed.ticks
+    elif leaping := leap(kernel):
+        kernel, ticks = leaping, TICKS
+    else:
+        return tick
+    several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (kernel,), _views(plan))
+    return replace(tick, several=several, ticks=ticks)
+
+
+class _Packing:
+    """Arrays for all states: one for each, and one for all 0-dimensional ones of an element type that move alike.
+
+    Those of which there are views have their own: a view is of a whole array.
+    """
+
+    def __init__(
+        self, arguments: tuple[Tensor, ...], kernels: list[Kernel], nexts: dict[int, Tensor], views: set[Tensor]
+    ) -> None:
+        self.kernels = kernels
+        self.arrays: list[Tensor] = []
+        self.seconds: list[Tensor] = []
+        self.turns: list[int] = []
+        self.places: list[Place] = []
+        self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # of a packed scalar: the array and the element
+        shared: dict[tuple[ElementType, bool], list[int]] = {}
+        for n, argument in enumerate(arguments):
+            following = nexts.get(n, argument)
+            turning = following is not argument
+            if argument.rank == 0 and argument not in views and following not in views:
+                shared.setdefault((argument.element, turning), []).append(n)
+        self.groups: dict[Tensor, tuple[Group, ...]] = {}
+        rows = {n: key for key, members in shared.items() for n in members}
+        made: dict[tuple[ElementType, bool], int] = {}
+        for n, argument in enumerate(arguments):
+            if n not in rows:
+                self.places.append(Place(self.add(argument, nexts.get(n, argument))))
+                continue
+            key = rows[n]
+            if key not in made:
+                made[key] = self.add_shared(key, [(arguments[m], nexts.get(m)) for m in shared[key]])
+            self.places.append(Place(made[key], self.moved[argument][1]))
+
+    def add(self, array: Tensor, second: Tensor) -> int:
+        self.arrays.append(array)
+        if second is not array:
+            self.turns.append(len(self.arrays) - 1)
+            self.seconds.append(second)
+        return len(self.arrays) - 1
+
+    def add_shared(self, key: tuple[ElementType, bool], members: list[tuple[Tensor, Tensor | None]]) -> int:
+        element, turning = key
+        found = arrange(() if turning else self.kernels, [argument for argument, _ in members])
+        name = f"scalars.{element}.turning" if turning else f"scalars.{element}"
+        array = Tensor(name, (found.size,), element)
+        second = replace(array, name=f"{array.name}.next") if turning else array
+        for argument, following in members:
+            self.moved[argument] = array, found.places[argument]
+            if turning and following is not None:
+                self.moved[following] = second, found.places[argument]
+        if found.groups:
+            self.groups[array] = found.groups
+        return self.add(array, second)
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        if not self.moved.keys() & set(kernel.parameters):
+            return kernel
+        written = dict.fromkeys(self.held(t) for t in kernel.outputs)
+        read = dict.fromkeys(t for p in kernel.inputs if (t := self.held(p)) not in written)
+        body = _moved(map_expressions(kernel.body, self.change), self.moved)
+        return replace(kernel, parameters=(*read, *written), body=body, results=len(written))
+
+    def held(self, tensor: Tensor) -> Tensor:
+        return self.moved[tensor][0] if tensor in self.moved else tensor
+
+    def change(self, e: Expr) -> Expr:
+        def one(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in self.moved:
+                array, k = self.moved[x.tensor]
+                return array[k]
+            return None
+
+        return rewrite(e, one)
+
+
+def _moved(block: Block, moved: dict[Tensor, tuple[Tensor, int]]) -> Block:
+    def change(s: Statement) -> Block | None:
+        if not isinstance(s, Store) or s.tensor not in moved:
+            return None
+        array, k = moved[s.tensor]
+        return (replace(s, tensor=array, indices=(as_index(k),)),)
+
+    return rewrite_block(block, change)

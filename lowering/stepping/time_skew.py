@@ -1,0 +1,155 @@
+"""Several ticks in one pass over the state, for fields too large for the caches nearest to the processor:
+
+    for i parallel { y[i] = f(x[i - 1], x[i], x[i + 1]) }
+    =>  for b parallel {
+          ring: 4 rows on the stack
+          for s { ring[s mod 4] = f(x[s - 1], x[s], x[s + 1])              the first tick's row s
+                  if s >= 2 { y[s - 1] = f(ring[...], ring[...], ring[...]) } }      the second tick's row s - 1
+        }
+
+A row of a later tick follows the earlier one's as soon as that has the rows around it, so the rows between two ticks never
+leave the cache. Blocks of rows compute what they need of their neighbours' rows again, to the same bits, and so do not wait
+for each other. Rows are read where they are, and a number of rows before or after, around the field's edge too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from ...dialect.ir.sizes import product
+from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
+from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import reads, stores
+from ..analysis.affine import affine
+from ..loops.clone import renamed
+
+TICKS = 4  # of a pass
+SMALLEST = 1 << 23  # bytes of state: less stays in the caches as it is
+RINGS = 1 << 18  # bytes of rows between ticks, of all of them together: they too stay there
+ROWS = 16  # of a block, for each that it computes again
+BLOCKS = 32
+APART = 832  # bytes between rows
+
+
+@dataclass(frozen=True)
+class Skewed:
+    """A kernel that does so many ticks at once."""
+
+    kernel: Kernel
+    ticks: int
+
+
+def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
+    """The scheduled kernel of one tick as one of several; `states` maps each state that it moves to where it stores the next.
+
+    None where the kernel is not one loop over rows, or where nothing is gained.
+    """
+    loop = kernel.body[0] if len(kernel.body) == 1 else None
+    results = kernel.outputs
+    if (
+        not isinstance(loop, For)
+        or loop.kind != "parallel"
+        or loop.stop is not None
+        or set(results) != {*states.values()}
+    ):
+        return None
+    height = loop.index.extent
+    if not isinstance(height, int) or any(t.shape[:1] != (height,) for t in states):
+        return None
+    if not all(s.indices[0] is loop.index for s in stores(loop.body) if s.tensor in results):
+        return None
+    found = [_offset(r.indices[0], loop.index, height) for r in reads(loop.body) if r.tensor in states]
+    reach = max((abs(d) for d in found if d is not None), default=0)
+    if None in found or not reach:
+        return None
+    rows = 1 << (2 * reach).bit_length()
+    row = sum(_bytes(t) // height for t in states)
+    ticks = min(TICKS, 1 + RINGS // (rows * row))
+    if row * height <= SMALLEST or ticks < 2 or height < 2 * ROWS * reach * ticks:
+        return None
+    return Skewed(kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks)
+
+
+def _bytes(t: Tensor) -> int:
+    size = product(t.shape)
+    return size * t.element.bytes if isinstance(size, int) else 0
+
+
+def _padded(t: Tensor) -> tuple[int, ...]:
+    """The shape of a row, made longer so that equal places of rows do not compete for one place in the cache."""
+    first, *rest = (n for n in t.shape[1:] if isinstance(n, int))
+    each = t.element.bytes * prod(rest)
+    return (first - -APART // each, *rest)
+
+
+def _offset(e: Expr, row: Index, height: int) -> int | None:
+    """The d of row + d, or of (row + d) mod height, the nearer of the two ways around; None for any other index."""
+    match e:
+        case Apply("floormod", (inside, Const(n)), _) if n == height:
+            d = _offset(inside, row, height)
+            return None if d is None else (d + height // 2) % height - height // 2
+    sum = affine(e)
+    return sum.constant if sum.factor(row) == 1 and len(sum.terms) == 1 else None
+
+
+class _Skewing:
+    """What the levels of a pass share: level n is the tick n after the first, and its rows follow by `reach` each."""
+
+    def __init__(self, loop: For, states: dict[Tensor, Tensor], height: int, reach: int, rows: int, ticks: int) -> None:
+        self.loop, self.states, self.height, self.reach, self.ticks = loop, states, height, reach, ticks
+        self.rows = rows
+        self.over = 2 * reach * (ticks - 1)  # rows computed again, for each block
+        count = 1
+        while 2 * count <= min(BLOCKS, height // (ROWS * reach * (ticks - 1))):
+            count *= 2
+        self.size = -(-height // count)
+        self.block = Index("b", -(-height // self.size))
+        self.step = Index("s", self.size + self.over)
+        self.rings = [
+            {t: Tensor(f"{t.name}.{n}", (rows, *_padded(t)), t.element, "stack") for t in states}
+            for n in range(1, ticks)
+        ]
+
+    def blocks(self) -> For:
+        first = self.block * self.size
+        last = as_index(self.size + self.over)
+        if self.height % self.size:
+            last = minimum(last, as_index(self.height + self.over) - first)
+        later = [If(self.step >= 2 * self.reach * n, self.level(n)) for n in range(1, self.ticks)]
+        rings = [Alloc(r) for level in self.rings for r in level.values()]
+        rows = For(self.step, (*self.level(0), *later), stop=last)
+        return For(self.block, (*rings, rows), kind="parallel")
+
+    def level(self, n: int) -> Block:
+        """A tick's row: read from the rows of the tick before, stored for the tick after."""
+        last = n == self.ticks - 1
+        start = self.block * self.size + self.step
+        row = start - self.over if last else (start + (self.height - (self.ticks - 1 + n) * self.reach)) % self.height
+        body = self.loop.body
+        if n:
+            body = map_expressions(body, lambda e: rewrite(e, lambda x: self.earlier(x, n)))
+        if not last:
+            body = rewrite_block(body, lambda s: self.kept(s, n))
+        return renamed(body, {self.loop.index: row}, str(n))
+
+    def earlier(self, e: Expr, n: int) -> Expr | None:
+        """A read of the state as one of the rows that the tick before left."""
+        if not isinstance(e, Read) or e.tensor not in self.states:
+            return None
+        d = _offset(e.indices[0], self.loop.index, self.height)
+        assert d is not None
+        return Read(self.rings[n - 1][e.tensor], (self.slot(d - self.reach), *e.indices[1:]))
+
+    def kept(self, s: Statement, n: int) -> Block | None:
+        """A store of the next state as one to the rows that the tick after reads."""
+        if not isinstance(s, Store) or s.tensor not in self.states.values():
+            return None
+        state = next(t for t, following in self.states.items() if following is s.tensor)
+        return (replace(s, tensor=self.rings[n][state], indices=(self.slot(0), *s.indices[1:]), streaming=False),)
+
+    def slot(self, d: int) -> Expr:
+        """Where a ring has the row of so many steps ago, or of this one."""
+        return (self.step + d % self.rows) % self.rows

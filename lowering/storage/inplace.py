@@ -1,0 +1,114 @@
+"""Results in the storage of arguments that they destroy:  y[i] = f(x[i])  =>  x[i] = f(x[i]).
+
+Only where the kernel reads the argument at the index it writes, and nothing reads it later; the caller copies otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+
+from ...dialect.notation.index import Const, Expr, Read, Tensor, Var
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    map_expressions,
+    rewrite_block,
+)
+from ...dialect.notation.traverse import rewrite
+from ..analysis.accesses import Accesses, accesses
+from .plan import viewed
+
+
+def in_place(
+    kernels: Sequence[Kernel],
+    results: Sequence[Tensor],
+    arguments: Sequence[Tensor],
+    pairs: Mapping[int, int],
+    views: Mapping[Tensor, Tensor],
+) -> tuple[list[Kernel], tuple[Tensor, ...]]:
+    """The kernels and results with those of `pairs`, result to argument, in the argument's storage where that is safe."""
+    uses = [_Uses(kernel) for kernel in kernels]
+    writers = Counter(t for u in uses for t in u.results)
+    writer = {t: n for n, u in enumerate(uses) for t in u.results}
+    last = {t: n for n, kernel in enumerate(kernels) for t in kernel.parameters}  # the last kernel that has it
+    seen: dict[Tensor, int] = {}  # the last kernel that has a view of it
+    for t in views:
+        root = viewed(t, views)
+        seen[root] = max(last.get(t, -1), seen.get(root, -1))
+    times, taken = Counter(results), set[Tensor]()
+    names: dict[Tensor, Tensor] = {}
+    found, given = list(results), set(arguments)
+    for n, k in pairs.items():
+        result, argument = results[n], arguments[k]
+        alone = writers[result] == 1 and times[result] == 1 and result not in given and argument not in taken
+        if not alone or result in seen or not seen.get(argument, -1) < writer[result]:
+            continue
+        if last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
+            names[result] = found[n] = argument
+            taken.add(argument)
+    return [_renamed(kernel, names) for kernel in kernels], tuple(found)
+
+
+@dataclass
+class _Uses:
+    """Where a kernel reads and stores each array, and which results it stores when nothing is read any more."""
+
+    kernel: Kernel
+    reads: Accesses = field(init=False)
+    stores: Accesses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.results = self.kernel.outputs
+        self.reads, self.stores = accesses(self.kernel.body)
+        self.last = set(self.results) if self.kernel.results == 1 else _stored_last(self.kernel.body)
+
+    def allow(self, result: Tensor, argument: Tensor) -> bool:
+        """Whether the kernel may store a result in the argument's storage."""
+        if len(self.stores.get(result, ())) != 1 or result in self.reads or result not in self.last:
+            return False
+        (at,) = self.stores[result]
+        return all(len(place) == len(at) and all(map(is_, place, at)) for place in self.reads.get(argument, ()))
+
+
+def _stored_last(block: Block) -> set[Tensor]:
+    """What the innermost block of a nest stores, as names and numbers, after its last other statement."""
+    while len(block) == 1 and isinstance(block[0], For):
+        block = block[0].body
+    found: set[Tensor] = set()
+    for s in reversed(block):
+        if not isinstance(s, Store) or not isinstance(s.value, (Var, Const)):
+            break
+        found.add(s.tensor)
+    return found
+
+
+def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
+    """The kernel over other arrays."""
+    if not any(p in names for p in kernel.parameters):
+        return kernel
+
+    def change(e: Expr) -> Expr:
+        def one(x: Expr) -> Expr | None:
+            if isinstance(x, Read) and x.tensor in names:
+                return Read(names[x.tensor], tuple(map(change, x.indices)))
+            return None
+
+        return rewrite(e, one)
+
+    written = tuple(names.get(p, p) for p in kernel.outputs)
+    read = tuple(t for p in kernel.inputs if (t := names.get(p, p)) not in written)
+    body = _stored(map_expressions(kernel.body, change), names)
+    return replace(kernel, parameters=(*read, *written), body=body)
+
+
+def _stored(block: Block, names: Mapping[Tensor, Tensor]) -> Block:
+    def change(s: Statement) -> Block | None:
+        return (replace(s, tensor=names[s.tensor]),) if isinstance(s, Store) and s.tensor in names else None
+
+    return rewrite_block(block, change)

@@ -1,0 +1,116 @@
+"""Intermediate arrays of integers, and constants, in the narrowest type that holds them:
+
+    t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
+
+Arguments and results keep their types. What is computed stays as wide as it was; only memory is narrower. So what pays for
+it keeps its type: small intermediate arrays, which stay in the cache, and elements that a kernel reads many times, unless the
+kernel is a contraction, which packs what it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...dialect.ir.sizes import evaluate, product
+from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
+from ...dialect.notation.index import Cast, Expr, Read, Tensor, cast
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    Kernel,
+    Statement,
+    Store,
+    blocks,
+    expressions,
+    map_expressions,
+    rewrite_block,
+)
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.cost import UNKNOWN
+from ..analysis.interval_arithmetic import Interval
+from ..contraction.match import recognise, windowed
+from ..loops.collapse import collapse
+from ..loops.forward_substitute import unname
+from .plan import Plan, make_plan, scratch_buffers
+
+NARROW = (I8, UI8, I16, UI16, I32, UI32)
+SMALL = 1 << 18  # bytes of an array
+OFTEN = 4  # reads of an element: for more, widening it each time costs more than memory does
+
+
+def compact(plan: Plan) -> Plan:
+    """The plan with narrower arrays in its workspace."""
+    scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
+    kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
+    types: dict[Tensor, ElementType] = {}  # of the arrays that have storage of their own
+    for tensor, home in plan.home.items():
+        large = home in plan.constants or (home in plan.offsets and not _is_small(home))
+        if large and home not in kept and tensor in plan.ranges and tensor.rank:
+            found = narrowest(plan.ranges[tensor], tensor.element)
+            if home not in types or found.bits < types[home].bits:
+                types[home] = found
+    narrowed = {
+        t: replace(t, element=types[h])
+        for t, h in plan.home.items()
+        if h in types and types[h] is not t.element and h.element is t.element
+    }
+    if not narrowed:
+        return plan
+    views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.home.items() if t is not h}
+    kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
+    ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
+    constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
+    return make_plan(plan.name, plan.arguments, plan.results, constants, kernels, views, ranges, plan.requirements)
+
+
+def _is_small(tensor: Tensor) -> bool:
+    size = product(tensor.shape)
+    return isinstance(size, int) and size * tensor.element.bytes <= SMALL
+
+
+def narrowest(values: Interval, element: ElementType) -> ElementType:
+    """The narrowest integer type that holds the values of one."""
+    if not element.is_integer:
+        return element
+    return next((e for e in NARROW if e.bits < element.bits and values.within(e)), element)
+
+
+def read_often(kernel: Kernel) -> set[Tensor]:
+    """The parameters whose elements a kernel reads many times each, as far as sizes tell."""
+    counts: Counter[Tensor] = Counter()
+
+    def count(block: Block, times: int) -> None:
+        for s in block:
+            for e in expressions(s):
+                counts.update({n.tensor: times for n in walk(e) if isinstance(n, Read)})
+            inside = times * evaluate(s.index.extent, UNKNOWN) if isinstance(s, For) else times
+            for inner in blocks(s):
+                count(inner, inside)
+
+    count(kernel.body, 1)
+    often = {p for p in kernel.parameters if counts[p] > OFTEN * evaluate(product(p.shape), UNKNOWN)}
+    if not often:
+        return often
+    plain = collapse(unname(kernel))
+    return often if recognise(plain) is None and windowed(plain) is None else set()
+
+
+def _compacted(kernel: Kernel, narrowed: Mapping[Tensor, Tensor]) -> Kernel:
+    if not any(p in narrowed for p in kernel.parameters):
+        return kernel
+
+    def read(e: Expr) -> Expr | None:
+        if isinstance(e, Read) and e.tensor in narrowed:
+            return Cast(Read(narrowed[e.tensor], tuple(rewrite(i, read) for i in e.indices)), e.type)
+        return None
+
+    def store(s: Statement) -> Block | None:
+        if isinstance(s, Store) and s.tensor in narrowed:
+            t = narrowed[s.tensor]
+            return (replace(s, tensor=t, value=cast(s.value, t.element)),)
+        return None
+
+    body = rewrite_block(map_expressions(kernel.body, lambda e: rewrite(e, read)), store)
+    return replace(kernel, parameters=tuple(narrowed.get(p, p) for p in kernel.parameters), body=body)

@@ -1,0 +1,285 @@
+"""Printed kernels (`lowering.text.printer`) back to kernels.
+
+The text says the types of parameters, buffers and names; the type of a literal follows from where it stands. Spans are
+lost.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from lark.exceptions import LarkError, UnexpectedInput
+
+from ... import grammar
+from ...dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
+from ...dialect.ir.sizes import OPERATIONS, Dim, Size
+from ...dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
+from ...dialect.notation.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Skew,
+    Tensor,
+    Var,
+    as_index,
+)
+from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
+from ...dialect.notation.scalars import SCALARS
+from .printer import PRECEDENCE
+
+T = TypeVar("T")
+
+_BINARY = {row.symbol: name for name, row in SCALARS.items() if row.arity == 2 and row.symbol}
+_PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 and row.symbol}
+_SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
+assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
+
+
+def read_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
+    """The kernels of a text, which `lowering.analysis.legality` has not seen yet; raises ParseError at the first thing that is none."""
+    source = Source(filename, text)
+    try:
+        return [_Reader(source).kernel(tree) for tree in _language().parse(text, start="start").children]
+    except UnexpectedInput as e:
+        start = e.pos_in_stream if e.pos_in_stream is not None and e.pos_in_stream >= 0 else len(text)
+        raise _mistake("this is no kernel from here on", Span(source, start, start + 1)) from None
+    except RecursionError:
+        raise _mistake("the kernels are nested too deeply to be read", Span(source, 0, 0)) from None
+
+
+def _mistake(message: str, span: Span) -> ParseError:
+    return ParseError(Diagnostic(message, span, "parse.kernel"))
+
+
+@cache
+def _language() -> Any:
+    from lark import Lark
+
+    return Lark(grammar.read("loops.lark"), parser="lalr", start=["start", "size_sum"], maybe_placeholders=True)
+
+
+class _Reader:
+    """The names of one kernel."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.names: dict[str, Index | Var | Tensor] = {}
+        self.anonymous: dict[str, Size] = {}
+
+    def mistake(self, message: str, token: Any) -> ParseError:
+        """What is wrong with a token, or with what a tree of them says."""
+        tokens = [token] if isinstance(token, str) else list(token.scan_values(lambda _: True))
+        start = getattr(tokens[0], "start_pos", None) or 0 if tokens else 0
+        return _mistake(message, Span(self.source, start, start + len(tokens[0]) if tokens else start))
+
+    def known(self, table: Mapping[str, T], token: Any, what: str) -> T:
+        if str(token) not in table:
+            raise self.mistake(f"there is no {what} {token}", token)
+        return table[str(token)]
+
+    def element(self, token: Any) -> ElementType:
+        return self.known(ELEMENT_TYPES, token, "element type")
+
+    # statements
+
+    def kernel(self, tree: Any) -> Kernel:
+        name, inputs, outputs, body = tree.children
+        parameters = tuple(self.tensor(t) for t in (*inputs.children, *outputs.children) if t is not None)
+        return Kernel(name[1:], parameters, self.block(body), len([t for t in outputs.children if t is not None]))
+
+    def tensor(self, tree: Any, space: str = "argument") -> Tensor:
+        value, type = tree.children
+        inner = str(type)[len("tensor<") : -1]
+        *dims, element = inner.split(" x ") if " x " in inner else inner.split("x")
+        try:
+            shape = tuple(self.dim(d) for d in dims)
+            return self.name(Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+        except (KeyError, TypeError, LarkError):
+            raise self.mistake(f"there is no type {type}", type) from None
+
+    def name(self, e: Any) -> Any:
+        self.names[f"%{e.name}"] = e
+        return e
+
+    def dim(self, text: str) -> Dim:
+        return self.size(_language().parse(text.strip("[]"), start="size_sum"))
+
+    def block(self, tree: Any) -> Block:
+        return tuple(getattr(self, s.data)(*s.children) for s in tree.children)
+
+    def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
+        first, last = self.typed(start, I64), self.typed(stop, I64)
+        size = (
+            self.size(extent)
+            if extent is not None
+            else last.value
+            if isinstance(last, Const)
+            else getattr(last, "size", 0)
+        )
+        index = self.name(Index(str(name)[1:], size))
+        how, width, overlap = kind.children if kind is not None else ("serial", None, None)
+        end = None if extent is None else last
+        return For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
+
+    def branch(self, condition: Any, then: Any, otherwise: Any) -> Statement:
+        test = self.typed(condition, I1)
+        return If(test, self.block(then), self.block(otherwise) if otherwise is not None else ())
+
+    def let(self, name: Any, type: Any, value: Any) -> Statement:
+        element = self.element(type)
+        found = self.typed(value, element)
+        return Let(self.name(Var(str(name)[1:], element)), found)
+
+    def register(self, name: Any, type: Any) -> Statement:
+        return Alloc(self.name(Tensor(str(name)[1:], (), self.element(type), "register")))
+
+    def buffer(self, space: Any, tensor: Any) -> Statement:
+        return Alloc(self.tensor(tensor, str(space)))
+
+    def store(self, name: Any, at: Any, value: Any, streaming: Any) -> Statement:
+        tensor = self.known(self.names, name, "buffer")
+        if not isinstance(tensor, Tensor):
+            raise self.mistake(f"{name} is no buffer that could be stored to", name)
+        return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
+
+    def require(self, condition: Any, message: Any) -> Statement:
+        return Require(self.typed(condition, I1), _unquoted(str(message)))
+
+    def ask(self, name: Any, at: Any) -> Statement:
+        tensor = self.known(self.names, name, "buffer")
+        if not isinstance(tensor, Tensor):
+            raise self.mistake(f"{name} is no buffer that could be asked for", name)
+        return Ask(tensor, self.indices(at))
+
+    def indices(self, tree: Any) -> tuple[Expr, ...]:
+        return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
+
+    # expressions
+
+    def typed(self, tree: Any, expected: ElementType | None) -> Expr:
+        found = self.expression(tree, expected)
+        if found is None:
+            raise self.mistake("the type of this literal is not known; (1 : i32) says it", tree)
+        return found
+
+    def expression(self, tree: Any, expected: ElementType | None) -> Expr | None:
+        """The expression; None where it is made of literals and no type is expected."""
+        if tree.data == "type_name":
+            raise self.mistake(f"expected an operand, got the name {tree.children[0]}", tree)
+        return getattr(self, f"read_{tree.data}")(expected, *tree.children)
+
+    def literal(self, token: Any, type: ElementType | None, sign: str = "") -> Expr | None:
+        if type is None:
+            return None
+        try:
+            return Const(float(sign + token) if type.kind == "float" else int(sign + token), type)
+        except ValueError:
+            raise self.mistake(f"expected a literal of type {type}, got {sign}{token}", token) from None
+
+    def read_integer(self, expected: ElementType | None, token: Any) -> Expr | None:
+        return self.literal(token, expected)
+
+    read_real = read_integer
+
+    def read_boolean(self, _: ElementType | None, token: Any) -> Expr:
+        return Const(str(token) == "true", I1)
+
+    def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> Expr | None:
+        return self.expression(value, self.element(type))
+
+    def read_read(self, _: ElementType | None, name: Any, at: Any) -> Expr:
+        found = self.known(self.names, name, "value")
+        return Read(found, self.indices(at)) if isinstance(found, Tensor) else found
+
+    def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> Expr | None:
+        return self.applied(_BINARY[str(symbol)], [a, b], expected)
+
+    def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> Expr | None:
+        if symbol == "-" and a.data in ("integer", "real"):
+            return self.literal(a.children[0], expected, "-")
+        return self.applied(_PREFIX[str(symbol)], [a], expected)
+
+    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
+        function = str(name)
+        if function == "skew":
+            return self.skew(name, arguments)
+        if function == "bitcast" or function in ELEMENT_TYPES:
+            operand = self.typed(arguments[0], None)
+            if function in ELEMENT_TYPES:
+                return Cast(operand, ELEMENT_TYPES[function])
+            if len(arguments) != 2 or arguments[1].data != "type_name":
+                raise self.mistake("expected bitcast(value, type)", name)
+            return Bitcast(operand, self.element(arguments[1].children[0]))
+        if len(arguments) != self.known(SCALARS, name, "function").arity:
+            raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
+        return self.applied(function, list(arguments), expected)
+
+    def skew(self, name: Any, arguments: tuple[Any, ...]) -> Expr:
+        match [(a.data, *a.children) for a in arguments]:
+            case [("read", of, None), ("integer", count)] if int(count) > 0:
+                tensor = self.known(self.names, of, "tensor")
+                if isinstance(tensor, Tensor):
+                    return Skew(tensor, int(count))
+        raise self.mistake("expected skew(tensor, elements of a line)", name)
+
+    def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
+        row = SCALARS[function]
+        chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
+        type = None if row.predicate else expected
+        if type is None:
+            known = (e.type for t in trees if (e := self.expression(t, None)) is not None)
+            type = next(known, None)
+        if type is None:
+            return None
+        operands = (*chooses, *(self.typed(t, type) for t in trees))
+        return Apply(function, operands, row.result(*(o.type for o in operands)))
+
+    # sizes
+
+    def read_named_size(self, _: ElementType | None, token: Any) -> Expr:
+        return Extent(self.atom(str(token)))
+
+    def read_sized(self, _: ElementType | None, total: Any) -> Expr:
+        return as_index(self.size(total))
+
+    def atom(self, text: str) -> Size:
+        if not text[1:].isdigit():
+            return Size.named(text[1:])
+        if text not in self.anonymous:
+            self.anonymous[text] = Size.unknown()
+        return self.anonymous[text]
+
+    def size(self, tree: Any) -> Dim:
+        match tree.data, tree.children:
+            case "named_size", (token,):
+                return self.atom(str(token))
+            case "known_size", (token,):
+                return int(token)
+            case "negative_size", (_, token):
+                return -int(token)
+            case "sized", (total,):
+                return self.size(total)
+            case "size_plus", (a, _, b):
+                return self.size(a) + self.size(b)
+            case "size_minus", (a, _, b):
+                return self.size(a) - self.size(b)
+            case "size_times", (a, _, b):
+                return self.size(a) * self.size(b)
+            case "size_call", (name, a, b):
+                if _SIZES.get(str(name)) not in OPERATIONS:
+                    raise self.mistake(f"there is no function of sizes {name}", name)
+                return Size((((_SIZES[str(name)], self.size(a), self.size(b)), 1),))
+        raise TypeError(f"no size: {tree.data}")
+
+
+def _unquoted(text: str) -> str:
+    return ast.literal_eval(re.sub(r"\\u\{([0-9a-f]+)\}", lambda m: f"\\U{int(m[1], 16):08x}", text))

@@ -1,0 +1,278 @@
+"""Formulas and kernels as text. Kernels parse back (`lowering.text.parser`); formulas are for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from ...dialect.ir.attributes import quoted
+from ...dialect.ir.sizes import Dim
+from ...dialect.ir.types import I1, I64, ElementType
+from ...dialect.notation.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Skew,
+    Tensor,
+    Var,
+    When,
+)
+from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
+from ...dialect.notation.scalars import SCALARS
+from ..formulas.build import Formulas, Nest, View
+from ..formulas.share_subexpressions import named
+
+PRECEDENCE = (
+    ("|",),
+    ("^",),
+    ("&",),
+    ("==", "!=", "<", "<=", ">", ">="),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "//", "%", "mod"),
+)
+_LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
+_UNARY = len(PRECEDENCE) + 1
+_FOLDS = {"add": "sum", "mul": "product"}
+_SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
+
+
+class Names:
+    """A name of its own for every index, variable and tensor of a kernel: equal ones are told apart by a number."""
+
+    def __init__(self) -> None:
+        self.given: dict[object, str] = {}
+        self.used: set[str] = set()
+
+    def of(self, e: Index | Var | Tensor) -> str:
+        if e not in self.given:
+            plain = re.sub(r"\.(?=\.|$)|^\.", "_", e.name)
+            name, n = plain, 0
+            while name in self.used:
+                n += 1
+                name = f"{plain}.{n}"
+            self.used.add(name)
+            self.given[e] = f"%{name}"
+        return self.given[e]
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is named inside is forgotten after: loops one after the other may use one name. Sizes keep theirs."""
+        given, used = dict(self.given), set(self.used)
+        yield
+        self.given = {k: n for k, n in self.given.items() if k in given or isinstance(k, tuple)}
+        self.used = used
+
+    def size(self, atom: tuple[object, ...]) -> str:
+        """A named size, or the number of an anonymous one in the order of their appearance."""
+        if len(atom) == 1:
+            return f"?{atom[0]}"
+        return self.given.setdefault(atom, f"?{sum(isinstance(k, tuple) for k in self.given)}")
+
+
+def expression_text(e: Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
+    """An expression, with as few parentheses as it needs; a literal says its type where that is not `expected`."""
+
+    def sub(x: Expr, expected: ElementType | None, inner: int = 0) -> str:
+        return expression_text(x, names, expected, inner)
+
+    match e:
+        case Const(value, element):
+            return _number(value, element, expected, level)
+        case Index() | Var():
+            return names.of(e)
+        case Extent(size):
+            return size_text(size, names)
+        case Skew(tensor, line):
+            return f"skew({names.of(tensor)}, {line})"
+        case Read(tensor, at):
+            return _place(tensor, at, names)
+        case Cast(operand, element):
+            return f"{element}({sub(operand, None)})"
+        case Bitcast(operand, element):
+            return f"bitcast({sub(operand, None)}, {element})"
+        case When(condition, then, otherwise):
+            return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
+        case Reduce(function, over, body):
+            which = ", ".join(names.of(i) for i in over)
+            return f"{_FOLDS.get(function, function)}[{which}]({sub(body, expected)})"
+        case Check(condition, value, _, _):
+            return f"check({sub(condition, I1)}, {sub(value, expected)})"
+        case Apply(function, operands, _):
+            inner = operand_type(function, operands, expected)
+            return _apply(function, [partial(sub, o, inner) for o in operands], operands, names, level)
+    raise TypeError(f"no text for {type(e).__name__}")
+
+
+def _apply(function: str, texts: list[Callable[..., str]], operands: tuple[Expr, ...], names: Names, level: int) -> str:
+    symbol = SCALARS[function].symbol
+    if len(operands) == 2 and symbol in _LEVELS:
+        mine = _LEVELS[symbol]
+        text = f"{texts[0](mine)} {symbol} {texts[1](mine + 1)}"
+        return f"({text})" if mine < level else text
+    if len(operands) == 1 and symbol and not isinstance(operands[0], Const):
+        return f"{symbol}{texts[0](_UNARY)}"
+    if function == "select":
+        return f"select({expression_text(operands[0], names, I1)}, {texts[1]()}, {texts[2]()})"
+    return f"{function}({', '.join(t() for t in texts)})"
+
+
+def operand_type(function: str, operands: Sequence[Expr], expected: ElementType | None) -> ElementType | None:
+    """The type that literals among the operands have, as far as a reader can tell."""
+    if not SCALARS[function].predicate and expected is not None:
+        return expected
+    return next((o.type for o in operands[function == "select" :] if tells_type(o)), None)
+
+
+def tells_type(e: Expr) -> bool:
+    """Whether an expression's text tells its type: a literal's does not."""
+    match e:
+        case Const():
+            return False
+        case Apply(function, operands, _) if not SCALARS[function].predicate:
+            return any(map(tells_type, operands[function == "select" :]))
+    return True
+
+
+def _number(value: object, type: ElementType, expected: ElementType | None, level: int) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value) if type.kind == "float" else str(value)
+    if type is not expected and type is not I1:
+        return f"({text} : {type})"
+    return f"({text})" if text.startswith("-") and level >= _UNARY - 1 else text
+
+
+def _place(tensor: Tensor, at: tuple[Expr, ...], names: Names) -> str:
+    if not at and tensor.space == "register":
+        return names.of(tensor)
+    return f"{names.of(tensor)}[{', '.join(expression_text(i, names, I64) for i in at)}]"
+
+
+def size_text(dim: Dim, names: Names) -> str:
+    """A size as index notation: one name, or a sum in brackets."""
+    if isinstance(dim, int):
+        return str(dim)
+    return names.size(dim.terms[0][0]) if dim.is_atom else f"[{_sum_text(dim, names)}]"
+
+
+def _sum_text(dim: Dim, names: Names) -> str:
+    if isinstance(dim, int):
+        return str(dim)
+    parts = []
+    for atom, factor in dim.terms:
+        if len(atom) < 3:
+            text = names.size(atom)
+        else:
+            text = f"{_SIZES[atom[0]]}({', '.join(_sum_text(d, names) for d in atom[1:])})"
+        parts.append(text if factor == 1 else f"{factor} * {text}")
+    if dim.constant:
+        parts.append(str(dim.constant))
+    return " + ".join(parts).replace("+ -", "- ")
+
+
+def tensor_text(t: Tensor, names: Names) -> str:
+    """A declaration: the name, the sizes and the element type."""
+    known = all(isinstance(d, int) for d in t.shape)
+    shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
+    return f"{names.of(t)}: tensor<{shape}>"
+
+
+def formulas_text(program: Formulas) -> str:
+    """Index notation: one line for each array that is computed, and one for each part of it that is used twice."""
+    names = Names()
+
+    def declared(tensors: Iterable[Tensor]) -> str:
+        return ", ".join(tensor_text(t, names) for t in tensors)
+
+    lines = [f"// @{program.name}({declared(program.arguments)})"]
+    lines += [f"{tensor_text(t, names)} = constant" for t in program.constants]
+    for step in program.steps:
+        match step:
+            case Nest(tensors, operands, _):
+                lines.append(f"{declared(tensors)} = nest({', '.join(map(names.of, operands))})")
+            case View(tensor, of, _):
+                lines.append(f"{tensor_text(tensor, names)} = view of {names.of(of)}")
+            case _:
+                local = Names()
+                local.given, local.used = dict(names.given), set(names.used)
+                shape = "x".join([*(size_text(d, names) for d in step.tensor.shape), step.tensor.element.name])
+                head = f"{names.of(step.tensor)}[{', '.join(local.of(i) for i in step.indices)}]: {shape}"
+                lets, value = named(step.value)
+                lines.append(f"{head} = {expression_text(value, local, step.tensor.element)}")
+                for let in lets:
+                    lines.append(f"  where {local.of(let.var)} = {expression_text(let.value, local, let.var.type)}")
+    lines.append(f"return {', '.join(map(names.of, program.results))}")
+    return "\n".join(lines) + "\n"
+
+
+def kernels_text(kernels: Iterable[Kernel]) -> str:
+    return "\n".join(map(kernel_text, kernels))
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """One kernel of the loop language."""
+    names = Names()
+    declared = [tensor_text(t, names) for t in kernel.parameters]
+    split = len(declared) - kernel.results
+    head = f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])}) {{"
+    return "\n".join([head, *_block(kernel.body, names, 1), "}"]) + "\n"
+
+
+def statement_text(s: Statement) -> str:
+    """One statement by itself."""
+    return "\n".join(_statement(s, Names(), 0))
+
+
+def _block(block: Block, names: Names, depth: int) -> list[str]:
+    with names.scope():
+        return [line for s in block for line in _statement(s, names, depth)]
+
+
+def _statement(s: Statement, names: Names, depth: int) -> list[str]:
+    pad = "  " * depth
+
+    def text(e: Expr, expected: ElementType) -> str:
+        return expression_text(e, names, expected)
+
+    match s:
+        case For():
+            with names.scope():
+                return [f"{pad}for {_range(s, names)} {{", *_block(s.body, names, depth + 1), f"{pad}}}"]
+        case If(condition, then, otherwise):
+            lines = [f"{pad}if {text(condition, I1)} {{", *_block(then, names, depth + 1)]
+            if otherwise:
+                lines += [f"{pad}}} else {{", *_block(otherwise, names, depth + 1)]
+            return [*lines, f"{pad}}}"]
+        case Let(var, value):
+            shown = text(value, var.type)
+            return [f"{pad}let {names.of(var)}: {var.type} = {shown}"]
+        case Alloc(tensor) if not tensor.shape and tensor.space == "register":
+            return [f"{pad}alloc {names.of(tensor)}: {tensor.element}"]
+        case Alloc(tensor):
+            return [f"{pad}alloc {tensor.space} {tensor_text(tensor, names)}"]
+        case Store(tensor, at, value, streaming):
+            line = f"{pad}{_place(tensor, at, names)} = {text(value, tensor.element)}"
+            return [line + (" streaming" if streaming else "")]
+        case Require(condition, message, _):
+            return [f"{pad}require {text(condition, I1)}, {quoted(message)}"]
+        case Ask(tensor, at):
+            return [f"{pad}ask {_place(tensor, at, names)}"]
+    raise TypeError(f"no text for {type(s).__name__}")
+
+
+def _range(s: For, names: Names) -> str:
+    """What a loop's index runs over: its extent is said where the loop does not end there."""
+    how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
+    how += f" overlap {s.overlap}" if s.overlap else ""
+    start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
+    whole = isinstance(s.end, (Const, Extent)) and end == size_text(s.index.extent, names)
+    extent = "" if whole else f" of {size_text(s.index.extent, names)}"
+    return f"{names.of(s.index)}{extent} in {start}..{end}{how}"

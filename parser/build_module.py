@@ -1,0 +1,185 @@
+"""Syntax nodes to a module: functions, their arguments and what is wrong with either. It checks no operand's type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dialect.ir.constant_files import Files
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source
+from ..dialect.ir.types import Type
+from ..dialect.program.module import Function, Graph, Module, Operation, Value
+from .build_operation import build_operation
+from .generic_form import unquoted
+from .infix import build_infix
+from .scope import Report, Scope
+from .suggest import did_you_mean
+from .syntax_tree import (
+    ArgumentNode,
+    BrokenNode,
+    ConstantNode,
+    FunctionNode,
+    GraphNode,
+    Mistake,
+    OperationNode,
+    ProgramNode,
+    QuotedNode,
+    ReturnNode,
+    StatementNode,
+    Token,
+)
+
+ARGUMENT_ATTRIBUTES = ("range", "inplace")
+
+
+def build(program: ProgramNode, source: Source, files: Files | None) -> tuple[Module, list[Diagnostic]]:
+    """The module a program's text describes, as far as it can be built, and every mistake found on the way."""
+    report = Report(source)
+    items = [unquoted(report, i) if isinstance(i, QuotedNode) else i for i in program.items]
+    names: dict[str, Token] = {}
+    for item in items:
+        if not isinstance(item, BrokenNode) and item.name is not None:
+            if item.name.name in names:
+                report.at(item.name, "func.redefined", f"a name stands for one function, but {item.name.text} is defined twice",
+                          [Note("first defined here", report.span(names[item.name.name]))])  # fmt: skip
+            else:
+                names[item.name.name] = item.name
+    functions: dict[str, Function] = {}
+    broken = any(isinstance(i, BrokenNode) or i.name is None for i in items)
+    for n, item in enumerate(items):
+        match item:
+            case FunctionNode():
+                scope = Scope(report, names, files, lenient=broken)
+                function = build_function(scope, item)
+                functions[function.name if function.name not in functions else f"{function.name}#{n}"] = function
+            case GraphNode():
+                graph = build_graph(Scope(report, names, files, lenient=broken), item)
+                functions[graph.name if graph.name not in functions else f"{graph.name}#{n}"] = graph
+    return Module(functions, source.filename, {} if files is None else files.digests), report.diagnostics
+
+
+def build_function(scope: Scope, node: FunctionNode) -> Function:
+    report = scope.report
+    arguments = [build_argument(scope, a) for a in node.arguments if isinstance(a, ArgumentNode)]
+    for broken in node.arguments:
+        if isinstance(broken, BrokenNode):
+            scope.forgive(broken.token)
+            scope.headless = scope.headless or node.name is None
+    scope.body = node.body
+    operations: list[Operation] = []
+    returned: ReturnNode | None = None
+    for statement, after in zip(node.body, [*node.body[1:], None], strict=False):
+        if isinstance(after, BrokenNode) and not report.source.on_new_line(after.token.start, "{"):
+            statement = broken_too(statement, after)
+        if returned is not None and not isinstance(statement, BrokenNode):
+            report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
+                      [Note("the return", report.span(returned.word))])  # fmt: skip
+            break
+        match statement:
+            case BrokenNode(token):
+                scope.forgive(token)
+            case ReturnNode():
+                returned = statement
+            case _:
+                operations += build_statement(scope, statement)
+    name = node.name or node.word
+    if returned is None and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
+        report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
+    results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
+    return Function(
+        node.name.name if node.name is not None else "",
+        tuple(arguments),
+        tuple(operations),
+        tuple(v for v, _ in results),
+        None if returned is None else declared_types(scope, node.declared),
+        report.span(name),
+        tuple(s for _, s in results),
+    )
+
+
+def build_graph(scope: Scope, node: GraphNode) -> Graph:
+    scope.body = node.body
+    operations: list[Operation] = []
+    for statement in node.body:
+        match statement:
+            case BrokenNode(token):
+                scope.forgive(token)
+            case ReturnNode(word):
+                scope.report.at(word, "graph.return", "a graph has no return: what is read from it has a cog.probe")
+            case _:
+                operations += build_statement(scope, statement)
+    name = node.name or node.word
+    return Graph(name.name, (), tuple(operations), (), span=scope.report.span(name))
+
+
+def build_statement(scope: Scope, node: OperationNode | ConstantNode) -> list[Operation]:
+    """The operations that a statement stands for: one, but several in infix form, and none where it is broken."""
+    if isinstance(node, OperationNode) and node.expression is not None:
+        return build_infix(scope, node)
+    operation = build_operation(scope, node)
+    return [] if operation is None else [operation]
+
+
+def broken_too(statement: StatementNode, after: BrokenNode) -> BrokenNode:
+    """A statement that what follows on its line belongs to."""
+    start, end = first_token(statement).start, after.token.end
+    names = [] if isinstance(statement, (BrokenNode, ReturnNode)) else [r.text for r in statement.results]
+    return BrokenNode(Token("BROKEN_STATEMENT", " ".join([*names, after.token.text]), start, end))
+
+
+def first_token(statement: StatementNode) -> Token:
+    match statement:
+        case BrokenNode(token):
+            return token
+        case ReturnNode(word):
+            return word
+    if statement.results:
+        return statement.results[0]
+    return statement.name if isinstance(statement, OperationNode) else statement.word
+
+
+def declared_types(scope: Scope, tokens: Sequence[Token | BrokenNode] | None) -> tuple[Type, ...] | None:
+    """The stated types, or None where one of them is not a type."""
+    if tokens is None:
+        return None
+    found = [None if isinstance(t, BrokenNode) else scope.type(t) for t in tokens]
+    return None if None in found else tuple(t for t in found if t is not None)
+
+
+def build_argument(scope: Scope, node: ArgumentNode) -> Value:
+    found = scope.type(node.type)
+    attributes: dict[str, Any] = {}
+    for name, item in node.attributes:
+        value = scope.attribute_value(item)
+        if isinstance(value, Mistake):
+            continue
+        wrong = wrong_attribute(name, value, found)
+        if wrong is not None:
+            scope.report.at(name, "func.attributes", wrong)
+        elif name.text in attributes:
+            scope.report.at(name, "func.attributes", f"an attribute stands once, but {name.text} is repeated")
+        else:
+            attributes[name.text] = value
+    return scope.define(node.name, found, attributes)
+
+
+def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
+    """What is wrong with an attribute of an argument, if anything."""
+    if name.text == "inplace":
+        return None if value is True else "inplace is written without a value"
+    if name.text != "range":
+        return f"an argument has the attributes range and inplace, got {name.text}{did_you_mean(name.text, ARGUMENT_ATTRIBUTES)}"
+    if type is None:
+        return None
+    if type.element.kind not in ("int", "uint", "float"):
+        return f"a range is stated of integers and floats, but the elements are {type.element}"
+    kinds = (int, float) if type.element.kind == "float" else (int,)
+    if (
+        not isinstance(value, tuple)
+        or len(value) != 2
+        or not all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
+    ):
+        return f"range is [lowest, highest], two {'numbers' if float in kinds else 'integers'}"
+    if not value[0] <= value[1]:
+        return f"range is [lowest, highest], but {value[0]} > {value[1]}"
+    return None

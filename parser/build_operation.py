@@ -1,0 +1,342 @@
+"""One operation's syntax to an Operation: operands and attributes are matched with the fields of the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..dialect.builtin import Const, Data, Elements
+from ..dialect.ir.attributes import Symbol, conform
+from ..dialect.ir.constant_files import FileConstantError
+from ..dialect.ir.diagnostics import Span
+from ..dialect.ir.literals import fit, literal_type
+from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
+from ..dialect.program.module import Literal, Operation, Value
+from ..dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
+from .actions import read_string
+from .scope import Report, Scope
+from .suggest import did_you_mean
+from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, Token
+from .type_syntax import HABITS
+
+
+class Form(NamedTuple):
+    """How an operator is written: its operand fields, how many operands they take, and its attributes."""
+
+    operands: tuple[Field, ...]
+    least: int
+    most: int | None
+    attributes: dict[str, Field]
+    required: tuple[str, ...]
+
+
+@cache
+def form_of(operator: type[Operator[Any]]) -> Form:
+    operands = tuple(f for f in operator.fields if f.is_operand)
+    attributes = {f.name: f for f in operator.fields if not f.is_operand}
+    variadic = any(f.kind == "variadic" for f in operands)
+    least = sum(f.kind == "operand" for f in operands)
+    required = tuple(f.name for f in attributes.values() if f.required)
+    return Form(operands, least, None if variadic else len(operands), attributes, required)
+
+
+def build_operation(scope: Scope, node: OperationNode | ConstantNode) -> Operation | None:
+    """The operation, or None where it is broken; its results are known in either case."""
+    made = build_constant(scope, node) if isinstance(node, ConstantNode) else build_applied(scope, node)
+    results = tuple([scope.define(r) for r in node.results])
+    if made is None:
+        for result in results:
+            scope.forgiven[result.name] = result
+        return None
+    operator, spans, declared, operand_types = made
+    if results:
+        spans["results"] = results[0].span
+    return Operation(operator, results, spans["op"], declared, spans, operand_types)
+
+
+Made = tuple[Operator[Value], dict[str, Span], tuple[Type, ...] | None, tuple[Type, ...] | None]
+
+
+def build_applied(scope: Scope, node: OperationNode) -> Made | None:
+    report = scope.report
+    name = node.operator
+    if node.name.type == "STRING":
+        name = from_generic(name)
+    if name == "const":
+        return build_generic_constant(scope, node)
+    operator = OPERATORS.get(name)
+    if operator is None:
+        report.at(node.name, "op.unknown", unknown_operator(report, name))
+        for operand in node.operands:
+            if isinstance(operand, Token):
+                scope.use(operand)
+        return None
+    if node.label is not None and not operator.labelled:
+        report.at(node.label, f"{name}.form", f"{name} is written without a name in quotes")
+        return None
+    form = form_of(operator)
+    spans = {"op": report.span(node.name)}
+    operands = build_operands(scope, node, operator, form, spans)
+    attributes = (build_attributes if node.label is None else build_labelled)(scope, node, operator, form, spans)
+    declared = operand_types = None
+    good = True
+    if node.signature is not None:
+        declared, operand_types = (
+            stated_types(scope, tokens) for tokens in (node.signature.results, node.signature.operands)
+        )
+        good = declared is not None and operand_types is not None
+        if node.signature.results:
+            spans["types"] = report.span(node.signature.results[0])
+    if operands is None or attributes is None or not good:
+        return None
+    return operator(**operands, **attributes), spans, declared, operand_types
+
+
+def from_generic(name: str) -> str:
+    """The operator that the generic form means by a name: it leaves `builtin.` out, and MLIR writes `func.call`."""
+    return "call" if name == "func.call" else f"builtin.{name}" if f"builtin.{name}" in OPERATORS else name
+
+
+def unknown_operator(report: Report, name: str) -> str:
+    dialect, _, rest = name.partition(".")
+    known = sorted({n.partition(".")[0] for n in OPERATORS if "." in n})
+    if dialect in known:
+        inside = [n.partition(".")[2] for n in OPERATORS if n.startswith(f"{dialect}.")]
+        return f"the {dialect} dialect has no operator {rest[:80]}{report.meant(rest, inside, f'{dialect}.')}"
+    meant = report.meant(name, OPERATORS) or report.meant(dialect, known)
+    return f"expected an operator of {', '.join(known)}, got {name[:80]}{meant}"
+
+
+# Operands
+
+
+def build_operands(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
+    given = node.operands
+    good = form.least <= len(given) and (form.most is None or len(given) <= form.most)
+    if not good:
+        at = given[form.most] if form.most is not None and len(given) > form.most else node.name
+        scope.report.at(at, f"{operator.name}.operands", f"expected {operand_count(form)}, got {len(given)}")
+    values = [scope.use(o) if isinstance(o, Token) else build_literal(scope, o, operator) for o in given]
+    if not good or None in values:
+        return None
+    span = scope.report.span
+    filled: dict[str, Any] = {}
+    n = 0
+    for field in form.operands:
+        if field.kind == "variadic":
+            count = len(given) - form.least
+            filled[field.name] = tuple(values[n : n + count])
+            for k in range(count):
+                spans[f"{field.name}[{k}]"] = span(given[n + k])
+            n += count
+        elif n < len(given):
+            filled[field.name] = values[n]
+            spans[field.name] = span(given[n])
+            n += 1
+    return filled
+
+
+def operand_count(form: Form) -> str:
+    if form.most is None:
+        return f"at least {form.least} operand{'' if form.least == 1 else 's'}"
+    if form.most == form.least:
+        return f"{form.least} operand{'' if form.least == 1 else 's'}"
+    return f"{form.least} to {form.most} operands"
+
+
+def build_literal(scope: Scope, item: Item, operator: type[Operator[Any]]) -> Literal | None:
+    value = item.value
+    try:
+        if isinstance(value, Mistake):
+            scope.wrong_operand(item, value)
+            return None
+        if value is None:
+            raise ValueError("an operand is a value or a number, got none")
+        if item.element is None:
+            type = literal_type(operator.dialect, value)
+        else:
+            name = "".join(item.element.text[1:].split())
+            if name not in ELEMENT_TYPES:
+                meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
+                scope.report.at(item.element, "parse.type", f"expected an element type, got {name[:80]}{meant}")
+                return None
+            type = TensorType((), ELEMENT_TYPES[name])
+            if operator.dialect == "cog":
+                type = FieldType((), type)
+            value = fit(value, type.element)
+        return Literal(value, type, scope.report.span(item), item.element is not None)  # type: ignore[arg-type]
+    except ValueError as e:
+        scope.report.at(item, f"{operator.name}.literal", str(e))
+        return None
+
+
+# Attributes
+
+
+def build_attributes(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
+    report, code = scope.report, f"{operator.name}.attributes"
+    found: dict[str, Any] = {}
+    good, misspelt = True, False
+    if node.callee is not None:
+        spans["callee"] = report.span(node.callee)
+        if "callee" not in form.attributes:
+            report.at(node.callee, code, f"{operator.name} takes no function, got {node.callee.text}")
+            return None
+        good = scope.function(node.callee, node.callee.name)
+        found["callee"] = Symbol(node.callee.name)
+    for name, item in node.attributes:
+        field = form.attributes.get(name.text)
+        if field is None or name.text in found:
+            report.at(
+                name,
+                code,
+                f"an attribute stands once, but {name.text} is repeated"
+                if field
+                else unknown_attribute(report, name.text, operator, form),
+            )
+            good, misspelt = False, misspelt or field is None
+            continue
+        value = scope.attribute_value(item)
+        spans[name.text] = report.span(item)
+        if isinstance(value, Mistake):
+            good = False
+            continue
+        try:
+            found[name.text] = conform(value, field.annotation)
+            good = good and (not isinstance(value, Symbol) or scope.function(item, value))
+        except ValueError as e:
+            report.at(item, code, f"{name.text}: {e}")
+            good = False
+    given = {name.text for name, _ in node.attributes}
+    missing = [r for r in form.required if r not in found and r not in given]
+    if missing and not misspelt:
+        report.at(node.name, code, f"expected the attribute{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
+    return found if good and not missing else None
+
+
+def build_labelled(
+    scope: Scope, node: OperationNode, operator: type[Operator[Any]], form: Form, spans: dict[str, Span]
+) -> dict[str, Any] | None:
+    """The attributes of `cog.field "name" init dense<...> : type`: what is written takes the place of a dictionary."""
+    assert node.label is not None
+    report = scope.report
+    written: dict[str, Any] = {"label": read_string(node.label).value}
+    places = {"label": node.label, "initial": node.initial, "type": node.type}
+    if node.type is not None:
+        found = scope.type(node.type)
+        if found is None:
+            return None
+        if "type" in form.attributes:
+            written["type"] = found
+        if node.initial is not None:
+            written["initial"] = scope.elements(DenseNode(node.initial, node.type))
+    elif node.initial is not None:
+        report.at(
+            node.initial, f"{operator.name}.form", "an initial value is followed by its type, as in dense<0.0> : type"
+        )
+        return None
+    for name, value in written.items():
+        place = places[name]
+        assert place is not None
+        spans[name] = report.span(place)
+        if isinstance(value, Mistake):
+            report.mistake(value)
+            return None
+        if name not in form.attributes:
+            report.at(place, f"{operator.name}.form", f"{operator.name} has no initial value")
+            return None
+    missing = [r for r in form.required if r not in written]
+    if missing:
+        report.at(node.name, f"{operator.name}.form", f"expected {' and '.join(missing)} after the name")
+    return None if missing else written
+
+
+def unknown_attribute(report: Report, name: str, operator: type[Operator[Any]], form: Form) -> str:
+    if not form.attributes:
+        return f"{operator.name} has no attributes, got {name[:80]}"
+    meant = report.meant(name, form.attributes)
+    return f"{operator.name} has the attributes {', '.join(form.attributes)}, got {name[:80]}{meant}"
+
+
+def stated_types(scope: Scope, tokens: Sequence[Any]) -> tuple[Type, ...] | None:
+    found = [scope.type(t) if isinstance(t, Token) else None for t in tokens]
+    return None if None in found else tuple(t for t in found if t is not None)
+
+
+# Constants
+
+
+def build_constant(scope: Scope, node: ConstantNode) -> Made | None:
+    spans = {"op": scope.report.span(node.word), "types": scope.report.span(node.type)}
+    if node.body is not None:
+        found = scope.elements(DenseNode(node.body, node.type))
+        if isinstance(found, Mistake):
+            scope.report.mistake(found)
+            return None
+        return Const(found.data, found.type), spans, None, None
+    type = scope.type(node.type)
+    data = None if type is None else read_file(scope, node, type)
+    return None if type is None or data is None else (Const(data, type), spans, None, None)
+
+
+def read_file(scope: Scope, node: ConstantNode, type: Type) -> Data | None:
+    assert node.path is not None
+    path, entry = read_string(node.path), None if node.entry is None else read_string(node.entry)
+    for item in (path, entry):
+        if item is not None and isinstance(item.value, Mistake):
+            scope.report.mistake(item.value)
+            return None
+    if not type.is_static:
+        scope.report.at(node.type, "const.type", f"the sizes of a constant are known, got {type}")
+        return None
+    if scope.files is None:
+        scope.report.at(
+            node.path,
+            "const.file",
+            "a constant is read from a file beside the program, but this program is not in a file",
+        )
+        return None
+    name = None if entry is None else entry.value
+    try:
+        array = scope.files.constant(path.value, name, TensorType(type.array_shape, type.element))
+    except FileConstantError as e:
+        scope.report.at(node.path, "const.file", str(e))
+        return None
+    return Data(array, (path.value, name))
+
+
+def build_generic_constant(scope: Scope, node: OperationNode) -> Made | None:
+    """`"const"() {value = dense<...> : type} : () -> type`, as the generic form writes it."""
+    report = scope.report
+    spans = {"op": report.span(node.name)}
+    value = next((i for n, i in node.attributes if n.text == "value"), None)
+    if value is None or len(node.attributes) != 1 or node.operands or not isinstance(value.value, DenseNode):
+        report.at(
+            node.name,
+            "const.attributes",
+            "a constant in the generic form has the attribute value = dense<...> : type and no operands",
+        )
+        return None
+    found = scope.attribute_value(value)
+    if not isinstance(found, Elements):
+        return None
+    stated = None if node.signature is None else stated_types(scope, node.signature.results)
+    type = found.type
+    if (
+        stated is not None
+        and len(stated) == 1
+        and isinstance(stated[0], FieldType)
+        and stated[0].array_shape == type.array_shape
+    ):
+        type = stated[0]
+    if node.signature is not None and node.signature.results:
+        spans["types"] = report.span(node.signature.results[0])
+    return Const(found.data, type), spans, stated, None
+
+
+__all__ = ["REQUIRED", "OperandNode", "build_operation"]

@@ -1,0 +1,243 @@
+"""The elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
+
+Regular lists of plain numbers are read in a few passes over the text; anything else element by element, which finds the
+place of a mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ..dialect.builtin import Data
+from ..dialect.ir.literals import fit
+from ..dialect.ir.types import ElementType
+from .syntax_tree import Mistake, Token
+from .type_syntax import shape_text
+
+_COMMENT = re.compile(r"//[^\n]*")
+_INTEGERS = re.compile(r"\s*-?[0-9]{1,18}\s*(?:,\s*-?[0-9]{1,18}\s*)*+", re.ASCII)
+_NUMBERS = re.compile(
+    r"\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*(?:,\s*-?[0-9]++(?:\.[0-9]*+)?(?:[eE][-+]?[0-9]++)?\s*)*+",
+    re.ASCII,
+)
+_NO_BRACKETS = str.maketrans("", "", "[]")
+_TOKEN = re.compile(
+    r"\s*(?:([\[\](),])|(0x[0-9A-Fa-f]+|-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)|(-?[A-Za-z_]\w*)|(\S))", re.ASCII
+)
+_WORDS: dict[str, Any] = {
+    "true": True,
+    "false": False,
+    "nan": float("nan"),
+    "-nan": float("nan"),
+    "inf": float("inf"),
+    "-inf": -float("inf"),
+}
+
+
+class Wrong(Exception):
+    """What is wrong inside a dense constant, from one offset of the text to another."""
+
+    def __init__(self, code: str, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.mistake = Mistake(code, message, start, end)
+
+
+def read_dense(token: Token, shape: tuple[int, ...], element: ElementType) -> Data | Mistake:
+    """The data of a `dense<...>` token as an array of the shape and element type, or what is wrong with it."""
+    opening = token.text.index("<") + 1
+    body = token.text[opening:-1]
+    if "//" in body:
+        body = _COMMENT.sub(lambda m: " " * len(m[0]), body)
+    try:
+        with np.errstate(all="ignore"):
+            found = _plain(body, shape, element)
+            return found if found is not None else _careful(body, token.start + opening, shape, element)
+    except Wrong as wrong:
+        return wrong.mistake
+
+
+def _plain(body: str, shape: tuple[int, ...], element: ElementType) -> Data | None:
+    """The data if it is a regular list of plain numbers that fit; None where a closer look is needed."""
+    if not shape or element.kind not in ("int", "uint", "float") or len(body) < 32:
+        return None
+    if re.sub(r"[^\[\],]++", "", body) != _brackets(shape):
+        return None
+    flat = body.translate(_NO_BRACKETS)
+    if not (_INTEGERS if element.is_integer else _NUMBERS).fullmatch(flat):
+        return None
+    if element.is_integer:
+        values = np.fromstring(flat, np.int64, sep=",")
+        low, high = element.limits
+        if values.size and (int(values.min()) < low or int(values.max()) > high):
+            return None
+    else:
+        values = np.fromstring(flat, np.float64, sep=",")
+    if values.size != int(np.prod(shape)):
+        return None
+    array = values.astype(element.dtype).reshape(shape)
+    return Data(array) if element.is_integer or np.isfinite(array).all() else None
+
+
+def _brackets(shape: tuple[int, ...]) -> str:
+    text = ""
+    for n in reversed(shape):
+        if n == 0 or n * len(text) > 1 << 28:
+            return "?"
+        text = f"[{','.join([text] * n)}]"
+    return text
+
+
+def _careful(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
+    if not body.strip():
+        if 0 not in shape:
+            raise Wrong(
+                "const.shape",
+                f"expected elements for the shape {shape_text(shape)}, got none",
+                offset - 1,
+                offset + len(body) + 1,
+            )
+        return Data(np.zeros(shape, element.dtype))
+    if not body.lstrip().startswith("["):
+        return _splat(body, offset, shape, element)
+    values = Elements(body, offset, shape, element).read()
+    return Data(np.array(values, element.dtype).reshape(shape))
+
+
+def _splat(body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> Data:
+    elements = Elements(body, offset, (), element)
+    array = np.array(elements.read()[0], element.dtype)
+    return Data(np.broadcast_to(array, shape), splat=bool(shape)) if shape else Data(array)
+
+
+class Elements:
+    """A reader of nested lists that knows where it is."""
+
+    def __init__(self, body: str, offset: int, shape: tuple[int, ...], element: ElementType) -> None:
+        self.body = body
+        self.offset = offset
+        self.shape = shape
+        self.element = element
+        self.at = 0
+        self.token = self.next()
+
+    def next(self) -> re.Match[str] | None:
+        found = _TOKEN.match(self.body, self.at)
+        if found is not None:
+            self.at = found.end()
+        self.token = found
+        return found
+
+    @property
+    def text(self) -> str:
+        return "" if self.token is None else self.token[self.token.lastindex or 0]
+
+    def wrong(self, code: str, message: str) -> Wrong:
+        if self.token is None:
+            return Wrong(code, message, self.offset + len(self.body), self.offset + len(self.body) + 1)
+        start, end = self.token.span(self.token.lastindex or 0)
+        return Wrong(code, message, self.offset + start, self.offset + end)
+
+    def read(self) -> list[Any]:
+        """All elements in row-major order; lists are checked against the shape as they open and close."""
+        values: list[Any] = []
+        counts: list[int] = []
+        rank = len(self.shape)
+        while True:
+            if self.text == "[":
+                if len(counts) == rank:
+                    raise self.wrong(
+                        "const.shape",
+                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got another '['",
+                    )
+                counts.append(0)
+                self.next()
+                if self.text != "]":
+                    continue
+            else:
+                if len(counts) != rank:
+                    raise self.wrong(
+                        "const.shape",
+                        f"expected lists nested {rank} deep for the shape {shape_text(self.shape)}, got {self.text[:40] or 'the end'} at depth {len(counts)}",
+                    )
+                values.append(self.value())
+                if not rank:
+                    break
+                counts[-1] += 1
+            while counts and self.text == "]":
+                if counts[-1] != (wanted := self.shape[len(counts) - 1]):
+                    raise self.wrong(
+                        "const.shape", f"expected {wanted} elements in dimension {len(counts) - 1}, got {counts[-1]}"
+                    )
+                counts.pop()
+                if counts:
+                    counts[-1] += 1
+                self.next()
+            if not counts:
+                break
+            if self.text != ",":
+                raise self.wrong(
+                    "const.syntax", f"expected ',' or ']' between elements, got {self.text[:40] or 'the end'}"
+                )
+            self.next()
+        if self.token is not None:
+            raise self.wrong("const.syntax", f"expected the end of the constant, got {self.text[:40]}")
+        return values
+
+    def value(self) -> Any:
+        if self.text == "(":
+            opened = self.token
+            self.next()
+            real = self.number()
+            if self.text != ",":
+                raise self.wrong(
+                    "const.syntax",
+                    f"expected ',' between the parts of a complex number, got {self.text[:40] or 'the end'}",
+                )
+            self.next()
+            imaginary = self.number()
+            if self.text != ")":
+                raise self.wrong(
+                    "const.syntax", f"expected ')' after a complex number, got {self.text[:40] or 'the end'}"
+                )
+            self.token, after = opened, self.at
+            value = self.fitting(complex(real, imaginary))
+            self.at = after
+        else:
+            number = self.number(advance=False)
+            value = self.fitting(number)
+        self.next()
+        return value
+
+    def fitting(self, value: Any) -> Any:
+        try:
+            return fit(value, self.element)
+        except ValueError as e:
+            raise self.wrong("const.range" if "holds" in str(e) else "const.element", str(e)) from None
+
+    def bits(self) -> float:
+        """A float written as its bits, as MLIR does."""
+        width = self.element.bits // (2 if self.element.kind == "complex" else 1)
+        if self.element.kind not in ("float", "complex") or len(self.text) != 2 + width // 4:
+            raise self.wrong(
+                "const.element", f"the bits of a float are {width // 4} hexadecimal digits, got {self.text[:40]}"
+            )
+        return float(np.frombuffer(bytes.fromhex(self.text[2:])[::-1], f"<f{width // 8}")[0])
+
+    def number(self, advance: bool = True) -> Any:
+        token, text = self.token, self.text
+        if token is not None and token.lastindex == 2:
+            if len(text) > 400:
+                raise self.wrong("const.range", f"an element fits 64 bits, got a number of {len(text)} digits")
+            value = self.bits() if "x" in text else int(text) if text.lstrip("-").isdigit() else float(text)
+        elif text in _WORDS:
+            value = _WORDS[text]
+        else:
+            raise self.wrong("const.syntax", f"expected a number, got {text[:40] or 'the end'}")
+        if isinstance(value, float) and np.isinf(value) and text not in _WORDS and "x" not in text:
+            raise self.wrong("const.range", f"{self.element} does not hold {text[:40]}; write inf")
+        if advance:
+            self.next()
+        return value

@@ -1,0 +1,153 @@
+"""The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to do in each state of the parser.
+
+They lie beside the grammar as `cvm.json`, so that no program has to wait until they are made; `python -m cvm.parser.lalr_tables` makes
+them again through Lark, from the grammar alone. Where the grammar was changed since, they are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from .. import grammar
+
+END = "$END"
+NAME = "cvm.json"
+Part = (
+    int | None | list[int]
+)  # a part of a rule by its place, nothing where an optional one is left out, or each of a repeated one
+
+
+@dataclass(frozen=True)
+class Rule:
+    """origin: size parts. `makes` names the method that turns the kept parts (all of them without `keep`) into a node; rules for
+    repetition have none and keep a list. A `single` rule with one part is that part."""
+
+    origin: str
+    size: int
+    makes: str | None
+    keep: list[Part] | None
+    single: bool
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A state maps symbols to actions: n is going to state n, -1 - n is reducing by rule n. Terminals stand in the order in
+    which they are tried."""
+
+    grammar: str  # the digest of its text
+    terminals: Sequence[tuple[str, str]]
+    keywords: Mapping[str, str]
+    ignored: Sequence[str]
+    rules: Sequence[Rule]
+    states: Sequence[Mapping[str, int]]
+    end: int  # the state after a whole program; 0 is that before it
+
+
+@cache
+def tables() -> Tables:
+    """The tables of the grammar as it stands."""
+    text = grammar.read()
+    found = json.loads(resources.files(grammar).joinpath(NAME).read_text("utf-8"))
+    if found["grammar"] != digest(text):
+        return make(text)
+    return Tables(**{**found, "rules": [Rule(*r) for r in found["rules"]]})
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make(text: str) -> Tables:
+    """The tables of a grammar, from Lark's; the same ones whenever they are made."""
+    from lark import Lark
+    from lark.lexer import Lexer
+
+    class Unused(Lexer):
+        """Keeps Lark from making a lexer."""
+
+        def __init__(self, conf: Any) -> None:
+            self.conf = conf
+
+        def lex(self, lexer_state: Any, parser_state: Any) -> Any:
+            raise NotImplementedError
+
+    lark: Any = Lark(text, parser="lalr", lexer=Unused, maybe_placeholders=True)
+    conf, table = lark.parser.lexer_conf, lark.parser.parser._parse_table
+    words = [t for t in conf.terminals if t.pattern.type == "str" and t.pattern.value.isalpha()]
+    others = [t for t in conf.terminals if t not in words]
+    others.sort(key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))
+    rules = sorted(lark.rules, key=lambda r: (r.origin.name, [s.name for s in r.expansion], r.alias or ""))
+    numbers = {r: n for n, r in enumerate(rules)}
+    order = _in_order(table)
+    places = {state: n for n, state in enumerate(order)}
+
+    def action(found: tuple[Any, Any]) -> int:
+        kind, argument = found
+        return places[argument] if str(kind) == "Shift" else -1 - numbers[argument]
+
+    return Tables(
+        digest(text),
+        [(t.name, t.pattern.to_regexp()) for t in others],
+        {t.pattern.value: t.name for t in words},
+        sorted(conf.ignore),
+        [_rule(r) for r in rules],
+        [{s: action(table.states[state][s]) for s in sorted(table.states[state])} for state in order],
+        places[table.end_states["start"]],
+    )
+
+
+def _in_order(table: Any) -> list[Any]:
+    """The states as they are found from the first one on, which does not depend on how Lark counts them."""
+    found = {table.start_states["start"]: None}
+    waiting = list(found)
+    while waiting:
+        row = table.states[waiting.pop(0)]
+        new = [n for kind, n in (row[s] for s in sorted(row)) if str(kind) == "Shift" and n not in found]
+        waiting += dict.fromkeys(new)
+        found.update(dict.fromkeys(new))
+    return list(found)
+
+
+def _rule(rule: Any) -> Rule:
+    name = rule.origin.name
+    absent = [False] * len(rule.expansion) if not rule.options.empty_indices else rule.options.empty_indices
+    keep: list[Part] = []
+    waiting = list(rule.expansion)
+    for nothing in absent:
+        if nothing:
+            keep.append(None)
+            continue
+        place = len(rule.expansion) - len(waiting)
+        symbol = waiting.pop(0)
+        if not symbol.is_term and symbol.name.startswith("_"):
+            keep.append([place])
+        elif rule.options.keep_all_tokens or not (symbol.is_term and symbol.filter_out):
+            keep.append(place)
+    makes = None if name.startswith("_") else rule.alias or name
+    whole = keep == list(range(len(rule.expansion)))
+    return Rule(name, len(rule.expansion), makes, None if whole else keep, rule.options.expand1 and not rule.alias)
+
+
+def text_of(made: Tables) -> str:
+    """The tables as they are kept: a line for each rule and state."""
+
+    def lines(items: Sequence[Any]) -> str:
+        return "[\n" + ",\n".join(json.dumps(i, separators=(",", ":")) for i in items) + "\n]"
+
+    parts = {**asdict(made), "rules": [list(asdict(r).values()) for r in made.rules]}
+    fields = (
+        f"{json.dumps(k)}: {lines(v) if k in ('terminals', 'rules', 'states') else json.dumps(v)}"
+        for k, v in parts.items()
+    )
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+if __name__ == "__main__":
+    with resources.as_file(resources.files(grammar)) as folder:
+        folder.joinpath(NAME).write_text(text_of(make(grammar.read())), "utf-8")

@@ -1,0 +1,150 @@
+"""Tokens to syntax nodes, going on after every mistake.
+
+A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to
+where the next one can begin, and shifts a BROKEN_* token in place of what lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from .error_examples import Known, by_state
+from .lalr import Parser, Stuck
+from .lalr_tables import END, tables
+from .lex import Scanner
+from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
+from .syntax_errors import explain
+from .syntax_tree import ProgramNode, Token
+
+MANY = 500  # mistakes after which the rest of a text is not read
+
+
+@cache
+def scanner() -> Scanner:
+    """The lexer of programs; made once, when the first one is read."""
+    return Scanner(tables())
+
+
+@cache
+def friendly() -> Known:
+    """What to say about frequent mistakes; made when the first mistake is met."""
+    return by_state(stops_at)
+
+
+def stops_at(text: str) -> tuple[int, Token]:
+    """The parser's state and the token where it cannot go on."""
+    parser = Parser()
+    for token in [*scanner().tokens(text), Token(END, "", len(text), len(text))]:
+        try:
+            parser.feed(token)
+        except Stuck:
+            parser.settle()
+            return parser.states[-1], token
+    raise AssertionError(f"an example of a mistake is none: {text}")
+
+
+class Stream:
+    """Tokens one after the other, of which some can be put back."""
+
+    def __init__(self, tokens: Iterator[Token], length: int) -> None:
+        self.tokens = tokens
+        self.end = Token(END, "", length, length)
+        self.waiting: list[Token] = []  # the next one last
+
+    def __iter__(self) -> Iterator[Token]:
+        while self.waiting:
+            yield self.waiting.pop()
+        for token in self.tokens:  # noqa: UP028 (`yield from` would close them with this generator)
+            yield token
+        while True:
+            yield self.end
+
+    def back(self, tokens: list[Token]) -> None:
+        self.waiting += reversed(tokens)
+
+
+class Reader:
+    """One text being read."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+        self.stream = Stream(scanner().tokens(source.text), len(source.text))
+        self.parser = Parser()
+
+    def read(self) -> ProgramNode:
+        while True:
+            token = None
+            try:
+                feed = self.parser.feed
+                for token in self.stream:
+                    feed(token)
+                    if token.type == END:
+                        return self.parser.values[-1]
+            except Stuck:
+                assert token is not None
+                self.parser.settle()
+                self.recover(token)
+
+    def recover(self, token: Token) -> None:
+        """Reports the mistake and leaves the parser where it can go on."""
+        if token.type in (*HEADS, END) and self.parser.accepts("RBRACE"):
+            self.report_open(token)
+            self.insert("RBRACE", token)
+        elif token.type in STARTS and self.source.on_new_line(token.start) and self.begins_body():
+            message = f"expected '{{' before the first statement, got {token.text}"
+            self.say(Diagnostic(message, self.span(token), "parse.brace"))
+            self.insert("LBRACE", token)
+        else:
+            self.say(explain(self.source, self.parser, token, friendly()))
+            self.skip(token)
+
+    def begins_body(self) -> bool:
+        """Whether the parser is behind the head of a function."""
+        return self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")
+
+    def insert(self, kind: str, token: Token) -> None:
+        """Goes on as if a brace stood before the token."""
+        self.stream.back([token])
+        self.feed(kind, token.start, token.start)
+
+    def skip(self, token: Token) -> None:
+        """Puts a broken part in place of what was read of it and what is left of it from this token on."""
+        ahead = Ahead(self.source, token, iter(self.stream))
+        states, values, rows = self.parser.states, self.parser.values, self.parser.rows
+        for depth in range(len(states), 0, -1):
+            kind = next((k for k in SKIPS if rows[states[depth - 1]].get(k, -1) >= 0), None)
+            if kind is None:
+                continue
+            start = min((s for v in values[depth - 1 :] if (s := first_offset(v)) is not None), default=token.start)
+            taken = list(scanner().tokens(self.source.text, start, token.start))
+            stop = SKIPS[kind](ahead, taken)
+            if stop is not None:
+                del states[depth:], values[depth - 1 :]
+                self.stream.back(ahead.tokens[stop:])
+                self.feed(kind, start, ahead[stop].start)
+                return
+        raise AssertionError("an item may be broken at the start of a program")
+
+    def report_open(self, token: Token) -> None:
+        """A brace that is still open where the next function begins or the text ends."""
+        opening = next((v for v in reversed(self.parser.values) if isinstance(v, Token) and v.type == "LBRACE"), token)
+        got = "the end of the text" if token.type == END else token.text
+        notes = (Note("the brace that is not closed", self.span(opening)),)
+        self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
+
+    def say(self, mistake: Diagnostic) -> None:
+        """Adds a mistake; after MANY the rest of the text is not read."""
+        if len(self.diagnostics) < MANY:
+            self.diagnostics.append(mistake)
+        elif len(self.diagnostics) == MANY:
+            self.diagnostics.append(Diagnostic(f"reading ends after {MANY} mistakes", mistake.span, "parse.many"))
+            self.stream = Stream(iter(()), len(self.source.text))
+
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def feed(self, kind: str, start: int, end: int) -> None:
+        self.parser.feed(Token(kind, self.source.text[start:end], start, end))

@@ -1,0 +1,134 @@
+"""How far a mistake reaches: for each kind of broken part, where the next one can begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..dialect.ir.diagnostics import Source
+from .lalr_tables import END
+from .syntax_tree import ConstantNode, FunctionNode, GraphNode, OperationNode, QuotedNode, Token
+
+DEPTH = {"LPAR": 1, "LSQB": 1, "LBRACE": 1, "RPAR": -1, "RSQB": -1, "RBRACE": -1}
+HEADS = ("FUNC", "GRAPH")
+STARTS = ("RESULT", "RETURN", "CALL", "CONST", "OPERATOR", "INFIX", "STRING")
+
+
+class Ahead:
+    """The token that could not be read, and those after it as far as they are asked for."""
+
+    def __init__(self, source: Source, first: Token, rest: Iterator[Token]) -> None:
+        self.source = source
+        self.tokens = [first]
+        self.rest = rest
+
+    def __getitem__(self, n: int) -> Token:
+        while len(self.tokens) <= n:
+            self.tokens.append(next(self.rest))
+        return self.tokens[n]
+
+    def on_new_line(self, n: int) -> bool:
+        return self.source.on_new_line(self[n].start)
+
+    def begins_statement(self, n: int, depth: int) -> bool:
+        """Whether the token begins a statement for certain, given the brackets open before it."""
+        token = self[n]
+        if token.type in ("RESULT", "RETURN"):
+            return self.on_new_line(n)
+        if token.type == "VALUE" and self.on_new_line(n):
+            while self[n].type == "VALUE" and self[n + 1].type == "COMMA":
+                n += 2
+            return self[n].type == "RESULT"
+        return depth <= 0 and token.type in STARTS and self.on_new_line(n)
+
+    def begins_body(self, n: int) -> bool:
+        """Whether the brace opens the body of a function, not a dictionary."""
+        after = self[n + 1].type
+        return after in ("VALUE", "RBRACE", *STARTS) and not (after in STARTS and self[n + 2].type == "EQUAL")
+
+
+def skip_statement(ahead: Ahead, taken: list[Token]) -> int | None:
+    depth = sum(DEPTH.get(t.type, 0) for t in taken)
+    braces = sum(DEPTH[t.type] for t in taken if t.type in ("LBRACE", "RBRACE"))
+    n = 0
+    while True:
+        token = ahead[n]
+        if token.type == END or (token.type in HEADS and ahead.on_new_line(n)):
+            return n
+        if token.type == "RBRACE" and braces <= 0:
+            return n
+        if (n or taken) and ahead.begins_statement(n, depth):
+            return n
+        depth += DEPTH.get(token.type, 0)
+        braces += DEPTH[token.type] if token.type in ("LBRACE", "RBRACE") else 0
+        n += 1
+
+
+def skip_argument(ahead: Ahead, taken: list[Token]) -> int | None:
+    depth = 0
+    for token in taken:
+        depth += DEPTH.get(token.type, 0)
+        if depth < 0:
+            return None
+    n = 0
+    while True:
+        token = ahead[n]
+        if token.type in ("COMMA", "RPAR") and depth <= 0:
+            return n
+        if token.type in (END, *HEADS, "ARROW", "RETURN", "RESULT") or (
+            token.type == "LBRACE" and ahead.begins_body(n)
+        ):
+            return None
+        depth += DEPTH.get(token.type, 0)
+        n += 1
+
+
+def skip_head(ahead: Ahead, taken: list[Token]) -> int | None:
+    n = 0
+    while True:
+        token = ahead[n]
+        if token.type == "LBRACE" and ahead.begins_body(n):
+            return n
+        if token.type in (END, *HEADS, "RESULT", "RETURN", "RBRACE"):
+            return None
+        n += 1
+
+
+def skip_item(ahead: Ahead, taken: list[Token]) -> int | None:
+    n = 0
+    while ahead[n].type != END and not (ahead[n].type in HEADS and (n or taken)):
+        n += 1
+    return n
+
+
+def skip_rest(ahead: Ahead, taken: list[Token]) -> int | None:
+    n = 0
+    while ahead[n].type != END:
+        n += 1
+    return n
+
+
+SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
+    "BROKEN_STATEMENT": skip_statement,
+    "BROKEN_ARGUMENT": skip_argument,
+    "BROKEN_TYPES": skip_head,
+    "BROKEN_HEADER": skip_head,
+    "BROKEN_ITEM": skip_item,
+    "BROKEN_REST": skip_rest,
+}
+
+
+def first_offset(value: Any) -> int | None:
+    """Where what the parser holds begins."""
+    match value:
+        case Token():
+            return value.start
+        case OperationNode() | ConstantNode():
+            name = value.name if isinstance(value, OperationNode) else value.word
+            return min(t.start for t in (*value.results, name))
+        case FunctionNode() | GraphNode() | QuotedNode():
+            return value.word.start
+        case list() | tuple():
+            start = getattr(value, "start", None)
+            return start if start is not None else next((s for v in value if (s := first_offset(v)) is not None), None)
+    return getattr(value, "start", None)

@@ -1,0 +1,133 @@
+"""A diagnostic for a token that cannot stand where the parser is: what the table of mistakes says, or what was expected."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from ..dialect.ir.diagnostics import Diagnostic, Source, Span
+from ..dialect.spec.op import OPERATORS
+from .error_examples import Known, Said
+from .lalr import Parser
+from .lalr_tables import END
+from .lex import UNKNOWN
+from .suggest import did_you_mean
+from .syntax_tree import Token
+
+KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
+BLANKS = " \t\r\n\f\v"
+STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
+
+
+def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagnostic:
+    """The diagnostic for a token that cannot stand where the parser is."""
+    before = parser.values[-1] if parser.values and isinstance(parser.values[-1], Token) else None
+    at = parser.states[-1]
+    said = known.get((at, token.type)) or known.get((at, None))
+    infix = said is not None and said.code == "parse.infix"
+    span = Span(source, token.end - len(word(token)), token.end)
+    if begins_dense(source, token):
+        return Diagnostic("dense<...> holds numbers, brackets and commas up to a '>'", span, "parse.constant")
+    if (token.type == UNKNOWN and token.text not in KNOWN) or (token.text == "/" and not infix):
+        return Diagnostic(unknown_character(token.text), span, "parse.character")
+    if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
+        span = Span(source, before.start, before.end)
+        return Diagnostic(f"expected ',' before an operand, got {before.text}", span, "parse.operand")
+    if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
+        said = STATEMENT
+    if said is not None:
+        return Diagnostic(said.message.replace("{got}", shown(token)) + meant(said, token), span, said.code)
+    expected = {k for k in parser.row if k.isupper() or k == END}
+    return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
+
+
+def begins_dense(source: Source, token: Token) -> bool:
+    """Whether the token is of a `dense<` that is no constant."""
+    if token.text == "dense":
+        return source.text[token.end :].lstrip(BLANKS)[:1] == "<"
+    return token.text == "<" and source.text[max(0, token.start - 100) : token.start].rstrip(BLANKS).endswith("dense")
+
+
+def word(token: Token) -> str:
+    """The token's text, of `: i64` only the word."""
+    return token.text[1:].lstrip(BLANKS) if token.type == "ASCRIPTION" else token.text
+
+
+def missing_comma(source: Source, value: Token, token: Token) -> bool:
+    """Whether a value that seems to begin a statement stands on the line of the one before."""
+    after = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
+    return after and not source.on_new_line(value.start, "{")
+
+
+def meant(said: Said, token: Token) -> str:
+    """What was probably meant by a word."""
+    if said.code == "parse.operator":
+        return did_you_mean(token.text, [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS)
+    if token.type != "NAME":
+        return ""
+    words = {
+        "parse.item": ("func", "graph", "module"),
+        "parse.statement": ("return", "const", "call"),
+        "parse.name": (),
+    }
+    return did_you_mean(token.text, words.get(said.code, ()))
+
+
+def unknown_character(text: str) -> str:
+    character = text[0]
+    if character == '"':
+        return "a string ends with '\"' on the line where it begins"
+    if character in "/#":
+        return f"a comment begins with //, got {character}"
+    if character == ";":
+        return "a statement ends without a mark, got ;"
+    name = unicodedata.name(character, "a control character" if ord(character) < 32 else "").lower()
+    code = f"U+{ord(character):04X}"
+    if not character.isprintable():
+        return f"expected a character of the language, got {code}{f' ({name})' if name else ''}"
+    more = "" if character.isascii() else f" ({code}{name and ', '}{name})"
+    return f"expected a character of the language, got '{character}'{more}"
+
+
+def shown(token: Token) -> str:
+    """The token as a message shows it."""
+    if token.type == END:
+        return "the end of the text"
+    text = word(token)
+    text = " ".join(text.split()) if len(text) <= 40 else " ".join(text[:37].split()) + "..."
+    if token.type == UNKNOWN and not text.isprintable():
+        return f"U+{ord(token.text[0]):04X}"
+    return text if text[:1].isalnum() or text[:1] in '%@"!' else f"'{text}'"
+
+
+# The expected tokens in words, where no snippet fits
+
+# a group is expected where its first tokens all are; it stands for the others too
+GROUPS: tuple[tuple[str, str, str], ...] = (
+    ("an operand", "VALUE INTEGER NAME", "FLOAT MINUS LPAR"),
+    ("a value", "DENSE STRING INTEGER", "FLOAT MINUS LPAR NAME SYMBOL LSQB LBRACE TENSOR FIELD MISTYPED ELEMENT"),
+    ("a type", "TENSOR FIELD", "MISTYPED ELEMENT"),
+    ("a number", "INTEGER FLOAT", "MINUS NAME"),
+    ("a name", "NAME FILE INIT", "CALL CONST FUNC GRAPH MODULE RETURN OPERATOR"),
+    ("a statement", "RESULT RETURN", "OPERATOR CALL CONST STRING VALUE RBRACE"),
+    ("func or graph", "FUNC GRAPH", "STRING"),
+)
+WORDS = {
+    "VALUE": "%name", "SYMBOL": "@name", "STRING": "a string", "INTEGER": "a number", "OPERATOR": "an operator",
+    "NAME": "a name", "DENSE": "dense<...>", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'",
+    "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "ARROW": "'->'", "FILE": "file",
+    END: "the end of the text",
+}  # fmt: skip
+
+
+def wanted(expected: set[str]) -> str:
+    """The expected tokens in words."""
+    left = {k for k in expected if not k.startswith("BROKEN")}
+    words = []
+    for word, first, others in GROUPS:
+        if left.issuperset(first.split()):
+            words.append(word)
+            left.difference_update(first.split(), others.split())
+    words = [*sorted(WORDS[k] for k in left if k in WORDS), *words]
+    if len(words) < 2:
+        return words[0] if words else "something else"
+    return f"{', '.join(words[:-1])} or {words[-1]}"

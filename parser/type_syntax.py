@@ -1,0 +1,184 @@
+"""Types as they are written: one token, read from left to right, with what is wrong at the place where it is wrong."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..dialect.ir.sizes import Dim, Shape, Size
+from ..dialect.ir.types import ELEMENT_TYPES, ElementType, FieldType, TensorType, Type
+from .suggest import did_you_mean
+from .syntax_tree import Mistake, Token
+
+MAX_RANK = 32
+MAX_SIZE = 1 << 40  # of a dimension, and of all of them together
+
+HABITS = {  # what the element types are called elsewhere
+    "bool": "i1", "int": "i32", "long": "i64", "index": "i64", "ui1": "i1", "u1": "i1",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "si8": "i8", "si16": "i16", "si32": "i32", "si64": "i64",
+    "uint8": "ui8", "uint16": "ui16", "uint32": "ui32", "uint64": "ui64", "u8": "ui8", "u16": "ui16", "u32": "ui32",
+    "u64": "ui64", "half": "f16", "float": "f32", "double": "f64", "float16": "f16", "float32": "f32", "float64": "f64",
+    "complex64": "complex<f32>", "complex128": "complex<f64>",
+}  # fmt: skip
+
+_BLANK = re.compile(r"\s*")
+_DIM = re.compile(r"(\d+|\?\s*[A-Z][A-Z0-9_]*|\?)\s*(?=[x>])", re.ASCII)
+_ELEMENT = re.compile(r"complex\s*<\s*(\w*)\s*>|\w+", re.ASCII)
+_WORD = re.compile(r"[?*-]?\s*\w*")
+
+
+class Wrong(Exception):
+    """What is wrong inside a type, from one offset of its text to another."""
+
+    def __init__(self, message: str, start: int, end: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.start = start
+        self.end = start + 1 if end is None else end
+
+
+class Cursor(NamedTuple):
+    """The text of a type and how far it has been read."""
+
+    text: str
+    at: int
+
+    def blanks(self) -> Cursor:
+        found = _BLANK.match(self.text, self.at)
+        return Cursor(self.text, found.end() if found else self.at)
+
+    def expect(self, mark: str, meaning: str) -> Cursor:
+        if not self.text.startswith(mark, self.at):
+            raise Wrong(f"expected '{mark}' {meaning}", min(self.at, len(self.text) - 1))
+        return Cursor(self.text, self.at + len(mark)).blanks()
+
+
+def read_type(token: Token) -> Type | Mistake:
+    """The type a token stands for. Every anonymous `?` is a size of its own."""
+    text = token.text
+    try:
+        return _known(text) if "?" not in text else _read(text)
+    except Wrong as wrong:
+        return Mistake("parse.type", wrong.message, token.start + wrong.start, token.start + wrong.end)
+
+
+@lru_cache(4096)
+def _known(text: str) -> Type:
+    return _read(text)
+
+
+def _read(text: str) -> Type:
+    if text.startswith("tensor"):
+        found, rest = _tensor(Cursor(text, 0))
+    elif text.startswith("!"):
+        found, rest = _field(Cursor(text, 0))
+    else:
+        name = "".join(text.split())
+        known = f"; write tensor<{name}>" if name in ELEMENT_TYPES else ""
+        raise Wrong(f"expected the type of a tensor, got {name[:80]}{known}", 0, len(text))
+    if rest.at < len(text):
+        raise Wrong("expected the end of the type", rest.at)
+    return found
+
+
+def _tensor(cursor: Cursor) -> tuple[TensorType, Cursor]:
+    cursor = Cursor(cursor.text, cursor.at + len("tensor")).blanks().expect("<", "and a shape, as in tensor<2x3xf32>")
+    shape: list[Dim] = []
+    opened = cursor.at
+    while dim := _DIM.match(cursor.text, cursor.at):
+        shape.append(read_dim(dim[1], cursor.at))
+        cursor = Cursor(cursor.text, dim.end())
+        if cursor.text.startswith(">", cursor.at):
+            raise Wrong("expected an element type after the sizes, as in tensor<2x3xf32>", cursor.at)
+        cursor = cursor.expect("x", "between two sizes")
+    check_shape(shape, opened, cursor.at)
+    element, cursor = _element(cursor)
+    return TensorType(tuple(shape), element), cursor.blanks().expect(">", "at the end of the type")
+
+
+def _field(cursor: Cursor) -> tuple[FieldType, Cursor]:
+    name = re.match(r"![\w.]*", cursor.text)
+    if name is None or name[0] != "!cog.field":
+        raise Wrong(f"expected !cog.field, got {name[0][:80] if name else '!'}", 0, name.end() if name else 1)
+    cursor = Cursor(cursor.text, name.end()).blanks().expect("<", "and a shape, as in !cog.field<[2, 3], f32>")
+    cursor = cursor.expect("[", "and the sizes, as in !cog.field<[2, 3], f32>")
+    shape: list[Dim] = []
+    opened = cursor.at
+    while not cursor.text.startswith("]", cursor.at):
+        if shape:
+            cursor = cursor.expect(",", "between two sizes")
+        dim = re.compile(r"\d+|\?\s*[A-Z][A-Z0-9_]*|\?", re.ASCII).match(cursor.text, cursor.at)
+        if dim is None:
+            raise Wrong("expected a size or ']'", min(cursor.at, len(cursor.text) - 1))
+        shape.append(read_dim(dim[0], cursor.at))
+        cursor = Cursor(cursor.text, dim.end()).blanks()
+    check_shape(shape, opened, cursor.at)
+    if len(shape) > 3:
+        raise Wrong(f"a field has at most 3 dimensions, got {len(shape)}", opened, cursor.at)
+    cursor = cursor.expect("]", "").expect(",", "and the type of a point, as in !cog.field<[2, 3], f32>")
+    begin = cursor.at
+    if cursor.text.startswith("tensor", cursor.at):
+        point, cursor = _tensor(cursor)
+    else:
+        element, cursor = _element(cursor)
+        point = TensorType((), element)
+    if point.rank > 2:
+        raise Wrong(f"the points of a field are tensors of order at most 2, got {point.rank}", begin, cursor.at)
+    return FieldType(tuple(shape), point), cursor.blanks().expect(">", "at the end of the type")
+
+
+def read_dim(text: str, at: int) -> Dim:
+    """A size as it is written: 3, ? or ?N."""
+    if text[0] == "?":
+        name = text[1:].strip()
+        return Size.named(name) if name else Size.unknown()
+    if len(text) > 20 or int(text) >= MAX_SIZE:
+        raise Wrong("a size is less than 2^40", at, at + len(text))
+    return int(text)
+
+
+def check_shape(shape: list[Dim], start: int, end: int) -> None:
+    if len(shape) > MAX_RANK:
+        raise Wrong(f"a tensor has at most {MAX_RANK} dimensions, got {len(shape)}", start, end)
+    total = 1
+    for dim in shape:
+        total *= dim if isinstance(dim, int) else 1
+    if total >= MAX_SIZE and 0 not in [d for d in shape if isinstance(d, int)]:
+        raise Wrong("a tensor has less than 2^40 elements", start, end)
+
+
+def _element(cursor: Cursor) -> tuple[ElementType, Cursor]:
+    found = _ELEMENT.match(cursor.text, cursor.at)
+    if found is None or found[0][0].isdigit() or found[0] == "x":
+        _refuse_dim(cursor)
+    assert found is not None
+    name = "".join(found[0].split())
+    if name not in ELEMENT_TYPES:
+        if name.partition("x")[2] in ELEMENT_TYPES:
+            raise Wrong(f"an unknown size is written ? or ?N, got {name[:80]}", found.start(), found.end())
+        meant = f"; did you mean {HABITS[name]}" if name in HABITS else did_you_mean(name, ELEMENT_TYPES)
+        raise Wrong(f"expected an element type, got {name[:80]}{meant}", found.start(), found.end())
+    return ELEMENT_TYPES[name], Cursor(cursor.text, found.end())
+
+
+def _refuse_dim(cursor: Cursor) -> None:
+    """Says what is wrong where a size or an element type should stand."""
+    found = _WORD.match(cursor.text, cursor.at)
+    word = found[0].strip() if found else ""
+    start, end = cursor.at, cursor.at + max(1, len(word))
+    if start >= len(cursor.text):
+        raise Wrong("expected '>' at the end of the type", start - 1)
+    if word.startswith("?") and len(word) > 1:
+        raise Wrong(f"the name of a size is upper case, as in ?N, got {word[:80]}", start, end)
+    if word.startswith("-"):
+        raise Wrong(f"a size is not negative (an unknown one is written ?), got {word[:80]}", start, end)
+    if word.startswith("*"):
+        raise Wrong("a tensor has a known rank (an unknown size is written ?), got *", start, end)
+    if word and word[0].isdigit():
+        raise Wrong(f"expected 'x' after a size, got {word[:80]}", start, end)
+    raise Wrong("expected a size or an element type, as in tensor<2x3xf32>", start, end)
+
+
+def shape_text(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
