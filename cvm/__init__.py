@@ -165,16 +165,16 @@ def set_num_threads(n: int) -> None:
 
     Results do not depend on it.
     """
-    from cvm.jit.runtime import thread_pool as threads
+    from cvm.jit.runtime import thread_pool
 
-    threads.set_num_threads(n)
+    thread_pool.set_num_threads(n)
 
 
 def get_num_threads() -> int:
     """How many threads run large loops."""
-    from cvm.jit.runtime import thread_pool as threads
+    from cvm.jit.runtime import thread_pool
 
-    return threads.get_num_threads()
+    return thread_pool.get_num_threads()
 
 
 def __getattr__(name: str) -> _Any:

@@ -19,7 +19,7 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.module import Module
 from cvm.jit.calls import fastcall
 from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
-from cvm.jit.calls.dispatch_table import Way
+from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.targets import compile_function
@@ -48,14 +48,16 @@ class TracedFunction:
         self._shapes: dict[Signature, int] = {}
         self._names = _positional_names(self._parameters)
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
-        self._ways: dict[CompiledFunction, Way] = {}  # of what is called directly, the rest going to `__call__`
+        self._ways: dict[
+            CompiledFunction, DispatchEntry
+        ] = {}  # of what is called directly, the rest going to `__call__`
         self._last: CompiledFunction | None = None
         self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
         update_wrapper(self, function)
         self.__name__: str = getattr(function, "__name__", type(function).__name__)
         if _is_direct(self):
             self._slow = MethodType(TracedFunction.__call__, weakref.proxy(self))
-            self._way = Way(self._slow)
+            self._way = DispatchEntry(self._slow)
             self._way.serve(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
@@ -104,8 +106,8 @@ class TracedFunction:
             return
         if len(self._ways) >= 2 * MANY:
             self._dropped, self._ways = self._ways, {}  # kept a while: a call may be on one of them
-            self._way = Way(self._slow)
-        self._ways[compiled] = self._way = Way(self._slow, compiled.table, structure, self._way)
+            self._way = DispatchEntry(self._slow)
+        self._ways[compiled] = self._way = DispatchEntry(self._slow, compiled.table, structure, self._way)
         self._way.serve(self)
 
     def batch(self, *samples: Sequence[Any]) -> list[Any]:

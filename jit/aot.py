@@ -26,7 +26,7 @@ from ..dialect.program.module import Function, Graph, Module, Value
 from ..dialect.program.verify import verify
 from ..dialect.program.verify_inplace import arguments_overwritten
 from ..lowering.storage.plan import ALIGNMENT, Plan
-from .llvm import native_code as native
+from .llvm import native_code
 from .llvm.emit import emit
 from .llvm.range_check import declared, within_text
 from .runtime.thread_pool import PARALLEL, SERIAL
@@ -78,7 +78,7 @@ def build(
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = native.object_file("\n".join(pieces))
+    image = native_code.object_file("\n".join(pieces))
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 

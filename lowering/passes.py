@@ -19,13 +19,13 @@ from .graph.inline import inline_calls
 from .graph.pipeline import GRAPH_PASSES
 from .pipeline import to_plan
 from .schedule import PASSES, schedule
-from .stepping.split_state import clockwork
-from .storage.narrow_storage import compact
+from .stepping.split_state import split_state
+from .storage.narrow_storage import narrow_storage
 from .storage.plan import Plan, make_plan
 from .text.printer import formulas_text, kernels_text
 
 LEVELS = ("graph", "formulas", "loops")
-CANONICAL = ("simplify", "fold", "simplify")
+CANONICAL = ("simplify", "fold_constants", "simplify")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _unclocked(module: Module) -> Module:
     functions: dict[str, Function] = {}
     for function in module.functions.values():
         if isinstance(function, Graph):
-            clocked = clockwork(module, function)
+            clocked = split_state(module, function)
             functions |= {f.name: f for f in (clocked.advance, clocked.observe) if f.results}
         else:
             functions[function.name] = function
@@ -111,7 +111,7 @@ def _does(change: Callable[..., object]) -> str:
 
 STEPS: dict[str, Pass] = {
     "inline": Pass("graph", _on_functions(inline_calls), _does(inline_calls)),
-    "derivatives": Pass("graph", _on_functions(expand_derivatives), _does(expand_derivatives)),
+    "differentiate": Pass("graph", _on_functions(expand_derivatives), _does(expand_derivatives)),
     "canonicalize": Pass("graph", _on_functions(_canonical), f"{', '.join(CANONICAL)}, in this order"),
     **{
         name: Pass("graph", _on_functions(lambda _, f, change=change: change(f)), _does(change))
@@ -122,13 +122,13 @@ STEPS: dict[str, Pass] = {
         lambda state: replace(state, formulas=tuple(map(fuse, state.formulas or ()))),
         _does(fuse),
     ),
-    "compact": Pass("loops", _on_plans(compact), _does(compact)),
+    "narrow_storage": Pass("loops", _on_plans(narrow_storage), _does(narrow_storage)),
     **{
         name: Pass("loops", _on_plans(lambda plan, name=name: schedule(plan, lambda _: (name,))), _does(change))
         for name, change in PASSES.items()
     },
     "schedule": Pass(
-        "loops", _on_plans(lambda plan: schedule(compact(plan))), "All of them, as a compiled program has them"
+        "loops", _on_plans(lambda plan: schedule(narrow_storage(plan))), "All of them, as a compiled program has them"
     ),
 }
 

@@ -9,18 +9,18 @@ from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import declared_range, ranges_of
 from .formulas.build import Formula, Formulas, Nest, View, formulas
 from .formulas.fuse import fuse
-from .formulas.rounding_shift import rounded
-from .gpu.map_to_grid import place_on_gpu
+from .formulas.rounding_shift import rounding_shift
+from .gpu.map_to_grid import map_to_grid
 from .graph.inline import inline_calls
 from .graph.pipeline import improve
-from .loops.build import nest, sorted_tensors
-from .loops.fuse_kernels import combine
+from .loops.build import build_nest, sorted_tensors
+from .loops.fuse_kernels import fuse_kernels
 from .loops.split_complex import split_complex
 from .processor import PLAIN, Processor
-from .reductions.fuse_rows import by_rows
+from .reductions.fuse_rows import fuse_rows
 from .schedule import schedule
 from .storage.inplace import in_place
-from .storage.narrow_storage import compact
+from .storage.narrow_storage import narrow_storage
 from .storage.plan import Plan, make_plan, viewed
 
 
@@ -37,7 +37,7 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
         name = f"{program.name}.{len(kernels)}"
         match step:
             case Formula():
-                kernels.append(nest(step, name))
+                kernels.append(build_nest(step, name))
             case View(tensor, of, _):
                 views[tensor] = of
             case Nest(tensors, operands, body, span):
@@ -49,7 +49,7 @@ def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], t
         if root in owned or result in results:  # an argument, a constant, or given back already: a copy
             copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
             at = axes(result.shape)
-            kernels.append(nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
+            kernels.append(build_nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
             result = copy
         else:
             owned.add(root)
@@ -61,8 +61,8 @@ def to_plan(program: Formulas, function: Function) -> Plan:
     """The formulas of the function as plain nests, before any pass that is for one kind of machine."""
     declared = zip(program.arguments, map(declared_range, function.arguments), strict=True)
     ranges = ranges_of(program, {t: found for t, found in declared if found is not None})
-    kernels, views, results = to_kernels(rounded(program, ranges))
-    kernels = combine(kernels, results, views)
+    kernels, views, results = to_kernels(rounding_shift(program, ranges))
+    kernels = fuse_kernels(kernels, results, views)
     kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function), views)
     known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
     sides = function.name, program.arguments, results, program.constants
@@ -77,7 +77,7 @@ def unscheduled(module: Module, function: Function) -> Plan:
 
 def nests(module: Module, function: Function) -> Plan:
     """The function as plain nests for a CPU."""
-    return by_rows(compact(unscheduled(module, function)))
+    return fuse_rows(narrow_storage(unscheduled(module, function)))
 
 
 def lower(module: Module, function: Function, processor: Processor = PLAIN) -> Plan:
@@ -87,4 +87,4 @@ def lower(module: Module, function: Function, processor: Processor = PLAIN) -> P
 
 def lower_for_gpu(module: Module, function: Function) -> Plan:
     """The same for a GPU."""
-    return place_on_gpu(unscheduled(module, function))
+    return map_to_grid(unscheduled(module, function))

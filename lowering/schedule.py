@@ -10,55 +10,59 @@ import numpy as np
 from ..dialect.notation.index import Expr, Tensor
 from ..dialect.notation.loops import Kernel
 from .analysis.interval_arithmetic import Interval
-from .contraction.match import only_where, reshaped
-from .contraction.strategies import contract
+from .contraction.match import guard_kernel, reshaped_parameters
+from .contraction.strategies import lower_contraction
 from .layout.interleave import interleave
-from .layout.tiled_transpose import tile
-from .loops.broadcast_versions import meet, repeats
+from .layout.tiled_transpose import tiled_transpose
+from .loops.broadcast_versions import broadcast_versions, unswitch_broadcast
 from .loops.collapse import collapse
-from .loops.forward_substitute import unname
-from .loops.index_set_split import split
-from .loops.loop_partition import borders
-from .loops.nontemporal_stores import stream
-from .loops.parallelize import parallelise
-from .loops.saturating_narrow import saturate
-from .loops.tighten_bounds import narrow
+from .loops.forward_substitute import forward_substitute
+from .loops.index_set_split import index_set_split
+from .loops.loop_partition import loop_partition
+from .loops.nontemporal_stores import nontemporal_stores
+from .loops.parallelize import parallelize
+from .loops.saturating_narrow import saturating_narrow
+from .loops.tighten_bounds import tighten_bounds
 from .loops.unroll import unroll
-from .loops.vectorize import vectorise
+from .loops.vectorize import vectorize
 from .processor import PLAIN, Processor
-from .reductions.blocked_sums import blocks
-from .reductions.bool_reduction import bools
-from .reductions.cache_row import keep
-from .reductions.column_reduction import sweep
-from .reductions.lane_reduction import lanes
-from .reductions.partition_reduction import in_shares
-from .reductions.reduction_versions import Order, Ordered, by_order
-from .reductions.split_reduction import in_parts
-from .reductions.widen_in_steps import partial
+from .reductions.blocked_sums import blocked_sums
+from .reductions.bool_reduction import bool_reduction
+from .reductions.cache_row import cache_row
+from .reductions.column_reduction import column_reduction
+from .reductions.lane_reduction import lane_reduction
+from .reductions.partition_reduction import partition_reduction
+from .reductions.reduction_versions import Order, OrderedVersion, reduction_versions
+from .reductions.split_reduction import split_reduction
+from .reductions.widen_in_steps import widen_in_steps
 from .storage.plan import Plan, make_plan
 
-PASSES: dict[str, Callable[[Kernel], Kernel]] = {
-    "keep": keep,
-    "unname": unname,
-    "split": split,
-    "collapse": collapse,
-    "borders": borders,
-    "narrow": narrow,
-    "bools": bools,
-    "sweep": sweep,
-    "interleave": interleave,
-    "tile": tile,
-    "parallelise": parallelise,
-    "repeats": repeats,
-    "vectorise": vectorise,
-    "partial": partial,
-    "blocks": blocks,
-    "lanes": lanes,
-    "saturate": saturate,
-    "unroll": unroll,
-    "stream": stream,
-}
-LAST = ("saturate", "unroll")  # what the kernels of a contraction, which come with their schedule, still go through
+_IN_ORDER: tuple[Callable[[Kernel], Kernel], ...] = (
+    cache_row,
+    forward_substitute,
+    index_set_split,
+    collapse,
+    loop_partition,
+    tighten_bounds,
+    bool_reduction,
+    column_reduction,
+    interleave,
+    tiled_transpose,
+    parallelize,
+    unswitch_broadcast,
+    vectorize,
+    widen_in_steps,
+    blocked_sums,
+    lane_reduction,
+    saturating_narrow,
+    unroll,
+    nontemporal_stores,
+)
+PASSES = {change.__name__: change for change in _IN_ORDER}
+LAST = (
+    "saturating_narrow",
+    "unroll",
+)  # what the kernels of a contraction, which come with their schedule, still go through
 
 
 def schedule(
@@ -77,8 +81,8 @@ def schedule(
             made = part
             for name in names:
                 made = PASSES[name](made)
-            views.update(reshaped(part, made))
-            kernels.append(made if condition is None else only_where(condition, made))
+            views.update(reshaped_parameters(part, made))
+            kernels.append(made if condition is None else guard_kernel(condition, made))
             ready(kernels[-1])
     sides = plan.name, plan.arguments, plan.results, constants
     made = make_plan(*sides, tuple(kernels), views, ranges, plan.requirements)
@@ -103,28 +107,28 @@ def _parts(
 
     if "collapse" not in names:
         return [(kernel, names, None)]
-    if (met := meet(kernel)) is not None:
+    if (met := broadcast_versions(kernel)) is not None:
         equal = _parts(
             replace(same(met.kernel), name=f"{kernel.name}.equal"), names, views, constants, ranges, processor
         )
         found = [(k, n, _both(met.condition, c)) for k, n, c in equal]
-        others = by_order(kernel) if "blocks" in names else [Ordered(kernel, "either")]
+        others = reduction_versions(kernel) if "blocked_sums" in names else [OrderedVersion(kernel, "either")]
         return [
             *found,
             *((same(o.kernel), _ordered(names, o.order), _both(~met.condition, o.condition)) for o in others),
         ]
-    if "blocks" not in names:
+    if "blocked_sums" not in names:
         return _of_order(kernel, "either", names, views, constants, ranges, processor)
     return [
         (k, n, _both(o.condition, c))
-        for o in by_order(kernel)
+        for o in reduction_versions(kernel)
         for k, n, c in _of_order(same(o.kernel), o.order, names, views, constants, ranges, processor)
     ]
 
 
 def _reshaped(old: Kernel, new: Kernel, ranges: dict[Tensor, Interval]) -> dict[Tensor, Tensor]:
     """The parameters that a kernel got in place of others, which have their ranges."""
-    shapes = reshaped(old, new)
+    shapes = reshaped_parameters(old, new)
     ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
     return shapes
 
@@ -136,7 +140,7 @@ def _both(condition: Expr | None, other: Expr | None) -> Expr | None:
 
 def _ordered(names: Sequence[str], order: Order) -> Sequence[str]:
     """The passes that keep an order."""
-    return tuple(n for n in names if n != "blocks") if order == "terms" else names
+    return tuple(n for n in names if n != "blocked_sums") if order == "terms" else names
 
 
 def _of_order(
@@ -149,23 +153,23 @@ def _of_order(
     processor: Processor,
 ) -> list[tuple[Kernel, Sequence[str], Expr | None]]:
     """The same for a kernel whose folds go in this order."""
-    plain = collapse(unname(kernel))
+    plain = collapse(forward_substitute(kernel))
     shapes = _reshaped(kernel, plain, ranges)
     known = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     last = tuple(n for n in names if n in LAST)
     names = _ordered(names, order)
-    found = None if order == "blocks" else contract(plain, known, ranges, processor)
+    found = None if order == "blocks" else lower_contraction(plain, known, ranges, processor)
     if found is None:
-        if "sweep" not in names:
+        if "column_reduction" not in names:
             return [(kernel, names, None)]
-        shares, parts = in_shares(plain), None if order == "terms" else in_parts(plain)
+        shares, parts = partition_reduction(plain), None if order == "terms" else split_reduction(plain)
         if shares is None and parts is None:
             return [(kernel, names, None)]
         views.update(shapes)
         if shares is not None:
             return [(k, names, None) for k in shares]
         assert parts is not None
-        joining = last if parts.ordered else tuple(n for n in names if n in ("lanes", *LAST))
+        joining = last if parts.ordered else tuple(n for n in names if n in ("lane_reduction", *LAST))
         two = [(parts.parts, _ordered(names, "terms"), None), (parts.joined, joining, parts.long)]
         if parts.long is None:
             return two

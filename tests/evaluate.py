@@ -23,14 +23,14 @@ from cvm.dialect.notation.index import (
     Expr,
     Extent,
     Index,
+    Misalignment,
     Read,
     Reduce,
-    Skew,
     Tensor,
     Var,
     When,
 )
-from cvm.dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Require, Store
+from cvm.dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Store
 from cvm.dialect.notation.scalars import SCALARS
 from cvm.dialect.spec.op import Operator
 
@@ -98,7 +98,7 @@ class Machine:
                 return self.scalars[expr]
             case Extent(size):
                 return np.int64(self.size(size))
-            case Skew(tensor, line):
+            case Misalignment(tensor, line):
                 return np.int64(tensor.element.bytes * 5 % line)
             case Read(tensor, at):
                 place = self.place(tensor, at)
@@ -167,7 +167,7 @@ class Machine:
                     assert value.type is tensor.element, f"{tensor} is {tensor.element}, got {value.type}"
                     self.arrays[tensor][place] = self.value(value)
                     self.written[tensor][place] = True
-                case Require(condition, message):
+                case Assert(condition, message):
                     if not self.value(condition):
                         self.reports.append(message)
 

@@ -175,12 +175,12 @@ def stage(name: str) -> Callable[[Filetest], Golden]:
 
 
 def graph_pass(name: str) -> Callable[[Filetest], Golden]:
-    """The functions after one graph pass; `derivatives` are expanded into ordinary operations."""
+    """The functions after one graph pass; `differentiate` expands derivatives into ordinary operations."""
 
     def changed(test: Filetest) -> Golden:
         found = {}
         for entry, function in test.module.functions.items():
-            new = expand_derivatives(test.module, function) if name == "derivatives" else GRAPH_PASSES[name](function)
+            new = expand_derivatives(test.module, function) if name == "differentiate" else GRAPH_PASSES[name](function)
             if new is not function:
                 found[entry] = _lines(print_module(test.module.with_functions({entry: new})))
         return found
@@ -318,7 +318,7 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "llvm": stage("llvm"),
     "cuda": stage("cuda"),
     "fmt": fmt,
-    **{name: graph_pass(name) for name in (*GRAPH_PASSES, "derivatives")},
+    **{name: graph_pass(name) for name in (*GRAPH_PASSES, "differentiate")},
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {
     "check": check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.program.module import Module
-from cvm.lowering.analysis.legality import check
+from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import PLAIN, Processor
 
@@ -17,7 +17,7 @@ def legal(program: str | Module, processor: Processor = PLAIN) -> tuple[Kernel, 
     module = cvm.parse(program) if isinstance(program, str) else program
     kernels = lower(module, module.functions["main"], processor).kernels
     for kernel in kernels:
-        check(kernel)
+        check_kernel(kernel)
     return tuple(kernels)
 
 

@@ -243,54 +243,69 @@ def _features() -> llvm.FeatureMap:
 
 
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
-SMALL = {f"{C}.contract.LEAST": 0, f"{C}.contract.LEAST_ROWS": 1, f"{C}.contract.LEAST_TERMS": 1}
+SMALL = {f"{C}.strategies.MIN_PRODUCTS": 0, f"{C}.strategies.MIN_ROWS": 1, f"{C}.strategies.MIN_K": 1}
 SHARED = {
-    "cvm.lowering.loops.parallelize.WORTH": 0,
-    "cvm.lowering.loops.parallelize.FOLDED": 8,
-    "cvm.lowering.loops.parallelize.BLOCK": 32,
-    f"{C}.panels.WORTH_SHARING": 1,
-    f"{C}.packing.WORTH_SHARING": 1,
-    f"{C}.packing.LEAST_TILES": 1,
-    f"{M}.interleave.WORTH_SHARING": 1,
+    "cvm.lowering.loops.parallelize.MIN_OPERATIONS": 0,
+    "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
+    "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
+    f"{C}.micro_kernel.MIN_PARALLEL_PRODUCTS": 1,
+    f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
+    f"{C}.pack_panels.LEAST_TILES": 1,
+    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
 }
 PLAIN = {"cvm.jit.functions.native_function.processor": Processor}
 QUADS = {"cvm.jit.functions.native_function.processor": lambda: Processor(quads=True)}
-UPRIGHT = SMALL | {f"{C}.contract.by_turning": lambda *_: None, f"{C}.upright.GAIN": inf} | QUADS
+UPRIGHT = SMALL | {f"{C}.strategies.lower_winograd": lambda *_: None, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
-STREAMS = {f"{M}.stream.{name}": 1 for name in ("LARGE", "ALL", "SOME")} | {f"{M}.stream.MANY": 0}
-STREAMS |= {f"{M}.tile.{name}": 0 for name in ("RUN", "ACROSS", "NEAR", "SHORT")}
-IN_BLOCKS = {f"{F}.blocks.LONG": 1, f"{F}.blocks.BLOCK": 16, f"{F}.shares.LARGE": 1, f"{F}.sweep.NEAR": 1}
-IN_BLOCKS |= {f"{F}.parts.LONG": 1, f"{F}.orders.LONG": 1}
-IN_BLOCKS |= {f"{F}.sweep.LEAST": 2, f"{F}.keep.LEAST": 0, f"{F}.rowwise.LEAST": 1}
+STREAMS = {
+    f"cvm.lowering.loops.nontemporal_stores.{name}": 1
+    for name in ("LARGE_BYTES", "ALL_ARRAYS_BYTES", "MIN_RESULT_BYTES")
+} | {"cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
+STREAMS |= {
+    f"{M}.tiled_transpose.{name}": 0
+    for name in ("MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES")
+}
+IN_BLOCKS = {
+    f"{F}.blocked_sums.MIN_TERMS": 1,
+    f"{F}.blocked_sums.BLOCK_TERMS": 16,
+    f"{F}.partition_reduction.MIN_BYTES": 1,
+    f"{F}.column_reduction.MAX_NEIGHBOUR_BYTES": 1,
+}
+IN_BLOCKS |= {f"{F}.split_reduction.MIN_TERMS": 1, f"{F}.reduction_versions.MIN_TERMS": 1}
+IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATIONS": 0, f"{F}.fuse_rows.MIN_ROWS": 1}
 
 
-TURNED = {f"{C}.winograd.LEAST{name}": 0 for name in ("", "_ROWS", "_TILES", "_STEPS", "_RESULTS")}
-BY_TWO, BY_FOUR = ({f"{C}.winograd.GAIN": gain} for gain in (0, inf))
-NOT_TURNED = {f"{C}.contract.by_turning": lambda *_: None}
-NOT_BYTES = {f"{C}.contract._of_bytes": lambda *_: None}
+TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("PRODUCTS", "ROWS", "TILES", "STEPS", "RESULTS")}
+BY_TWO, BY_FOUR = ({f"{C}.winograd.MAX_COST_RATIO": gain} for gain in (0, inf))
+NOT_TURNED = {f"{C}.strategies.lower_winograd": lambda *_: None}
+NOT_BYTES = {f"{C}.strategies._of_bytes": lambda *_: None}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
-SHORT = {f"{M}.interleave.MANY": 0, f"{M}.interleave.WORTH_SHARING": 1, f"{F}.partial.LEAST": 0}
-SHORT |= {f"{C}.slide.LEAST": 0, f"{C}.slide.TERMS": (0, 1 << 16)}
+SHORT = {
+    f"{M}.interleave.MIN_TRIPS_RATIO": 0,
+    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
+    f"{F}.widen_in_steps.MIN_STEPS": 0,
+}
+SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
 
 
 def _cut(levels: int) -> dict[str, Any]:
     """Blocks cut so often, whatever that costs."""
-    blocks = {f"{C}.strassen.LEVELS": (levels,), f"{C}.strassen.GAIN": inf}
+    blocks = {f"{C}.strassen.LEVELS": (levels,), f"{C}.strassen.MAX_COST_RATIO": inf}
     return SMALL | NOT_TURNED | NOT_BYTES | blocks
 
 
 L = "cvm.lowering.stepping"
-AT_ONCE = {f"{L}.leap.TICKS": 2, f"{L}.tick.TICKS": 2}
-AT_ONCE |= {f"{L}.skew.TICKS": 2, f"{L}.skew.SMALLEST": 0, f"{L}.skew.ROWS": 1}
+AT_ONCE = {f"{L}.fast_forward.TICKS_AT_ONCE": 2, f"{L}.step_plan.TICKS_AT_ONCE": 2}
+AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, f"{L}.time_skew.MIN_STATE_BYTES": 0, f"{L}.time_skew.ROWS": 1}
 
 
 APART = {
-    "cvm.lowering.formulas.fuse.LARGEST": 0,
-    "cvm.lowering.loops.fuse_kernels.LARGEST": 0,
-    "cvm.lowering.loops.fuse_kernels.LOOKS": 0,
+    "cvm.lowering.formulas.fuse.MAX_NODES": 0,
+    "cvm.lowering.loops.fuse_kernels.MAX_NODES": 0,
+    "cvm.lowering.loops.fuse_kernels.MAX_LOOKBACK": 0,
 }
-NARROW = {"cvm.lowering.storage.narrow_storage.SMALL": 0, "cvm.lowering.storage.narrow_storage.OFTEN": 1 << 20}
+NARROW = {"cvm.lowering.storage.narrow_storage.MIN_BYTES": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 20}
 
 
 OLD = {
@@ -313,18 +328,18 @@ class _Passes(dict[str, Callable[[Kernel], Kernel]]):
 
 def _without(*names: str) -> dict[str, Any]:
     passes = _Passes({n: p for n, p in schedule.PASSES.items() if n not in names})
-    return {f"cvm.lowering.{module}.PASSES": passes for module in ("schedule", "passes", "clocked.tick")}
+    return {f"cvm.lowering.{module}.PASSES": passes for module in ("schedule", "passes", "stepping.step_plan")}
 
 
 PATHS = {
     "as costs say": Path(),
     "no passes over loops": Path(_without(*schedule.PASSES)),
-    "no vectors": Path(_without("vectorise", "tile", "interleave")),
+    "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
     "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ("decompose",)}),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
-    "panels, sums wait": Path(SMALL | {f"{C}.panels.LONG": 0}, only=CONTRACTIONS, seen="%waiting"),
+    "panels, sums wait": Path(SMALL | {f"{C}.micro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
     "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
     "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x8x"),
     "larger, turned windows": Path(
@@ -339,7 +354,7 @@ PATHS = {
     "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
     "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
     "larger, vectors of rows, signs": Path(
-        UPRIGHT | {f"{C}.upright.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
+        UPRIGHT | {f"{C}.m_vectorized.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
     ),
     "larger, bytes": Path(
         SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
@@ -359,7 +374,7 @@ PATHS = {
     "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
     "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
     "numbers in rows": Path(
-        {f"{L}.rows.FEWEST": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
+        {f"{L}.slp_vectorize.MIN_GROUP": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
     ),
     "two threads": Path(SHARED, threads=2, seen=" parallel ", of="dali.add"),
     "two threads, declared ranges": Path(SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS),

@@ -9,10 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cvm import broadcast, elementwise, nn, reduce, slice, vision
-from cvm.dialect.cvm import reshape as views
-from cvm.dialect.cvm import take_where as select
-from cvm.dialect.cvm import transpose_tile_concatenate as transform
+from cvm.dialect.cvm import (
+    broadcast,
+    elementwise,
+    nn,
+    reduce,
+    reshape,
+    slice,
+    take_where,
+    transpose_tile_concatenate,
+    vision,
+)
 from cvm.dialect.spec.op import Operator
 
 Sample = Callable[[np.random.Generator], Operator[np.ndarray]]
@@ -175,18 +182,18 @@ def axes_among(random: np.random.Generator, candidates: list[int], rank: int) ->
     return tuple(int(j) - rank * flag(random) for j in random.permutation(candidates)[:count])
 
 
-@sample(transform.Repeat)
+@sample(transpose_tile_concatenate.Repeat)
 def repeat(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random, between(random, 1, 4))
     return cls(i32s(random, n), between(random, 0, len(n) - 1), between(random, 1, 3))
 
 
-@sample(transform.Tile)
+@sample(transpose_tile_concatenate.Tile)
 def tile(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, shape(random, most=3)), tuple(random.integers(1, 4, between(random, 1, 3)).tolist()))
 
 
-@sample(transform.Concatenate)
+@sample(transpose_tile_concatenate.Concatenate)
 def concatenate(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random, between(random, 1, 4))
     axis = between(random, 0, len(n) - 1)
@@ -194,26 +201,26 @@ def concatenate(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(tuple(i32s(random, (*n[:axis], a, *n[axis + 1 :])) for a in along), axis)
 
 
-@sample(transform.Transpose)
+@sample(transpose_tile_concatenate.Transpose)
 def transpose(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     axes = tuple(int(j) - len(n) * flag(random) for j in random.permutation(len(n)))
     return cls(i32s(random, n), axes if flag(random) else ())
 
 
-@sample(views.Flatten)
+@sample(reshape.Flatten)
 def flatten(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, shape(random)))
 
 
-@sample(views.ExpandDims)
+@sample(reshape.ExpandDims)
 def expand_dims(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     return cls(i32s(random, n), between(random, -len(n) - 1, len(n)), between(random, 0, 3))
 
 
-@sample(views.Reshape)
-def reshape(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+@sample(reshape.Reshape)
+def reshaped(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     factors = random.choice([1, 2, 3], between(random, 0, 5)).tolist()
 
     def grouped() -> list[int]:
@@ -229,7 +236,7 @@ def reshape(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, tuple(n)), tuple(m))
 
 
-@sample(views.Squeeze)
+@sample(reshape.Squeeze)
 def squeeze(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = tuple(1 if random.random() < 0.4 else d for d in shape(random))
     ones = [j for j, d in enumerate(n) if d == 1]
@@ -290,7 +297,7 @@ def positions(random: np.random.Generator, n: int, shape: tuple[int, ...]) -> np
     return np.where(random.random(shape) < 0.2, i32s(random, shape), random.integers(-2, n + 2, shape)).astype(np.int32)
 
 
-@sample(select.Take)
+@sample(take_where.Take)
 def take(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n, m = positive(random), shape(random, between(random, 0, 2))
     if n and random.random() < 0.7:
@@ -299,13 +306,13 @@ def take(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, n), positions(random, int(np.prod(n)), m))
 
 
-@sample(select.CvmLut)
+@sample(take_where.CvmLut)
 def cvm_lut(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = positive(random)
     return cls(i32s(random, n), positions(random, int(np.prod(n)), shape(random)))
 
 
-@sample(select.Where)
+@sample(take_where.Where)
 def where(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     m = n[:1] if flag(random) else n

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cog import arithmetic, reductions
-from cvm.dialect.cog import complex_fields as complexes
-from cvm.dialect.cog import slice_shift_stack as grids
-from cvm.dialect.cog import vectors as tensors
+from cvm.dialect.cog import arithmetic, complex_fields, reductions, slice_shift_stack, vectors
 from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag
@@ -52,22 +49,24 @@ def compatible(random: np.random.Generator) -> tuple[tuple[Shape, Shape], tuple[
 def sample(name: str, random: np.random.Generator) -> Operator[np.ndarray]:
     """An operator of this name over arrays, which knows the types of the fields they stand for."""
     cls: Any = OPERATORS[name]
-    complex = flag(random) and not issubclass(cls, (arithmetic.RealBinary, complexes.Complex, grids.Outer))
+    complex = flag(random) and not issubclass(
+        cls, (arithmetic.RealBinary, complex_fields.Complex, slice_shift_stack.Outer)
+    )
     complex = complex and cls not in (reductions.FieldReduceMin, reductions.FieldReduceMax)
     if issubclass(cls, arithmetic.Binary):
         (g, t), (h, u) = compatible(random)
         a, b = values(random, (*g, *t), complex and flag(random)), values(random, (*h, *u), complex)
         return typed(cls(a, b), g, h)
-    if cls is grids.Outer:
+    if cls is slice_shift_stack.Outer:
         g = shape(random, 3)
         h = shape(random, 3 - len(g))
         return typed(cls(values(random, g, False), values(random, h, False)), g, h)
-    if cls in (grids.Stack, tensors.Vector):
-        g, t = shape(random, 2), shape(random, 2) if cls is grids.Stack else ()
+    if cls in (slice_shift_stack.Stack, vectors.Vector):
+        g, t = shape(random, 2), shape(random, 2) if cls is slice_shift_stack.Stack else ()
         count = between(random, 1, 4)
         return typed(cls(tuple(values(random, (*g, *t), complex) for _ in range(count))), *[g] * count)
-    g, t = shape(random, 3, 1 if cls is grids.Slice else 0), shape(random, 2)
-    if cls is tensors.VectorElement:
+    g, t = shape(random, 3, 1 if cls is slice_shift_stack.Slice else 0), shape(random, 2)
+    if cls is vectors.VectorElement:
         t = (between(random, 1, 4),)
     x = values(random, (*g, *t), complex, tame=cls in FOLDS)
     return typed(cls(x, *attributes(random, cls, g, t)), g)

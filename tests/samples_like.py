@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import data_movement as moves
-from cvm.dialect.builtin import shape_like as like
+from cvm.dialect.builtin import data_movement, shape_like
 from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
 
-@sample(like.ReshapeLike)
+@sample(shape_like.ReshapeLike)
 def reshape_like(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     reshape: Any = SAMPLES["cvm.reshape"](random)
     return cls(reshape.x, np.zeros(reshape.reference().shape, np.float32))
 
 
-@sample(like.PlaceLike, like.PickLike)
+@sample(shape_like.StridedScatterLike, shape_like.StridedSliceLike)
 def apart(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Elements beyond the ends among them."""
     n = shape(random, between(random, 0, 3))
@@ -30,17 +29,17 @@ def apart(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, n), np.zeros(like, np.float32), axes, begin[: between(random, 0, 9)], strides)
 
 
-@sample(like.BroadcastLike, like.SumLike)
+@sample(shape_like.BroadcastLike, shape_like.SumLike)
 def repeated(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     large = shape(random, between(random, 0, 4))
     small = tuple(
         1 if random.random() < 0.4 else d for d in large[between(random, 0, len(large)) if flag(random) else 0 :]
     )
-    n, m = (small, large) if cls is like.BroadcastLike else (large, small)
+    n, m = (small, large) if cls is shape_like.BroadcastLike else (large, small)
     return cls(random.integers(-9, 10, n).astype(random.choice(["f4", "i8"])), np.zeros(m, bool))
 
 
-@sample(moves.Pad)
+@sample(data_movement.Pad)
 def pad(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     before = tuple(between(random, -2, 3) for _ in n)
@@ -48,7 +47,7 @@ def pad(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, n), before, after)
 
 
-@sample(moves.Regroup)
+@sample(data_movement.Reshape)
 def regroup(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     split: list[tuple[int, ...]] = []
     n: list[int] = []
@@ -64,13 +63,13 @@ def regroup(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, tuple(n)), tuple(split), merge if flag(random) else None)
 
 
-@sample(moves.Part)
+@sample(data_movement.Part)
 def part(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     whole: Any = SAMPLES["cvm.concatenate"](random)
     return cls(whole.reference(), whole.xs, whole.axis, between(random, 0, len(whole.xs) - 1))
 
 
-@sample(moves.AddAt)
+@sample(data_movement.AddAt)
 def add_at(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Of small integers, so that sums are exact in every order."""
     like = positive(random, between(random, 1, 3))

@@ -11,14 +11,14 @@ from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import parse
 from cvm.jit.cuda.emulator.run_grid import launch
-from cvm.lowering.gpu.map_to_grid import place_on_gpu
+from cvm.lowering.gpu.map_to_grid import map_to_grid
 from cvm.lowering.storage.plan import Plan, make_plan
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not installed: {nvrtc.HOW}")
 
 
 def plan_of(kernel: Kernel) -> Plan:
-    return place_on_gpu(make_plan("k", kernel.inputs, kernel.outputs, {}, (kernel,), {}))
+    return map_to_grid(make_plan("k", kernel.inputs, kernel.outputs, {}, (kernel,), {}))
 
 
 def simulated(

@@ -134,8 +134,8 @@ def test_guards_that_always_hold_are_left_out() -> None:
     text = """
         func @main(%a: tensor<?M x ?N x f32>) -> tensor<?M x ?N x f32> {
           %whole = builtin.pad %a {before = [1, 1], after = [0, 0]}
-          %one = builtin.place_like %a, %whole {axes = [0, 1], begin = [0, 0], strides = [1, 1]}
-          %two = builtin.place_like %a, %whole {axes = [0, 1], begin = [1, 1], strides = [1, 1]}
+          %one = builtin.strided_scatter_like %a, %whole {axes = [0, 1], begin = [0, 0], strides = [1, 1]}
+          %two = builtin.strided_scatter_like %a, %whole {axes = [0, 1], begin = [1, 1], strides = [1, 1]}
           %sum = dali.add %one, %two
           %y = builtin.pad %sum {before = [-1, -1], after = [0, 0]}
           return %y

@@ -12,9 +12,9 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.commands import build as command
+from cvm.commands import build
 
-LINKER = next(filter(shutil.which, command.LINKERS), None)
+LINKER = next(filter(shutil.which, build.LINKERS), None)
 linked = pytest.mark.skipif(LINKER is None, reason="nothing here links a shared library")
 
 PROGRAM = """\
@@ -153,6 +153,6 @@ def test_what_cannot_be_built(
 def test_a_library_needs_a_linker(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "LINKERS", ("no-such-linker",))
+    monkeypatch.setattr(build, "LINKERS", ("no-such-linker",))
     assert cli.main(["build", "p.cvm", "-o", "m.so", "--entry", "blur"]) == 1
     assert "none of no-such-linker is there; -o m.o makes an object file without one" in capsys.readouterr().err

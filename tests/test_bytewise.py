@@ -6,11 +6,8 @@ import contractions
 import numpy as np
 import pytest
 from cvm.jit.functions import native_function
-from cvm.lowering.contraction import maddubs as bytewise
-from cvm.lowering.contraction import micro_kernel as panels
-from cvm.lowering.contraction import strategies as contract
-from cvm.lowering.contraction import winograd
-from cvm.lowering.contraction.pair_int8 import partners
+from cvm.lowering.contraction import maddubs, micro_kernel, strategies, winograd
+from cvm.lowering.contraction.pair_int8 import pair_words
 from cvm.lowering.processor import Processor
 from legal import agreed
 
@@ -38,9 +35,9 @@ WEIGHTS = {  # the least and the largest
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
     monkeypatch.setattr(native_function, "processor", Processor)
-    monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
+    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
 
 
 def text(name: str, declared: str, weights: np.ndarray | None = None) -> str:
@@ -122,7 +119,7 @@ def test_the_weights_may_be_those_without_a_sign() -> None:
 
 
 def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panels, "DEEP", 384)
+    monkeypatch.setattr(micro_kernel, "MAX_CACHED_K", 384)
     random = np.random.default_rng(0)
     shape, kernel = (1, 384 * 4 + 300, 3, 5), (9, 384 * 4 + 300, 1, 1)
     w = random.integers(-127, 128, kernel)
@@ -140,7 +137,7 @@ def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_partners_fit(sets: int, lanes: int, words: int) -> None:
     random = np.random.default_rng(0)
     sums = [random.integers(0, 255, (sets, lanes, words)).astype(np.int16) for _ in range(2)]
-    found = partners(*sums, (258, 300))
+    found = pair_words(*sums, (258, 300))
     assert (np.take_along_axis(found, found, 1) == np.arange(words)).all()
     alone = (found == np.arange(words))[:, None]
     for one, most in zip(sums, (258, 300), strict=True):
@@ -150,6 +147,6 @@ def test_partners_fit(sets: int, lanes: int, words: int) -> None:
 
 def test_most_random_words_find_partners() -> None:
     w = np.random.default_rng(0).integers(-127, 128, (30, 12, 96, 2))
-    found = partners(*(np.maximum(s * w, 0).sum(-1).astype(np.int16) for s in (1, -1)), (258, 258))
+    found = pair_words(*(np.maximum(s * w, 0).sum(-1).astype(np.int16) for s in (1, -1)), (258, 258))
     assert (found != np.arange(96)).mean() > 0.9
-    assert bytewise.PAIR < 2 * bytewise.ALONE
+    assert maddubs.PAIR < 2 * maddubs.ALONE

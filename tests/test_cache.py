@@ -6,8 +6,7 @@ import stat
 
 import numpy as np
 import pytest
-from cvm.jit.cache import disk_cache as cache
-from cvm.jit.cache import keys as identity
+from cvm.jit.cache import disk_cache, keys
 from cvm.lowering import pipeline
 
 import cvm
@@ -37,15 +36,15 @@ def entries(folder):
 
 
 def test_an_entry_comes_back(folder):
-    name = cache.key("a", "b")
-    assert cache.load(name) is None
-    cache.store(name, b"payload")
-    assert cache.load(name) == b"payload"
+    name = disk_cache.key("a", "b")
+    assert disk_cache.load(name) is None
+    disk_cache.store(name, b"payload")
+    assert disk_cache.load(name) == b"payload"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_keys_tell_parts_apart():
-    assert cache.key("ab", "c") != cache.key("a", "bc")
+    assert disk_cache.key("ab", "c") != disk_cache.key("a", "bc")
 
 
 def test_a_compiled_function_is_kept_and_used(folder):
@@ -73,20 +72,20 @@ def test_a_damaged_entry_is_ignored_and_replaced(folder, damage):
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="permissions are POSIX")
 def test_an_entry_under_the_name_of_another_is_ignored(folder):
-    cache.store(cache.key("a"), b"payload")
-    (folder / cache.key("a")).rename(folder / cache.key("b"))
-    assert cache.load(cache.key("b")) is None
+    disk_cache.store(disk_cache.key("a"), b"payload")
+    (folder / disk_cache.key("a")).rename(folder / disk_cache.key("b"))
+    assert disk_cache.load(disk_cache.key("b")) is None
 
 
 def test_what_others_can_write_is_ignored(folder):
-    name = cache.key("a")
-    cache.store(name, b"payload")
+    name = disk_cache.key("a")
+    disk_cache.store(name, b"payload")
     os.chmod(folder / name, 0o666)
-    assert cache.load(name) is None
+    assert disk_cache.load(name) is None
     os.chmod(folder / name, 0o600)
     os.chmod(folder, 0o777)
-    assert cache.load(name) is None
-    cache.store(cache.key("b"), b"payload")
+    assert disk_cache.load(name) is None
+    disk_cache.store(disk_cache.key("b"), b"payload")
     assert len(entries(folder)) == 1
 
 
@@ -167,7 +166,7 @@ graph @main {
 
 def test_another_compiler_keeps_its_own(folder, monkeypatch):
     compiled(PROGRAM)
-    monkeypatch.setattr(identity, "compiler", lambda: "another")
+    monkeypatch.setattr(keys, "compiler", lambda: "another")
     compiled(PROGRAM)
     assert len(entries(folder)) == 2
 
@@ -181,7 +180,7 @@ def test_an_unusable_folder_is_no_error(tmp_path, monkeypatch):
 
 def test_the_cache_can_be_off(monkeypatch):
     monkeypatch.setenv("CVM_CACHE_DIR", "")
-    assert cache.folder() is None
+    assert disk_cache.folder() is None
     assert compiled(PROGRAM)(np.ones(5, np.int32)).tolist() == [1] * 5
 
 

@@ -7,7 +7,7 @@ from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import I1, I32, I64
 from cvm.dialect.notation.index import Index, Var, apply, as_index, cast, constant
 from cvm.dialect.notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
-from cvm.lowering.analysis.legality import LoweringError, check
+from cvm.lowering.analysis.legality import LoweringError, check_kernel
 from kernels import kernel, tensor
 
 N = Size.named("N")
@@ -45,25 +45,28 @@ ILLEGAL: dict[str, Block] = {
 @pytest.mark.parametrize("message", ILLEGAL)
 def test_illegal(message: str) -> None:
     with pytest.raises(LoweringError, match=message.replace("[", r"\[")):
-        check(kernel(ILLEGAL[message], X, Y))
+        check_kernel(kernel(ILLEGAL[message], X, Y))
 
 
 def test_an_access_that_depends_on_data_is_reported() -> None:
     gathered = For(I, (Store(Y, (I,), X[cast(X[I], I64)]),))
-    assert check(kernel((gathered,), X, Y)) == ["an index of %x may be below 0", "an index of %x may be beyond 8"]
+    assert check_kernel(kernel((gathered,), X, Y)) == [
+        "an index of %x may be below 0",
+        "an index of %x may be beyond 8",
+    ]
     clamped = apply("min", apply("max", cast(X[I], I64), as_index(0)), as_index(7))
-    assert check(kernel((For(I, (Store(Y, (I,), X[clamped]),)),), X, Y)) == []
+    assert check_kernel(kernel((For(I, (Store(Y, (I,), X[clamped]),)),), X, Y)) == []
 
 
 def test_guards_and_bounds_prove_accesses() -> None:
     guarded = If((J + I - 3 >= 0) & (J + I - 3 < 8), (Store(Y, (J,), X[J + I - 3]),))
-    assert check(kernel((For(I, (For(J, (guarded,)),)),), X, Y)) == []
+    assert check_kernel(kernel((For(I, (For(J, (guarded,)),)),), X, Y)) == []
     low = apply("max", as_index(0), as_index(3) - I)
     high = apply("min", as_index(8), as_index(11) - I)
     bounded = For(J, (Store(Y, (J,), X[J + I - 3]),), low, high)
-    assert check(kernel((For(I, (bounded,)),), X, Y)) == []
+    assert check_kernel(kernel((For(I, (bounded,)),), X, Y)) == []
     x, y = tensor("x", I32, N), tensor("y", I32, N)
     strided = For(Index("h", (N - 1) // 2 + 1), (Store(y, (as_index(0),), constant(0, I32)),))
-    assert check(kernel((strided,), x, y)) == ["an index of %y may be beyond ?N"]
+    assert check_kernel(kernel((strided,), x, y)) == ["an index of %y may be beyond ?N"]
     flag = accumulator("flag", I1)
-    assert check(kernel((Alloc(flag), For(K, (Store(flag, (), x[K] > 0),))), x, y)) == []
+    assert check_kernel(kernel((Alloc(flag), For(K, (Store(flag, (), x[K] > 0),))), x, y)) == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.loops.fuse_kernels import combine
-from cvm.lowering.loops.index_set_split import split
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops.fuse_kernels import fuse_kernels
+from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import to_formulas, to_kernels
-from cvm.lowering.stepping.split_state import clockwork
-from cvm.lowering.stepping.step_plan import Place, make_tick
+from cvm.lowering.stepping.split_state import split_state
+from cvm.lowering.stepping.step_plan import StateSlot, make_step_plan
 from cvm.lowering.text.printer import kernels_text
 from evaluate import execute
 
@@ -21,9 +21,9 @@ def kernels(text: str) -> tuple[list[Kernel], list[Kernel]]:
     """The kernels of @main, one for each formula, and combined."""
     module = cvm.parse(text)
     plain, views, results = to_kernels(to_formulas(module, module.functions["main"]))
-    combined = combine(plain, results, views)
+    combined = fuse_kernels(plain, results, views)
     for kernel in combined:
-        check(kernel)
+        check_kernel(kernel)
     return plain, combined
 
 
@@ -90,8 +90,8 @@ func @main(%x: !cog.field<[5, 8], f32>) {{
   return %z
 }}""")
     (kernel,), _, _ = to_kernels(to_formulas(module, module.functions["main"]))
-    cut = split(kernel)
-    check(cut)
+    cut = index_set_split(kernel)
+    check_kernel(cut)
     text = kernels_text([cut])
     assert text.count("%z[") == parts, text
     x = np.random.default_rng(0).random((5, 8)).astype(np.float32)
@@ -99,13 +99,13 @@ func @main(%x: !cog.field<[5, 8], f32>) {{
         np.testing.assert_array_equal(found, wanted)
 
 
-def places(text: str) -> tuple[list[Place], tuple[int, ...], int]:
+def places(text: str) -> tuple[list[StateSlot], tuple[int, ...], int]:
     """Where the states of @main are, which arrays take turns, and the number of kernels."""
     module = cvm.parse(text)
     graph = module.functions["main"]
-    tick = make_tick(module, clockwork(module, graph))  # type: ignore[arg-type]
+    tick = make_step_plan(module, split_state(module, graph))  # type: ignore[arg-type]
     for kernel in tick.plan.kernels:
-        check(kernel)
+        check_kernel(kernel)
     return [*tick.places], tick.turns, len(tick.plan.kernels)
 
 
@@ -113,7 +113,7 @@ def test_numbers_lie_side_by_side_and_in_place() -> None:
     lines = [f'%s{n} = cog.field "s{n}" : !cog.field<[], f32>' for n in range(50)]
     lines += [f"%t{n} = cog.add %s{n}, %s{n - 1 if n else 49}\ncog.feedback %s{n}, %t{n}" for n in range(50)]
     found, turns, count = places("\n".join(["graph @main {", *lines, "}"]))
-    assert found == [Place(0, n % 7 * 8 + n // 7) for n in range(50)]  # seven rows of eight
+    assert found == [StateSlot(0, n % 7 * 8 + n // 7) for n in range(50)]  # seven rows of eight
     assert turns == ()
     assert count == 1
 
@@ -128,7 +128,7 @@ graph @main {
   cog.feedback %a, %next
   cog.feedback %b, %moved
 }""")
-    assert found == [Place(0), Place(1)]
+    assert found == [StateSlot(0), StateSlot(1)]
     assert turns == (1,)
     assert count == 1
 

@@ -7,12 +7,10 @@ import pytest
 from cvm.dialect.ir.types import F32, F64, ElementType
 from cvm.dialect.notation.index import indices, total
 from cvm.jit.functions import native_function
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.contraction import micro_kernel as panels
-from cvm.lowering.contraction import pack_panels as packing
-from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.contraction import micro_kernel, pack_panels, strategies
 from cvm.lowering.formulas.build import Formula
-from cvm.lowering.loops.build import nest
+from cvm.lowering.loops.build import build_nest
 from cvm.lowering.processor import Processor
 from cvm.lowering.text.printer import kernels_text
 from kernels import compiled, tensor
@@ -43,7 +41,7 @@ PROGRAMS = {
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
     monkeypatch.setattr(native_function, "processor", Processor)
 
 
@@ -62,7 +60,7 @@ def test_sums_wait_for_what_is_long(name: str, monkeypatch: pytest.MonkeyPatch) 
     operation, a, b = PROGRAMS[name]
     program = text(operation, a, b, "  %h = dali.mul %y, 3\n  %z = dali.add %h, 1\n")
     assert "%waiting" not in cvm.compile(program).lower("schedule")
-    monkeypatch.setattr(panels, "LONG", 1)
+    monkeypatch.setattr(micro_kernel, "LONG_EPILOGUE", 1)
     rng = np.random.default_rng(5)
     both(program, *(rng.integers(-100, 100, s, np.int32) for s in (a, b)))
     assert "%waiting" in cvm.compile(program).lower("schedule")
@@ -156,7 +154,11 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
 def test_threads_share_the_rows_of_few_panels(
     operation: str, a: tuple[int, ...], b: tuple[int, ...], shares: bool, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((packing, "WORTH_SHARING"), (packing, "LEAST_TILES"), (panels, "WORTH_SHARING")):
+    for module, name in (
+        (pack_panels, "MIN_PARALLEL_PRODUCTS"),
+        (pack_panels, "LEAST_TILES"),
+        (micro_kernel, "MIN_PARALLEL_PRODUCTS"),
+    ):
         monkeypatch.setattr(module, name, 1)
     random = np.random.default_rng(0)
     w = random.integers(-100, 100, b).astype(np.int32)
@@ -209,25 +211,25 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     tile: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contract, "tile_of", lambda c, registers: tile)
-    monkeypatch.setattr(panels, "DEEP", 256)
-    monkeypatch.setattr(packing, "SHARED", 1)
-    monkeypatch.setattr(packing, "BESIDE", 4)
+    monkeypatch.setattr(strategies, "choose_tile", lambda c, registers: tile)
+    monkeypatch.setattr(micro_kernel, "MAX_CACHED_K", 256)
+    monkeypatch.setattr(pack_panels, "SHARED", 1)
+    monkeypatch.setattr(pack_panels, "BESIDE", 4)
     rows, terms, columns = sizes
     x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
     w = tensor("b", element, *((columns, terms) if turned else (terms, columns)))
     i, j, k = indices("i j k", (rows, columns, terms))
-    plain = nest(Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k")
-    made = contract.contract(plain)
+    plain = build_nest(Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k")
+    made = strategies.lower_contraction(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
-    width = tile[0] * 4 // element.bytes * panels.LANES
+    width = tile[0] * 4 // element.bytes * micro_kernel.LANES
     assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns > width)
     random = np.random.default_rng(0)
     operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]
     values = dict(zip((x, w), operands, strict=True))
     for kernel in made.kernels:
-        check(kernel)
+        check_kernel(kernel)
         *inputs, result = kernel.parameters
         (values[result],) = compiled(kernel, *(values[i] for i in inputs))
     (wanted,), found = compiled(plain, *operands), values[y]
@@ -248,6 +250,6 @@ def test_panels_of_floats_are_as_wide_as_takes_the_least_time(
     x, w = tensor("a", F32, rows, terms), tensor("b", F32, terms, columns)
     y = tensor("y", F32, rows, columns)
     i, j, k = indices("i j k", (rows, columns, terms))
-    made = contract.contract(nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
+    made = strategies.lower_contraction(build_nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
     assert made is not None
     assert f"alloc register %sums: tensor<{height}x{width}xf32>" in kernels_text(made.kernels)

@@ -7,7 +7,7 @@ import pytest
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
 from cvm.dialect.notation.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.notation.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
+from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
 from cvm.dialect.notation.scalars import SCALARS
 from cvm.jit.cuda.emit import emit
 from cvm.jit.cuda.scalar_functions import ROWS
@@ -190,7 +190,7 @@ def test_requirements(bad: int | None) -> None:
     if bad is not None:
         operand[bad] = -1
     reports: list[str] = []
-    k = kernel((For(i, (Require(x[i] > 0, "x > 0"), Store(y, (i,), x[i]))),), x, y)
+    k = kernel((For(i, (Assert(x[i] > 0, "x > 0"), Store(y, (i,), x[i]))),), x, y)
     (found,) = simulated(k, operand, report=reports)
     assert reports == ([] if bad is None else ["x > 0"])
     np.testing.assert_array_equal(found, operand)
@@ -199,7 +199,7 @@ def test_requirements(bad: int | None) -> None:
 def test_no_name_of_the_users_is_emitted() -> None:
     i = Index("secret", 4)
     x, y = tensor('sec"ret', I1, 4), tensor("sec\nret", I1, 4)
-    k = Kernel("secret", (x, y), (For(i, (Require(x[i], "secret"), Store(y, (i,), x[i]))),))
+    k = Kernel("secret", (x, y), (For(i, (Assert(x[i], "secret"), Store(y, (i,), x[i]))),))
     assert "sec" not in emit(plan_of(k)).text
 
 

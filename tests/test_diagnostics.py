@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir import diagnostics as source
+from cvm.dialect.ir import diagnostics
 from cvm.dialect.ir.diagnostics import Error, ParseError, VerifyError
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -207,14 +207,14 @@ def test_a_program_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_program_that_has_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "LARGEST", 100)
+    monkeypatch.setattr(diagnostics, "LARGEST", 100)
     for size, wanted in ((100, {"parse.character"}), (101, {"parse.file"})):
         (tmp_path / "long.cvm").write_bytes(bytes(size))
         with pytest.raises(ParseError) as caught:
             read(tmp_path / "long.cvm")
         assert {d.code for d in caught.value.diagnostics} == wanted
     with open("/dev/zero", "rb") as endless, pytest.raises(ParseError, match="a text has at most 100 bytes"):
-        source.read_bytes("<stdin>", endless)
+        diagnostics.read_bytes("<stdin>", endless)
 
 
 # Absurd texts: an answer, soon

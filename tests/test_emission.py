@@ -9,10 +9,9 @@ import pytest
 from cvm.dialect.ir.sizes import Size, larger, smaller
 from cvm.dialect.ir.types import ELEMENT_TYPES, F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
 from cvm.dialect.notation.index import Bitcast, Const, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.notation.loops import Alloc, For, If, Kernel, Let, Require, Store, accumulator, assign, update
+from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
 from cvm.dialect.notation.scalars import SCALARS
-from cvm.jit.llvm import native_code as native
-from cvm.jit.llvm import target_intrinsics as instructions
+from cvm.jit.llvm import native_code, target_intrinsics
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
 from cvm.lowering.storage.plan import make_plan
@@ -92,8 +91,8 @@ def test_parts_of_words(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given[0][:16] = [-1, -1, 0x7F7F7F7F, 0x7F7F7F7F] * 4
     for _ in range(2):
         pointwise(lambda a, b: apply(function, a, b), [I32, I32], *given, lanes=(1, 4, 8, 16))
-        monkeypatch.setattr(instructions, "_INTRINSICS", {})  # then on a processor without them
-        monkeypatch.setattr(native, "object_code", native.fresh_object_code)
+        monkeypatch.setattr(target_intrinsics, "_INTRINSICS", {})  # then on a processor without them
+        monkeypatch.setattr(native_code, "object_code", native_code.fresh_object_code)
 
 
 @pytest.mark.parametrize("function", ["div", "rem", "floordiv", "floormod"])
@@ -271,7 +270,7 @@ def test_index_arithmetic_by_sizes(size: int) -> None:
 def test_requirements(lanes: int, bad: int | None) -> None:
     i = Index("i", 16)
     x, y = tensor("x", I16, 16), tensor("y", I16, 16)
-    body = (Require(x[i] > 0, "x > 0"), Store(y, (i,), x[i]))
+    body = (Assert(x[i] > 0, "x > 0"), Store(y, (i,), x[i]))
     operand = np.ones(16, np.int16)
     if bad is not None:
         operand[bad] = -1
@@ -284,7 +283,7 @@ def test_requirements(lanes: int, bad: int | None) -> None:
 def test_no_name_of_the_users_is_emitted() -> None:
     i = Index("secret", 4)
     x, y = tensor('sec"ret', F16, 4), Tensor("sec\nret", (4,), F16)
-    k = Kernel("secret", (x, y), (For(i, (Require(x[i] > 0, "secret"), Store(y, (i,), x[i]))),))
+    k = Kernel("secret", (x, y), (For(i, (Assert(x[i] > 0, "secret"), Store(y, (i,), x[i]))),))
     assert "sec" not in emit(make_plan("secret", (x,), (y,), {}, (k,), {})).module
 
 

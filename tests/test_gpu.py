@@ -13,7 +13,7 @@ from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Fault, Memory
 from cvm.jit.cuda.gpu_function import SimulatedFunction
-from cvm.lowering.analysis.legality import check
+from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.text.printer import kernels_text
 from kernels import kernel, tensor
 from simulated import needs_nvrtc, plan_of, run
@@ -33,7 +33,7 @@ def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
     f = cvm.compile(text, target="cuda-sim")
     assert isinstance(f, SimulatedFunction)
     for k in f.gpu_plan.kernels:
-        check(k)
+        check_kernel(k)
     memory = Memory(count_transactions=True)
     (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
     f.simulate(list(arrays), outputs, memory)

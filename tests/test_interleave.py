@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis.legality import check
+from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.pipeline import lower
 
 import cvm
@@ -18,7 +18,7 @@ def test_channels_last(channels: int, pixels: int) -> None:
     module = cvm.parse(text)
     kernels = lower(module, module.functions["main"]).kernels
     for kernel in kernels:
-        check(kernel)
+        check_kernel(kernel)
     schedule = cvm.compile(module).lower("schedule")
     assert f"for %p in 0..{channels} unrolled" in schedule and "in 0..8 vector 8" in schedule
     x = np.random.default_rng(0).integers(-100, 100, (2, pixels, channels)).astype(np.int32)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import cache_row as keep
+from cvm.lowering.reductions import cache_row
 from legal import legal
 
 import cvm
@@ -43,7 +43,7 @@ def test_softmax(columns: int, element: str, monkeypatch: pytest.MonkeyPatch) ->
     x[3] *= 60
     x[5, columns // 2] = -2000
     f, rows = compiled(text)
-    monkeypatch.setattr(keep, "LEAST", 1 << 40)
+    monkeypatch.setattr(cache_row, "MIN_OPERATIONS", 1 << 40)
     g, none = compiled(text)
     assert (rows, none) == (1, 0)
     before = cvm.get_num_threads()
@@ -59,10 +59,10 @@ def test_softmax(columns: int, element: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("element", ["f32", "f64"])
 def test_rows_of_unknown_length(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are kept where they turn out to be short, and are the same as those of known length."""
-    monkeypatch.setattr(keep, "ROW", 1 << 9)
+    monkeypatch.setattr(cache_row, "ROW", 1 << 9)
     f, rows = compiled(program(SOFTMAX, "?", "?", element=element))
     assert rows == 1
-    most = keep.ROW // (4 if element == "f32" else 8)
+    most = cache_row.ROW // (4 if element == "f32" else 8)
     for shape in ((20, 1), (20, 7), (3, most), (3, most + 1), (20, 1003), (0, 5), (1, 40)):
         x = RANDOM.normal(size=shape).astype(element.replace("f", "float"))
         np.testing.assert_array_equal(f(x), cvm.compile(program(SOFTMAX, *shape, element=element))(x))

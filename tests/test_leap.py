@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.stepping.fast_forward import TICKS
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.stepping.fast_forward import TICKS_AT_ONCE
 
 import cvm
 
@@ -27,11 +27,11 @@ def counters(steps: dict[str, float], operation: str = "add") -> str:
 def test_every_start_and_step(step: float) -> None:
     native = cvm.compile(counters({"n": step}))
     for kernel in native._tick.several.kernels if native._tick.several else ():
-        check(kernel)
+        check_kernel(kernel)
     for start in np.array(STARTS, np.float32):
         native.write("n", start)
-        native.step(2 * TICKS + 300)
-        expected = np.asarray(counted(start, np.float32(step), 2 * TICKS + 300))
+        native.step(2 * TICKS_AT_ONCE + 300)
+        expected = np.asarray(counted(start, np.float32(step), 2 * TICKS_AT_ONCE + 300))
         np.testing.assert_array_equal(native.read("n").view("u4"), expected.view("u4"), err_msg=f"from {start}")
 
 
@@ -46,14 +46,14 @@ def test_several_counters_leap_together_or_not_at_all() -> None:
     for start in (8.0, 0.3):
         native.write("a", np.float32(start))
         native.write("b", np.float32(-8.0))
-        native.step(3 * TICKS + 5)
-        assert native.read("a") == counted(np.float32(start), np.float32(1), 3 * TICKS + 5)
-        assert native.read("b") == counted(np.float32(-8), np.float32(-0.5), 3 * TICKS + 5)
+        native.step(3 * TICKS_AT_ONCE + 5)
+        assert native.read("a") == counted(np.float32(start), np.float32(1), 3 * TICKS_AT_ONCE + 5)
+        assert native.read("b") == counted(np.float32(-8), np.float32(-0.5), 3 * TICKS_AT_ONCE + 5)
 
 
 def test_which_programs_leap() -> None:
     def leaps(text: str) -> bool:
-        return cvm.compile(text)._tick.ticks == TICKS
+        return cvm.compile(text)._tick.ticks == TICKS_AT_ONCE
 
     assert leaps(counters({"a": 1.0, "b": -0.5}))
     assert leaps(counters({"a": 1.0}, "sub"))

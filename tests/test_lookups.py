@@ -8,7 +8,7 @@ from cvm.dialect.ir.types import F32, F64, I32, ElementType
 from cvm.dialect.notation.index import Expr, Index, constant, select
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.functions.native_function import ENTRY
-from cvm.jit.llvm import select_to_table as tables
+from cvm.jit.llvm import select_to_table
 from cvm.jit.llvm.native_code import Library
 from cvm.lowering.math.primitives import Pieces
 from evaluate import execute
@@ -44,10 +44,10 @@ def test_each_lane_has_its_own(element: ElementType, lanes: int) -> None:
 @BOTH
 def test_without_the_instruction_it_is_plain_ir(element: ElementType) -> None:
     code = MachineCode(looked_up(element, 16, ENTRIES[element]))
-    assert f"@{tables.NAME}." in code.text.module
-    plain = tables.complete(code.text.module, ())
-    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in tables.complete(code.text.module, {"avx2"})
-    assert "llvm.x86.avx512.permvar.sf.512" in tables.complete(code.text.module, {"avx2", "avx512f"})
+    assert f"@{select_to_table.NAME}." in code.text.module
+    plain = select_to_table.complete(code.text.module, ())
+    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in select_to_table.complete(code.text.module, {"avx2"})
+    assert "llvm.x86.avx512.permvar.sf.512" in select_to_table.complete(code.text.module, {"avx2", "avx512f"})
     place = np.arange(64, dtype=np.int32)
     (wanted,) = code(place)
     code.library = Library(plain, {"entry": ENTRY})
@@ -59,7 +59,7 @@ def test_what_is_no_table_of_a_register() -> None:
     x = tensor("x", F32, 8)
     conditions = [x[i] > n for n in range(4)]
     eight = Pieces(conditions[:3]).at(ENTRIES[F32], F32)
-    found = tables.table_of(eight)
+    found = select_to_table.table_of(eight)
     assert found is not None and [e.value for e in found.entries] == list(ENTRIES[F32])
     assert list(found.conditions) == conditions[2::-1]
 
@@ -69,6 +69,6 @@ def test_what_is_no_table_of_a_register() -> None:
     one, two = constant(1.0, F32), constant(2.0, F32)
     four = [pair(conditions[n], one, two) for n in (0, 0, 0, 3)]
     halves = [pair(conditions[1], *four[:2]), pair(conditions[1], *four[2:])]
-    assert tables.table_of(pair(conditions[2], *halves)) is None  # one quarter is chosen by another condition
-    assert tables.table_of(pair(conditions[2], halves[0], x[i])) is None  # no constant
-    assert tables.table_of(halves[0]) is None  # half of a register
+    assert select_to_table.table_of(pair(conditions[2], *halves)) is None  # one quarter is chosen by another condition
+    assert select_to_table.table_of(pair(conditions[2], halves[0], x[i])) is None  # no constant
+    assert select_to_table.table_of(halves[0]) is None  # half of a register

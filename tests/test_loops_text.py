@@ -8,11 +8,23 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import F32, I1, I32, I64
-from cvm.dialect.notation.index import Const, Extent, Index, Skew, Tensor, Var, apply, as_index, cast, constant, select
-from cvm.dialect.notation.loops import Alloc, Ask, For, If, Kernel, Let, Require, Store, accumulator, assign
-from cvm.lowering.analysis.legality import check
+from cvm.dialect.notation.index import (
+    Const,
+    Extent,
+    Index,
+    Misalignment,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    cast,
+    constant,
+    select,
+)
+from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Prefetch, Store, accumulator, assign
+from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.pipeline import lower
-from cvm.lowering.text.parser import read_kernels
+from cvm.lowering.text.parser import parse_kernels
 from cvm.lowering.text.printer import kernel_text, kernels_text
 from samples import SAMPLES
 from test_operators import program
@@ -22,14 +34,14 @@ import cvm
 
 def reads_back(kernel: Kernel) -> Kernel:
     text = kernel_text(kernel)
-    (found,) = read_kernels(text)
+    (found,) = parse_kernels(text)
     assert kernel_text(found).splitlines() == text.splitlines()
     return found
 
 
 def complaints(kernel: Kernel) -> list[str]:
     """What `check` says of a kernel. In a text, a second array of some name has a number after it."""
-    return [re.sub(r"(%\w+)\.\d+\b", r"\1", complaint) for complaint in check(kernel)]
+    return [re.sub(r"(%\w+)\.\d+\b", r"\1", complaint) for complaint in check_kernel(kernel)]
 
 
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
@@ -43,7 +55,7 @@ def test_kernels_of_operators(name: str, unknown_sizes: bool) -> None:
         kernels = lower(module, module.functions["main"]).kernels
         for kernel in kernels:
             assert complaints(kernel) == complaints(reads_back(kernel))
-        assert kernels_text(read_kernels(kernels_text(kernels))) == kernels_text(kernels)
+        assert kernels_text(parse_kernels(kernels_text(kernels))) == kernels_text(kernels)
 
 
 def every_statement() -> Kernel:
@@ -53,15 +65,15 @@ def every_statement() -> Kernel:
     i, j, k = Index("q", n), Index("q", 4), Index("k", 8)
     v, acc, tile = Var("v", I64), accumulator("acc", I1), Tensor("tile", (4, 2), F32, "stack")
     inner = (
-        Let(v, cast(x[i, j], I64) * -3 - (i - (j - 1)) + as_index(rows) - Skew(x, 16)),
-        If((v < 0) & ~acc[()], (assign(acc, Const(True, I1)),), (Require(v.ne(3), 'say "no"\n'),)),
+        Let(v, cast(x[i, j], I64) * -3 - (i - (j - 1)) + as_index(rows) - Misalignment(x, 16)),
+        If((v < 0) & ~acc[()], (assign(acc, Const(True, I1)),), (Assert(v.ne(3), 'say "no"\n'),)),
         Store(tile, (j, as_index(1)), select(v > 5, constant(-0.1, F32), -tile[j, 0])),
         For(k, (Store(tile, (k % 4, k // 4), constant(float("inf"), F32), True),), kind="vector", width=4),
     )
     body = (
         Alloc(acc),
         Alloc(tile),
-        Ask(x, (Extent(n) - 1, as_index(2))),
+        Prefetch(x, (Extent(n) - 1, as_index(2))),
         Store(acc, (), apply("lt", constant(1, I32), constant(2, I32))),
         For(i, (For(j, inner, kind="unrolled"),), start=apply("max", as_index(1), Extent(n) - 3)),
         Store(y, (as_index(0),), cast(constant(7, I32), F32) - apply("neg", constant(2.5, F32))),
@@ -79,4 +91,4 @@ def test_anonymous_sizes_are_numbered_in_order() -> None:
     x, y = Tensor("x", shape, I32), Tensor("y", shape, I32)
     kernel = Kernel("k", (x, y), (For(i, (For(j, (Store(y, (i, j), x[i, j]),)),)),))
     assert "tensor<?0 x ?1 x i32>" in kernel_text(kernel)
-    check(reads_back(kernel))
+    check_kernel(reads_back(kernel))

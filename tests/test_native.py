@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
-from cvm.jit.llvm import llvm_context as toolchain
+from cvm.jit.llvm import llvm_context
 
 LOOP = """
 define void @f(ptr %p, ptr %q, i64 %n) {
@@ -27,25 +27,25 @@ done:
 
 
 def test_options_of_llvm_come_back():
-    machine = toolchain.target_machine()
+    machine = llvm_context.target_machine()
     before = machine.emit_object(llvm.parse_assembly(LOOP))
-    with toolchain.toolchain() as tools:
+    with llvm_context.toolchain() as tools:
         ours = tools.object_code(llvm.parse_assembly(LOOP))
         assert machine.emit_object(llvm.parse_assembly(LOOP)) == before
-        assert (ours != before) == (llvm.llvm_version_info[0] <= toolchain.LAST_LLVM)
+        assert (ours != before) == (llvm.llvm_version_info[0] <= llvm_context.LAST_LLVM)
         assert tools.object_code(llvm.parse_assembly(LOOP)) == ours
 
 
 def test_threads_have_toolchains_of_their_own():
-    with toolchain.toolchain() as one:
-        with toolchain.toolchain() as other:
+    with llvm_context.toolchain() as one:
+        with llvm_context.toolchain() as other:
             assert one is not other and one.machine is not other.machine
-        with toolchain.toolchain() as again:
+        with llvm_context.toolchain() as again:
             assert again is other
 
 
 def test_other_libraries_of_llvmlite_are_called_with_its_lock(monkeypatch):
-    library = toolchain.ffi.lib
+    library = llvm_context.ffi.lib
 
     class Hidden:
         def __getattr__(self, name: str):
@@ -53,13 +53,13 @@ def test_other_libraries_of_llvmlite_are_called_with_its_lock(monkeypatch):
                 raise AttributeError(name)
             return getattr(library, name)
 
-    with toolchain.toolchain() as tools:
+    with llvm_context.toolchain() as tools:
         module = tools.optimised(LOOP)
         expected = tools.object_code(module)
-        monkeypatch.setattr(toolchain.ffi, "lib", Hidden())
-        toolchain._unlocked.cache_clear()
+        monkeypatch.setattr(llvm_context.ffi, "lib", Hidden())
+        llvm_context._unlocked.cache_clear()
         try:
-            assert toolchain._unlocked("LLVMPY_ParseAssembly") is library.LLVMPY_ParseAssembly
+            assert llvm_context._unlocked("LLVMPY_ParseAssembly") is library.LLVMPY_ParseAssembly
             assert tools.object_code(tools.optimised(LOOP)) == expected
         finally:
-            toolchain._unlocked.cache_clear()
+            llvm_context._unlocked.cache_clear()

@@ -9,7 +9,7 @@ import pytest
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.notation.index import Index, Tensor, constant
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
-from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.loops import nontemporal_stores
 from legal import legal
 
 import cvm
@@ -89,7 +89,7 @@ def test_planes_become_one_past_the_caches(
     element: str, planes: int, images: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever the array begins; nothing else is written."""
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     x = numbers((images, planes, 16, 20), element)
     f = compiled("%y = theano.dimshuffle %x0 {new_order = [0, 2, 3, 1]}", x)
     text = f.lower("schedule")

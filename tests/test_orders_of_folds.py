@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions.blocked_sums import BLOCK, LONG
+from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
 from legal import legal
 
 import cvm
@@ -62,13 +62,13 @@ OF_ONE: list[tuple[Shape, list[int]]] = [
     ((1, 40, 33), [0, 2]),
     ((3, 40, 1), [1, 2]),
     ((1, 1, 40), [0, 2]),
-    ((LONG + 5, 1), [0]),
-    ((1, 2, LONG + 5), [0, 2]),
+    ((MIN_TERMS + 5, 1), [0]),
+    ((1, 2, MIN_TERMS + 5), [0, 2]),
 ]
 SHAPES: dict[str, list[Shape]] = {
-    "whole": [(LONG - 1,), (LONG + BLOCK // 2 + 5,), (513, 1, 512), (65, 64, 63), (1, 40, 1, 33)],
-    "rows": [(3, LONG + 7), (17, LONG)],
-    "columns": [(LONG - 3, 3), (LONG + 9, 2), (LONG + 20, 40)],
+    "whole": [(MIN_TERMS - 1,), (MIN_TERMS + BLOCK_TERMS // 2 + 5,), (513, 1, 512), (65, 64, 63), (1, 40, 1, 33)],
+    "rows": [(3, MIN_TERMS + 7), (17, MIN_TERMS)],
+    "columns": [(MIN_TERMS - 3, 3), (MIN_TERMS + 9, 2), (MIN_TERMS + 20, 40)],
     "short": [(33, 100), (5, 31), (3, 4, 50), (100, 7)],
 }
 
@@ -156,7 +156,8 @@ def test_sums_to_what_turns_out_to_have_sizes_of_1(shape: Shape, like: Shape) ->
 
 
 @pytest.mark.parametrize(
-    "rows, terms, columns", [(1, LONG + 5, 2), (2, LONG + 5, 1), (1, LONG, 9), (9, LONG, 1), (1, 400, 1)]
+    "rows, terms, columns",
+    [(1, MIN_TERMS + 5, 2), (2, MIN_TERMS + 5, 1), (1, MIN_TERMS, 9), (9, MIN_TERMS, 1), (1, 400, 1)],
 )
 @pytest.mark.parametrize("dense", [False, True])
 def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dense: bool) -> None:
@@ -166,7 +167,9 @@ def test_products_of_one_row_or_column(rows: int, terms: int, columns: int, dens
         agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
 
 
-@pytest.mark.parametrize("rows, terms, columns", [(3, LONG + 5, 2), (2, LONG, 17), (9, LONG + 1, 9), (7, 4097, 9)])
+@pytest.mark.parametrize(
+    "rows, terms, columns", [(3, MIN_TERMS + 5, 2), (2, MIN_TERMS, 17), (9, MIN_TERMS + 1, 9), (7, 4097, 9)]
+)
 def test_contractions(rows: int, terms: int, columns: int) -> None:
     agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
 
@@ -174,8 +177,8 @@ def test_contractions(rows: int, terms: int, columns: int) -> None:
 @pytest.mark.parametrize(
     "shape, axes",
     [
-        ((LONG + 5,), [0]), ((LONG, 2), [0]), ((2, LONG + 64), [1]), ((40, 33), [0, 1]), ((40, 33), [0]),
-        ((40, 1), [0]), ((40, 1, 33), [0, 2]), ((9, 40, 1), [1]), ((LONG, 1), [0]),
+        ((MIN_TERMS + 5,), [0]), ((MIN_TERMS, 2), [0]), ((2, MIN_TERMS + 64), [1]), ((40, 33), [0, 1]), ((40, 33), [0]),
+        ((40, 1), [0]), ((40, 1, 33), [0, 2]), ((9, 40, 1), [1]), ((MIN_TERMS, 1), [0]),
     ],
 )  # fmt: skip
 def test_on_a_gpu(shape: Shape, axes: list[int]) -> None:
@@ -189,10 +192,10 @@ def test_on_a_gpu(shape: Shape, axes: list[int]) -> None:
 
 def test_the_order_is_that_of_blocks_and_lanes() -> None:
     """Blocks of so many terms, lanes of 16 in a block, halves added, what is left one by one; blocks from the first to the last."""
-    x = np.random.default_rng(0).normal(size=LONG + BLOCK // 2 + 7).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=MIN_TERMS + BLOCK_TERMS // 2 + 7).astype(np.float32)
     total = np.float32(0)
-    for first in range(0, len(x), BLOCK):
-        block = x[first : first + BLOCK]
+    for first in range(0, len(x), BLOCK_TERMS):
+        block = x[first : first + BLOCK_TERMS]
         whole = len(block) // 16 * 16
         lanes = np.zeros(16, np.float32)
         for at in range(0, whole, 16):

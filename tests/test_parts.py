@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.scoped_setting import Meanwhile
-from cvm.jit.functions import codegen_units as parts
+from cvm.dialect.ir.scoped_setting import ScopedSetting
+from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import schedule
 
@@ -33,10 +33,10 @@ func @main(%a: tensor<?Nx3xi32> {range = [0, 9]}, %b: tensor<?Nx3xi32>) {
 def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two threads, which leave the process as it was."""
     monkeypatch.setenv("CVM_CACHE_DIR", "")
-    monkeypatch.setattr(parts, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(codegen_units, "get_num_threads", lambda: 2)
     turn = sys.getswitchinterval()
     yield
-    assert not any(t.name == parts.NAME for t in threading.enumerate())
+    assert not any(t.name == codegen_units.NAME for t in threading.enumerate())
     assert sys.getswitchinterval() == turn
 
 
@@ -48,7 +48,7 @@ def compiled(program: str | Path = DIGITS) -> NativeFunction:
 
 def alone(monkeypatch: pytest.MonkeyPatch, program: str | Path = DIGITS) -> NativeFunction:
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "get_num_threads", lambda: 1)
+        patch.setattr(codegen_units, "get_num_threads", lambda: 1)
         return compiled(program)
 
 
@@ -75,15 +75,15 @@ def test_parts_are_the_same_each_time() -> None:
 
 @pytest.mark.parametrize("lines", [1, 60])
 def test_parts_of_any_size(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
-    monkeypatch.setattr(parts, "LINES", lines)
-    monkeypatch.setattr(parts, "FURTHER", 1)
+    monkeypatch.setattr(codegen_units, "LINES", lines)
+    monkeypatch.setattr(codegen_units, "FURTHER", 1)
     made = compiled()
     assert count(made) > 6
     np.testing.assert_array_equal(made(images()), alone(monkeypatch)(images()))
 
 
 def test_requirements_and_ranges_stand_in_other_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LINES", 1)
+    monkeypatch.setattr(codegen_units, "LINES", 1)
     made = compiled(CHECKED)
     assert count(made) > 2
     a, b = np.array([[1, 7, 9], [4, 5, 6]], np.int32), np.array([[1, 2, 2], [3, 4, 5]], np.int32)
@@ -110,7 +110,7 @@ def test_small_programs_are_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(most: int) -> None:
         raise AssertionError("a thread for so little")
 
-    monkeypatch.setattr(parts, "Workers", refuse)
+    monkeypatch.setattr(codegen_units, "Workers", refuse)
     assert compiled(SMALL)(np.array([-1, 2, -3, 4, -5], np.int32)).tolist() == [1, 2, 3, 4, 5]
 
 
@@ -136,7 +136,7 @@ def test_parts_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 def failing(after: int, what: BaseException) -> Callable[..., bytes]:
     """What compiles some modules, then fails."""
-    real, left = parts.fresh_object_code, iter(range(after))
+    real, left = codegen_units.fresh_object_code, iter(range(after))
 
     def made(text: str) -> bytes:
         if next(left, None) is None:
@@ -148,13 +148,13 @@ def failing(after: int, what: BaseException) -> Callable[..., bytes]:
 
 @pytest.mark.parametrize("after", [0, 2])
 def test_what_the_other_thread_raises_is_raised(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    monkeypatch.setattr(parts, "fresh_object_code", failing(after, RuntimeError("LLVM IR parsing error")))
+    monkeypatch.setattr(codegen_units, "fresh_object_code", failing(after, RuntimeError("LLVM IR parsing error")))
     with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
         compiled()
 
 
 def test_memory_that_does_not_suffice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "fresh_object_code", failing(1, MemoryError()))
+    monkeypatch.setattr(codegen_units, "fresh_object_code", failing(1, MemoryError()))
     with pytest.raises(cvm.TargetError, match="memory does not suffice to compile @main"):
         compiled()
 
@@ -203,14 +203,14 @@ def test_a_child_process_compiles_by_parts() -> None:
 # settings of the process
 
 
-def switch() -> tuple[Meanwhile, list[str]]:
+def switch() -> tuple[ScopedSetting, list[str]]:
     said: list[str] = []
 
     def change() -> Callable[[], None]:
         said.append("on")
         return lambda: said.append("off")
 
-    return Meanwhile(change), said
+    return ScopedSetting(change), said
 
 
 def test_a_setting_lasts_until_the_last_thread_has_left() -> None:

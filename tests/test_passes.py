@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.loops.loop_partition import borders
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops.loop_partition import loop_partition
 from cvm.lowering.pipeline import unscheduled
 from cvm.lowering.schedule import PASSES
-from cvm.lowering.text.parser import read_kernels
+from cvm.lowering.text.parser import parse_kernels
 from cvm.lowering.text.printer import kernels_text
 from evaluate import execute
 from samples import SAMPLES
@@ -43,7 +43,7 @@ def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:
             wanted = run(kernel, operands) if known else []
             for pass_name, change in PASSES.items():
                 kernel = change(kernel)
-                check(kernel)
+                check_kernel(kernel)
                 if known:
                     for found, array in zip(run(kernel, operands), wanted, strict=True):
                         np.testing.assert_array_equal(found, array, f"seed {seed}: after {pass_name}")
@@ -65,8 +65,8 @@ FRAMED = """kernel @k(%x: tensor<8x8xi32>) -> (%y: tensor<10x10xi32>) {
 
 
 def test_borders_without_what_holds_nowhere_in_them() -> None:
-    (kernel,) = read_kernels(FRAMED)
-    made = borders(kernel)
+    (kernel,) = parse_kernels(FRAMED)
+    made = loop_partition(kernel)
     assert "if" not in kernels_text([made])
     x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.int32)
     np.testing.assert_array_equal(execute(made, x)[0], np.pad(x, 1))

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from cases import Case, arrays, cases, compiled, failure
-from cvm.jit.functions import codegen_units as parts
-from cvm.jit.llvm import llvm_context as toolchain
-from cvm.jit.llvm import native_code as native
+from cvm.jit.functions import codegen_units
+from cvm.jit.llvm import llvm_context, native_code
 from paths import PATHS, Path
 
 ROOT = File(__file__).parent.parent
@@ -34,12 +33,12 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 @pytest.fixture(scope="module", autouse=True)
 def code_made_once() -> Iterator[None]:
     """Of a text that LLVM has made code of on another path, for the same processor, none is made again: half of the time."""
-    real = native.fresh_object_code
+    real = native_code.fresh_object_code
     make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: real(text, slp))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (native, parts):
+        for module in (native_code, codegen_units):
             patch.setattr(
-                module, "fresh_object_code", lambda text, slp=False: make(text, slp, toolchain.target_machine)
+                module, "fresh_object_code", lambda text, slp=False: make(text, slp, llvm_context.target_machine)
             )
         yield
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.jit.llvm import prefetch as early
+from cvm.jit.llvm import prefetch
 
 import cvm
 
@@ -13,7 +13,7 @@ import cvm
 @pytest.mark.parametrize("columns", [8, 17, 64, 301])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_by_index(count: int, columns: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(early, "CACHE", 1)
+    monkeypatch.setattr(prefetch, "CACHE", 1)
     text = f"""func @main(%x: tensor<90x{columns}xi32>, %w: tensor<{count}xi32>) {{
   %y = cvm.take %x, %w {{axis = 0}}
   return %y

@@ -8,12 +8,9 @@ import contractions
 import numpy as np
 import pytest
 from cvm.jit.functions import native_function
-from cvm.jit.llvm import native_code as native
+from cvm.jit.llvm import native_code
 from cvm.jit.llvm.target_intrinsics import complete, has_quads
-from cvm.lowering.contraction import dot4 as quads
-from cvm.lowering.contraction import m_vectorized as upright
-from cvm.lowering.contraction import strategies as contract
-from cvm.lowering.contraction import winograd
+from cvm.lowering.contraction import dot4, m_vectorized, strategies, winograd
 from cvm.lowering.processor import Processor
 from cvm.lowering.text.printer import kernels_text
 from legal import legal
@@ -39,13 +36,13 @@ def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
     *tile, vectors = request.param
     found = Processor(quads=True)
-    for kind in (quads, upright):
+    for kind in (dot4, m_vectorized):
         monkeypatch.setattr(kind, "TILES", {found.registers: (tuple(tile),)})
-    monkeypatch.setattr(upright, "GAIN", inf if vectors == "rows" else 0)
-    monkeypatch.setattr(upright, "PLACES", 0 if tile == [14, 2] else upright.PLACES)
+    monkeypatch.setattr(m_vectorized, "MAX_COST_RATIO", inf if vectors == "rows" else 0)
+    monkeypatch.setattr(m_vectorized, "PLACES", 0 if tile == [14, 2] else m_vectorized.PLACES)
     monkeypatch.setattr(native_function, "processor", lambda: found)
-    monkeypatch.setattr(contract, "LEAST", 0)
-    monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
     return found
 
 
@@ -108,7 +105,7 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
         return %y
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
-    assert "quaddot_us" in lowered and ("%strip" in lowered) == (upright.GAIN > 0)
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == (m_vectorized.MAX_COST_RATIO > 0)
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:
@@ -129,4 +126,4 @@ def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) ->
     wide = f"<{lanes} x i32>"
     made = complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
     assert ("vpdpbusd" in made) == (has_quads(features) and lanes > 2)
-    native.optimise(f"{complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")
+    native_code.optimise(f"{complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")

@@ -18,12 +18,12 @@ from cvm.dialect.notation.scalars import SCALARS
 from cvm.dialect.program.module import Function, Module, Operation, Value
 from cvm.dialect.program.verify import verify
 from cvm.lowering import pipeline
-from cvm.lowering.analysis.enumerate_points import holds_somewhere
+from cvm.lowering.analysis.enumerate_points import window_reaches_input
 from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR, Interval, whole
 from cvm.lowering.analysis.overflow import Analysis, possible_overflows
-from cvm.lowering.contraction import strategies as contract
-from cvm.lowering.storage import narrow_storage as compact
+from cvm.lowering.contraction import strategies
+from cvm.lowering.storage import narrow_storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import tensor
@@ -112,7 +112,7 @@ def test_sizes_that_are_not_known() -> None:
 def test_windows() -> None:
     def window(extent: int, reach: int, padding: int, size: int) -> bool:
         p, k = indices("p k", (extent, reach))
-        return holds_somewhere(both(inside(p + k - padding, size)), (k,))  # type: ignore[arg-type]
+        return window_reaches_input(both(inside(p + k - padding, size)), (k,))  # type: ignore[arg-type]
 
     assert window(8, 3, 1, 8) and window(8, 2, 0, 8)
     assert not window(9, 1, 1, 8) and not window(10, 2, 1, 8), "the last one is outside"
@@ -234,12 +234,12 @@ def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
     x = np.random.default_rng(seed).integers(low, high + 1, (1, 2, 6, 6)).astype(np.int32)
     wanted = cvm.compile(module, target="reference")(x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contract, "LEAST", 0)
-        patch.setattr(compact, "SMALL", 0)
+        patch.setattr(strategies, "MIN_PRODUCTS", 0)
+        patch.setattr(narrow_storage, "MIN_BYTES", 0)
         for often in (0, 4, 10**9):
-            patch.setattr(compact, "OFTEN", often)
+            patch.setattr(narrow_storage, "MAX_READS", often)
             np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
-        patch.setattr(pipeline, "compact", lambda plan: plan)
+        patch.setattr(pipeline, "narrow_storage", lambda plan: plan)
         np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
 
 
@@ -267,7 +267,7 @@ def test_arrays_between_kernels_are_as_narrow_as_their_values(
 ) -> None:
     program = layers(precision)
     assert all(t.element is I32 for t in cvm.compile(program).plan.offsets if t.name in ("short", "pool"))
-    monkeypatch.setattr(compact, "SMALL", 0)
+    monkeypatch.setattr(narrow_storage, "MIN_BYTES", 0)
     f = cvm.compile(program)
     stored = [t for t in f.plan.offsets if t.name in ("short", "pool")]
     assert len(stored) == 2 and {str(t.element) for t in stored} == {held}

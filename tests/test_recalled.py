@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import as_given
-from cvm.dialect.program.find_deferred_checks import left_open
+from cvm.dialect.program.find_deferred_checks import find_deferred_checks
 from cvm.dialect.program.verify import instantiate
-from cvm.jit.cache import disk_cache as cache
-from cvm.jit.cache import keys as identity
+from cvm.jit.cache import disk_cache, keys
 
 import cvm
 
@@ -138,7 +137,7 @@ def test_another_text_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert cvm.compile(changed)(X, W)[:, :3].tolist() == (X + np.array([5, 6, 8])).tolist()
     assert is_read(PROGRAM + " ")
     assert not is_read(PROGRAM)
-    monkeypatch.setattr(identity, "compiler", lambda: "another")
+    monkeypatch.setattr(keys, "compiler", lambda: "another")
     assert is_read(PROGRAM)
 
 
@@ -196,7 +195,7 @@ def test_left_open_is_what_verification_leaves(path: Path) -> None:
         return
     for function in module.functions.values():
         sizes = [d for t in function.argument_types for d in t.array_shape if isinstance(d, Size)]
-        found = left_open(function) if sizes else None
+        found = find_deferred_checks(function) if sizes else None
         if found is None:
             continue
         atoms = list(dict.fromkeys(d.terms[0][0] for d in sizes))
@@ -260,9 +259,10 @@ def test_files_that_are_gone_or_elsewhere(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cvm.dialect.ir import constant_files as files
 
-    monkeypatch.setattr(files, "LARGEST_WHOLE", 100)
+    from cvm.dialect.ir import constant_files
+
+    monkeypatch.setattr(constant_files, "LARGEST_WHOLE", 100)
     path = weights(tmp_path / "a", 2)
     for _ in range(2):
         assert np.array_equal(cvm.compile(path)(X), X @ np.full((3, 2), 2))
@@ -274,7 +274,7 @@ def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path, monkeyp
 
 def entry(folder: Path) -> Path:
     """The entry of the text."""
-    name = identity.name_of_text(PROGRAM.encode(), None, "main")
+    name = keys.name_of_text(PROGRAM.encode(), None, "main")
     assert name is not None
     return folder / name
 
@@ -347,4 +347,4 @@ def test_little_is_loaded(folder: Path) -> None:
         "lark",
     }
     assert heavy.isdisjoint(again[1].decode().split())
-    assert cache.folder() == folder
+    assert disk_cache.folder() == folder

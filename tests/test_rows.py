@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis.legality import check
+from cvm.lowering.analysis.legality import check_kernel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,9 +29,9 @@ def program(n: int, reads: list[tuple[int, str, float | None]], extra: tuple[str
 def agree(text: str) -> cvm.Graph:
     native, reference = (cvm.compile(text, target=t) for t in ("cpu", "reference"))
     for kernel in native._tick.plan.kernels:
-        check(kernel)
+        check_kernel(kernel)
     for kernel in native._tick.several.kernels if native._tick.several else ():
-        check(kernel)
+        check_kernel(kernel)
     for n in (0, 1, 2, 3, 6, 7):
         assert native.step(n) == reference.step(n)
         for name in native.names:

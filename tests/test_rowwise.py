@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.loops import nontemporal_stores
 from legal import legal
 
 import cvm
@@ -136,7 +136,7 @@ def test_the_next_row_is_asked_for_while_one_is_read_again(monkeypatch: pytest.M
         found = (line for line in f.lower("llvm").splitlines() if "call void @llvm.prefetch" in line)
         return sum(", i32 0, i32" in line for line in found)  # to be read
 
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     for columns, count in ((1024, 1), (1030, 1), (1000, 0)):
         f = cvm.compile(program(body, 32, columns))
         assert asked(f) == count, columns

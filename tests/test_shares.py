@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import column_reduction as sweep
-from cvm.lowering.reductions import partition_reduction as shares
+from cvm.lowering.reductions import column_reduction, partition_reduction
 from legal import legal
 
 import cvm
@@ -19,8 +18,8 @@ DTYPES: dict[str, Any] = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "f3
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "NEAR", 1)
-    monkeypatch.setattr(shares, "LARGE", 1)
+    monkeypatch.setattr(column_reduction, "MAX_NEIGHBOUR_BYTES", 1)
+    monkeypatch.setattr(partition_reduction, "MIN_BYTES", 1)
 
 
 def reduced(name: str, element: str, shape: tuple[int | str, ...], axis: str = "0") -> str:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.loops import nontemporal_stores as stream
-from cvm.lowering.loops import parallelize as parallelise
-from cvm.lowering.stepping import time_skew as skew
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops import nontemporal_stores, parallelize
+from cvm.lowering.stepping import time_skew
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +18,9 @@ import cvm
 @pytest.fixture(autouse=True, scope="module")
 def small_fields_too() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skew, "SMALLEST", 0)
-        patch.setattr(skew, "ROWS", 1)
-        patch.setattr(parallelise, "WORTH", 1)
+        patch.setattr(time_skew, "MIN_STATE_BYTES", 0)
+        patch.setattr(time_skew, "ROWS", 1)
+        patch.setattr(parallelize, "MIN_OPERATIONS", 1)
         yield
 
 
@@ -87,16 +86,16 @@ def test_any_number_of_ticks(amounts: list[tuple[str, tuple[int, ...]]], threads
 )
 def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int, int]]], ticks: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skew, "TICKS", ticks)
+        patch.setattr(time_skew, "TICKS_PER_PASS", ticks)
         native, reference = graphs(stencil(shape, amounts))
         several = native._tick.several
         for kernel in several.kernels if several else ():
-            check(kernel)
+            check_kernel(kernel)
         agree(native, reference, [ticks, 1, 2 * ticks + 1])
 
 
 def test_rows_that_stream_and_vectors_leave_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     native, reference = graphs(stencil((33, 301), NEAR))
     assert native._tick.ticks == 4
     agree(native, reference, [5, 4])

@@ -9,9 +9,7 @@ import contractions
 import numpy as np
 import pytest
 from cvm.jit.functions import native_function
-from cvm.lowering.contraction import strassen, winograd
-from cvm.lowering.contraction import strassen_coefficients as sevenths
-from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.contraction import strassen, strassen_coefficients, strategies, winograd
 from cvm.lowering.processor import Processor
 from legal import agreed
 
@@ -32,11 +30,11 @@ PROGRAMS = {  # of the operation, the image or rows, the weights
 @pytest.fixture(autouse=True, params=[1, 2])
 def whatever_it_costs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(strassen, "LEVELS", (request.param,))
-    monkeypatch.setattr(strassen, "GAIN", inf)
-    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(strassen, "MAX_COST_RATIO", inf)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
     monkeypatch.setattr(native_function, "processor", Processor)
-    monkeypatch.setattr(contract, "by_bytes", lambda *_: None)
-    monkeypatch.setattr(winograd, "LEAST_TILES", 1 << 20)
+    monkeypatch.setattr(strategies, "lower_maddubs", lambda *_: None)
+    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
     return request.param
 
 
@@ -99,10 +97,13 @@ def test_sums_of_any_threads_are_the_same() -> None:
 def test_the_products_are_those_of_the_matrices(whatever_it_costs: int) -> None:
     random, side = np.random.default_rng(0), 2**whatever_it_costs
     a, b = random.integers(-9, 10, (2, side, side))
-    lefts, rights = (sevenths.turned(s, m.tolist(), add, sub) for s, m in ((sevenths.left, a), (sevenths.right, b)))
+    lefts, rights = (
+        strassen_coefficients.turned(s, m.tolist(), add, sub)
+        for s, m in ((strassen_coefficients.left, a), (strassen_coefficients.right, b))
+    )
     assert len(lefts) == len(rights) == 7**whatever_it_costs
     points = [x * y for x, y in zip(lefts, rights, strict=True)]
-    np.testing.assert_array_equal(sevenths.turned_back(points, add, sub), a @ b)
+    np.testing.assert_array_equal(strassen_coefficients.turned_back(points, add, sub), a @ b)
 
 
 def test_taken_by_itself_only_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:

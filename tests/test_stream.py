@@ -7,8 +7,8 @@ import pytest
 from cvm.dialect.ir.types import I32
 from cvm.dialect.notation.index import Index
 from cvm.dialect.notation.loops import For, Store
-from cvm.lowering.analysis.legality import check
-from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops import nontemporal_stores
 from kernels import compiled, kernel, tensor
 
 import cvm
@@ -17,7 +17,7 @@ import cvm
 @pytest.mark.parametrize("size", [1000, 1001, 1])
 @pytest.mark.parametrize("offset", [0, 1, 4])
 def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     t = f"tensor<3x{size}xi32>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = cvm.relu %x\n  return %y\n}}\n")
     assert ("streaming" in f.lower("schedule")) == (size > 1)
@@ -31,7 +31,7 @@ def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("columns", [1027, 1103])
 def test_rows_that_begin_anywhere(element: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row is one loop, whatever vectors leave over, also where it begins beside other elements; nothing else is written."""
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     rows = columns - 1
     f = cvm.compile(f"""func @main(%z: tensor<3x1x{element}>, %x: tensor<3x{rows}x{element}>) {{
       %y = cvm.concatenate %z, %x {{axis = 1}}
@@ -56,7 +56,7 @@ def test_what_is_left_over_where_nothing_streams() -> None:
     i = Index("i", 263)
     x, y = tensor("x", I32, 263), tensor("y", I32, 263)
     k = kernel((For(i, (Store(y, (i,), x[i] + 1),), kind="vector", width=16),), x, y)
-    assert check(k) == []
+    assert check_kernel(k) == []
     given = np.arange(263, dtype=np.int32)
     (found,) = compiled(k, given)
     np.testing.assert_array_equal(found, given + 1)
@@ -67,7 +67,7 @@ def test_what_is_left_over_where_nothing_streams() -> None:
 @pytest.mark.parametrize("large", [1, 1 << 24])
 def test_sizes_known_when_called(columns: int, offset: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows begin anywhere; two results stream beside each other; no element outside of the array is written."""
-    monkeypatch.setattr(stream, "LARGE", large)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", large)
     t = "tensor<?x?xf32>"
     body = "  %y = dali.mul %x, 3.0\n  %z = dali.add %y, %x\n  return %y, %z\n"
     f = cvm.compile(f"func @main(%x: {t}) -> ({t}, {t}) {{\n{body}}}\n")
@@ -85,7 +85,7 @@ def test_sizes_known_when_called(columns: int, offset: int, large: int, monkeypa
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i64", "f64"])
 def test_any_element(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     t = f"tensor<5x1001x{element}>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
     assert "streaming" in f.lower("schedule")
@@ -106,8 +106,8 @@ def test_small_results_are_not() -> None:
 
 def test_results_of_kernels_that_move_much_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays that are large together: a result that is not small among them."""
-    monkeypatch.setattr(stream, "ALL", 8000)
-    monkeypatch.setattr(stream, "SOME", 3200)
+    monkeypatch.setattr(nontemporal_stores, "ALL_ARRAYS_BYTES", 8000)
+    monkeypatch.setattr(nontemporal_stores, "MIN_RESULT_BYTES", 3200)
     t = "tensor<800xi32>"
     two, three = "%y = cvm.relu %x\n", "%y = cvm.elemwise_add %x, %z\n"
     for body, given, streams in ((two, "", False), (three, f", %z: {t}", True)):
@@ -115,7 +115,7 @@ def test_results_of_kernels_that_move_much_stream(monkeypatch: pytest.MonkeyPatc
         assert ("streaming" in f.lower("schedule")) == streams
     fold = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
     assert "streaming" in fold.lower("schedule")
-    monkeypatch.setattr(stream, "SOME", 4000)
+    monkeypatch.setattr(nontemporal_stores, "MIN_RESULT_BYTES", 4000)
     fold = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
     assert "streaming" not in fold.lower("schedule")
 
@@ -137,8 +137,8 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_loops_as_short_as_may_be(element: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What aligning a loop costs decides nothing else: one that does not reach a line is not aligned."""
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(stream, "MANY", 0)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 0)
     dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
     for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):
         t = f"tensor<3x{columns if known else '?'}x{element}>"

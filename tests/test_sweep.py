@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.lowering.loops import nontemporal_stores as stream
-from cvm.lowering.reductions import column_reduction as sweep
+from cvm.lowering.loops import nontemporal_stores
+from cvm.lowering.reductions import column_reduction
 from legal import legal
 
 import cvm
@@ -15,7 +15,7 @@ SHAPES = [(16, 16), (19, 17), (64, 1000), (33, 2049), (16, 5000), (100, 16), (10
 
 @pytest.fixture(autouse=True)
 def short_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "NEAR", 1)
+    monkeypatch.setattr(column_reduction, "MAX_NEIGHBOUR_BYTES", 1)
 
 
 def swept(text: str) -> object:
@@ -109,7 +109,7 @@ def test_rows_of_large_arrays_are_asked_for_early(monkeypatch: pytest.MonkeyPatc
     text = "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     assert "prefetch" not in far.lower("llvm")
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     near = cvm.compile(text.replace("SHAPE", "50x1000"))
     window = """func @main(%x: tensor<1x1x30x1024xi32>) {

@@ -12,14 +12,14 @@ import pytest
 from cvm.dialect.ir.types import I64
 from cvm.dialect.notation.index import Index, Tensor, as_index
 from cvm.dialect.notation.loops import For, Store
-from cvm.jit.runtime import thread_pool as threads
-from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.jit.runtime import thread_pool
+from cvm.lowering.loops import nontemporal_stores
 from cvm.lowering.loops.parallelize import adjoining
 from cvm.lowering.text.printer import kernels_text
 
 import cvm
 
-pytestmark = pytest.mark.skipif(threads.FUTEX is None, reason="loops run in parallel on Linux only")
+pytestmark = pytest.mark.skipif(thread_pool.FUTEX is None, reason="loops run in parallel on Linux only")
 
 PROGRAM = """
 func @main(%x: tensor<96x1000xi32>, %w: tensor<80x1000xi32>) -> tensor<96x80xi32> {
@@ -70,7 +70,7 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
 @pytest.mark.parametrize(("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)])
 def test_blocks_that_adjoin_are_one_loop(count, size, large, monkeypatch):
     """What a thread takes at once is one loop, whose ends alone may share lines of memory with others."""
-    monkeypatch.setattr(stream, "LARGE", large)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", large)
     t = f"tensor<{size}xi32>"
     f = cvm.compile(f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}")
     assert "parallel {" in f.lower("schedule")
@@ -197,7 +197,7 @@ def test_a_worker_leaves_its_caller_s_processor():
     cvm.set_num_threads(2)
     function, x, w = cvm.compile(PROGRAM), arrays(96, 1000), arrays(80, 1000)
     function(x, w)
-    worker, home = threads._pool.threads[-1].native_id, min(allowed)
+    worker, home = thread_pool._pool.threads[-1].native_id, min(allowed)
     try:
         for thread in (0, worker):
             os.sched_setaffinity(thread, {home})

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.layout import tiled_transpose as tiling
-from cvm.lowering.loops import nontemporal_stores as stream
+from cvm.lowering.layout import tiled_transpose
+from cvm.lowering.loops import nontemporal_stores
 from legal import legal
 
 import cvm
@@ -42,7 +42,7 @@ def test_types_and_sizes(element: str, shape: tuple[int, int], known: bool) -> N
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(128, 128), (96, 1200), (100, 1100), (35, 70)])
 def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
     assert "alloc stack %turned" in f.lower("schedule")
@@ -56,10 +56,10 @@ def test_as_small_tiles_as_may_be(
     element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a tile holds at least does not depend on what pays."""
-    for name in ("LARGE", "MANY"):
-        monkeypatch.setattr(stream, name, 1)
-    for name in ("DOWN", "ALONG", "RUN", "ACROSS", "NEAR", "SHORT"):
-        monkeypatch.setattr(tiling, name, 0)
+    for name in ("LARGE_BYTES", "MIN_VECTORS"):
+        monkeypatch.setattr(nontemporal_stores, name, 1)
+    for name in ("DOWN", "ALONG", "MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES"):
+        monkeypatch.setattr(tiled_transpose, name, 0)
     x = numbers(shape, element)
     np.testing.assert_array_equal(tiled(x, element, (1, 0), known)(x), x.T)
 
@@ -72,13 +72,13 @@ def test_strips_that_overlap(
     element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole lines of memory, wherever rows begin; no element outside of the result is written."""
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(tiling, "RUN", 192)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
     size = x.itemsize
-    by_lines = shape[0] * size % 64 == 0 and shape[1] * size > tiling.SHORT
-    assert ("skew(%y" if by_lines else "overlap") in f.lower("schedule")
+    by_lines = shape[0] * size % 64 == 0 and shape[1] * size > tiled_transpose.SHORT_ROW_BYTES
+    assert ("misalignment(%y" if by_lines else "overlap") in f.lower("schedule")
     for first in (offset * size, offset * size + 1):  # elements at multiples of their size, and elsewhere
         held = np.full(x.nbytes + 192 * size, 77, np.uint8)
         start = -held.ctypes.data % 64 + first
@@ -99,8 +99,8 @@ def test_strips_that_overlap(
 def test_strips_of_several_axes(
     order: tuple[int, ...], shape: tuple[int, ...], element: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(tiling, "RUN", 64)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
     x = numbers(shape, element)
     given = " x ".join(map(str, shape))
     text = f"func @main(%x: tensor<{given} x {element}>) {{\n  %y = theano.dimshuffle %x {{new_order = {list(order)}}}\n  return %y\n}}\n"
@@ -111,9 +111,9 @@ def test_strips_of_several_axes(
 
 def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(tiling, "RUN", 256)
-    monkeypatch.setattr(tiling, "SHORT", 64)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 256)
+    monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
     rng = np.random.default_rng(0)
     names = {"f32": np.float32, "f64": np.float64, "ui8": np.uint8, "i8": np.int8}
     types = (("f32", "f64", "f64"), ("f64", "f32", "f32"), ("ui8", "f32", "f32"), ("f32", "i8", "i8"))
@@ -128,7 +128,7 @@ def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         x = rng.integers(0, 50, (rows, 99)).astype(names[given])
         w = rng.integers(0, 50, (99, rows)).astype(names[other])
         f = cvm.compile(text)
-        assert ("overlap" if rows % 64 else "skew(%y") in f.lower("schedule")
+        assert ("overlap" if rows % 64 else "misalignment(%y") in f.lower("schedule")
         np.testing.assert_array_equal(f(x, w), x.T.astype(names[wanted]) + w)
 
 
@@ -188,12 +188,12 @@ def test_rows_are_copied_by_whole_lines(
     element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever the array that is read begins."""
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(tiling, "RUN", 192)
-    monkeypatch.setattr(tiling, "SHORT", 64)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
+    monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
-    assert "skew(%x" in f.lower("schedule")
+    assert "misalignment(%x" in f.lower("schedule")
     held = np.zeros(x.nbytes + 128, np.uint8)
     start = -held.ctypes.data % 64 + offset
     moved = held[start : start + x.nbytes].view(x.dtype).reshape(shape)
@@ -208,7 +208,7 @@ def test_rows_are_copied_by_whole_lines(
 
 @pytest.mark.parametrize("shape", [(64, 1003), (300, 200), (64, 100)])
 def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     x = numbers(shape, "i8")
     f = tiled(x, "i8", (1, 0), known=True)
     assert "skew" not in f.lower("schedule")
@@ -220,13 +220,13 @@ def test_another_tile_is_asked_for_with_each_row_that_is_written() -> None:
     text = "func @main(%x: tensor<{0}x{0}x{1}>) {{\n  %y = cvm.transpose %x\n  return %y\n}}\n"
     for element, size in (("i8", 1), ("f32", 4), ("f64", 8)):
         large = cvm.compile(text.format(4096, element)).lower("schedule")
-        assert f"in 0..{2 if size == 1 else 4} unrolled {{\n            ask %x[" in large
-        assert large.count("ask %x[") == 2  # of tiles inside, and of those at the ends
+        assert f"in 0..{2 if size == 1 else 4} unrolled {{\n            prefetch %x[" in large
+        assert large.count("prefetch %x[") == 2  # of tiles inside, and of those at the ends
     assert "ask" not in cvm.compile(text.format(1024, "i8")).lower("schedule")
 
 
 def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "LARGE", 1)
-    monkeypatch.setattr(tiling, "RUN", 64)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
     f = tiled(numbers((256, 192), "f32"), "f32", (1, 0), known=True)
     assert "select(%i0.tile + 2 >= 3, %i0.tile + 2 - 3, %i0.tile + 2)" in f.lower("schedule")

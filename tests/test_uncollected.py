@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from cvm.dialect.ir.gc_pause import uncollected
+from cvm.dialect.ir.gc_pause import gc_paused
 
 import cvm
 
@@ -26,9 +26,9 @@ def enabled(request):
 
 
 def test_nothing_is_collected_inside(enabled):
-    with uncollected():
+    with gc_paused():
         assert not gc.isenabled()
-        with uncollected():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled() is enabled

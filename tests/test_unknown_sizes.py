@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.index import Expr, Index
-from cvm.lowering.contraction import strategies as contract
+from cvm.lowering.contraction import strategies
 from legal import legal
 
 import cvm
@@ -68,7 +68,7 @@ RANGES = {"8 bits": 128, "16 bits": 32768, "just beyond 16 bits": 32769, "32 bit
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -7,9 +7,8 @@ import re
 import numpy as np
 import pytest
 from cvm.jit.functions import native_function
-from cvm.lowering.contraction import strategies as contract
-from cvm.lowering.contraction import winograd
-from cvm.lowering.contraction.winograd_transforms import BY_FOUR, BY_TWO
+from cvm.lowering.contraction import strategies, winograd
+from cvm.lowering.contraction.winograd_transforms import F2X2_3X3, F4X4_3X3
 from cvm.lowering.processor import Processor
 from legal import legal
 
@@ -29,10 +28,10 @@ SHAPES = {  # of the image, the weights, and what else is said
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "LEAST", 0)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
     monkeypatch.setattr(native_function, "processor", Processor)
-    monkeypatch.setattr(winograd, "LEAST", 0)
-    monkeypatch.setattr(winograd, "LEAST_RESULTS", 0)
+    monkeypatch.setattr(winograd, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(winograd, "MIN_RESULTS", 0)
 
 
 def program(name: str, more: str = "", declared: str = "", weights: np.ndarray | None = None) -> str:
@@ -102,7 +101,7 @@ def test_what_follows_is_done_with_the_results() -> None:
 def test_sums_too_large_to_be_divided_are_computed_as_any_other() -> None:
     x, w = values("even", 1, 1)
     both(program("even"), x * 0 + 8191, w * 0 + 3639)  # 4 y is beyond an i32
-    assert BY_TWO.fits(8191, 3639, 9) is True and BY_TWO.fits(8191, 3639, 9 * 16) is False
+    assert F2X2_3X3.fits(8191, 3639, 9) is True and F2X2_3X3.fits(8191, 3639, 9 * 16) is False
 
 
 def test_sums_of_any_threads_are_the_same() -> None:
@@ -200,8 +199,8 @@ def test_weights_too_large_for_larger_tiles_are_turned_by_the_others(larger: Non
 
 
 def test_sums_too_large_to_be_divided_by_64() -> None:
-    assert BY_FOUR.fits(127, 127, 2047) is True and BY_FOUR.fits(127, 127, 2048) is False
-    assert BY_FOUR.fits(127, 127, 9, (1 << 18) - 1) is True and BY_FOUR.fits(127, 127, 9, 1 << 18) is False
+    assert F4X4_3X3.fits(127, 127, 2047) is True and F4X4_3X3.fits(127, 127, 2048) is False
+    assert F4X4_3X3.fits(127, 127, 9, (1 << 18) - 1) is True and F4X4_3X3.fits(127, 127, 9, 1 << 18) is False
 
 
 @pytest.mark.parametrize("name", LARGER)
@@ -249,9 +248,9 @@ SMALL = {  # as few tiles, rows and channels as there may be
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("gain", [0, np.inf])
 def test_small_ones_whatever_they_cost(name: str, known: bool, gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    for cost in ("LEAST_ROWS", "LEAST_TILES", "LEAST_STEPS"):
+    for cost in ("MIN_ROWS", "MIN_TILES", "MIN_STEPS"):
         monkeypatch.setattr(winograd, cost, 0)
-    monkeypatch.setattr(winograd, "GAIN", gain)
+    monkeypatch.setattr(winograd, "MAX_COST_RATIO", gain)
     monkeypatch.setitem(SHAPES, name, SMALL[name])
     x, w = values(name, 127, 127)
     text = program(name, weights=w if known else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cvm.jit.cache import disk_cache as cache
+from cvm.jit.cache import disk_cache
 from cvm.jit.cuda import nvrtc
 
 import cvm
@@ -16,7 +16,7 @@ ENTRY = re.compile(r"^\.visible \.entry s(\d+)_", re.M)
 
 def compile_together(sources: Iterable[str]) -> None:
     """Puts what NVRTC makes of each source into the cache, as if it had been compiled alone."""
-    wanted = [s for s in dict.fromkeys(sources) if "__global__" in s and cache.load(nvrtc.cached_as(s)) is None]
+    wanted = [s for s in dict.fromkeys(sources) if "__global__" in s and disk_cache.load(nvrtc.cached_as(s)) is None]
     for n in range(0, len(wanted), MANY):
         some = wanted[n : n + MANY]
         try:
@@ -30,7 +30,7 @@ def compile_together(sources: Iterable[str]) -> None:
             ends = zip(starts, [*starts[1:], len(code)], strict=True)
             own = [code[a:b] for a, b in ends if code.startswith(f".visible .entry s{number}_", a)]
             text = (code[: starts[0]] + "".join(own)).replace(f"s{number}_kernel_", "kernel_")
-            cache.store(nvrtc.cached_as(source), text.encode())
+            disk_cache.store(nvrtc.cached_as(source), text.encode())
 
 
 def _apart(number: int, source: str) -> str:

@@ -20,14 +20,14 @@ LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
 
 
 def build(options: Namespace) -> int:
-    from cvm.jit import aot as ahead
+    from cvm.jit import aot
 
     path = Path(options.output)
     if path.suffix not in (".o", *SHARED):
         raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
     entries = options.entry or ["main"]
     module = load(options.program)
-    made = ahead.build(module, entries, path.stem.removeprefix("lib"), _sizes(options.size, module, entries))
+    made = aot.build(module, entries, path.stem.removeprefix("lib"), _sizes(options.size, module, entries))
     if path.suffix == ".o":
         write(options.output, made.image)
     else:

@@ -49,8 +49,9 @@ def opt(options: Namespace) -> int:
 def listing() -> list[str]:
     """The passes with what they do, level by level."""
     lines = []
+    width = max(map(len, STEPS)) + 2
     for level in LEVELS:
-        lines += [f"{level}:", *(f"  {name:14}{step.does}" for name, step in STEPS.items() if step.level == level)]
+        lines += [f"{level}:", *(f"  {name:{width}}{step.does}" for name, step in STEPS.items() if step.level == level)]
     return lines
 
 
@@ -58,13 +59,13 @@ def _read(name: str) -> State:
     data = read(name)
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
         return State(load(name, data))
-    from cvm.lowering.analysis.legality import LoweringError, check
-    from cvm.lowering.text.parser import read_kernels
+    from cvm.lowering.analysis.legality import LoweringError, check_kernel
+    from cvm.lowering.text.parser import parse_kernels
 
-    kernels = read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+    kernels = parse_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
     try:
         for kernel in kernels:
-            check(kernel)
+            check_kernel(kernel)
     except LoweringError as e:
         raise cvm.Error(str(e)) from None
     return of_kernels(kernels)

@@ -17,7 +17,7 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.module import Function, Module, Value
 from cvm.dialect.program.verify import verify
-from cvm.lowering.graph.dce import remove_dead
+from cvm.lowering.graph.dce import dce
 
 from . import onnx_elements, onnx_layers, onnx_shapes, refuse
 from .onnx_rules import OPERATIONS, Importer, Unsupported
@@ -66,7 +66,7 @@ def import_onnx(path: Path, archive: str | None) -> tuple[Module, dict[str, np.n
             found.value.name = _name(node.output[0])
         to.values[node.output[0]] = found
     results = [to.node(to.values[v.name]).value for v in model.graph.output]
-    function = remove_dead(Function("main", tuple(arguments), tuple(to.builder.operations), tuple(results)))
+    function = dce(Function("main", tuple(arguments), tuple(to.builder.operations), tuple(results)))
     return verify(Module({"main": function}, str(path))), to.constants
 
 

@@ -14,7 +14,7 @@ from ..notation.index_bounds import inside
 from ..notation.loops import Block, For, Let, Statement, Store
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
-from ..spec.reshape_indexing import regrouped
+from ..spec.reshape_indexing import reshape_element
 
 
 @operator
@@ -73,7 +73,7 @@ class Pad(Operator[T]):
 
 
 @operator
-class Regroup(Operator[T]):
+class Reshape(Operator[T]):
     """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i], then neighbours are merged.
 
     One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become one, from the first on.
@@ -109,7 +109,7 @@ class Regroup(Operator[T]):
     symbols = {"n": lambda o: o.x.array_shape}
     example = """
         func @main(%x: tensor<?N x 6 x f32>) -> tensor<?x3xf32> {
-          %y = builtin.regroup %x {split = [[-1], [2, 3]], merge = [2, 1]}
+          %y = builtin.reshape %x {split = [[-1], [2, 3]], merge = [2, 1]}
           return %y
         }
     """
@@ -127,11 +127,11 @@ class Regroup(Operator[T]):
     def infer(self: Any) -> TensorType:
         return TensorType(self.sizes(self.x.array_shape), self.x.element)
 
-    def reference(self: Regroup[np.ndarray]) -> np.ndarray:
+    def reference(self: Reshape[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.sizes(self.x.shape))
 
-    def element(self: Regroup[Tensor], y: Tensor) -> Element:
-        return regrouped(self.x, y)
+    def element(self: Reshape[Tensor], y: Tensor) -> Element:
+        return reshape_element(self.x, y)
 
     def simplified(self: Any, definition: Any) -> Any:
         return self.x
@@ -202,7 +202,7 @@ class Part(Operator[T]):
         (g,) = cotangents
         none = g.scalar("second", 0.0)
         parts = [
-            g if k == self.index else g.builder.apply("builtin.pick_like", none, x, axes=(self.axis,))
+            g if k == self.index else g.builder.apply("builtin.strided_slice_like", none, x, axes=(self.axis,))
             for k, x in enumerate(self.xs)
         ]
         return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]

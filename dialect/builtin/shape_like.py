@@ -17,7 +17,7 @@ from ..notation.index import Element, Expr, Index, Tensor, as_index, axes, both,
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
 from ..spec.op import C, Operator, T, operator
-from ..spec.reshape_indexing import regrouped
+from ..spec.reshape_indexing import reshape_element
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class ReshapeLike(Like[T]):
         return self.x.reshape(self.like.shape)
 
     def element(self: ReshapeLike[Tensor], y: Tensor) -> Element:
-        return regrouped(self.x, y)
+        return reshape_element(self.x, y)
 
     def simplified(self: Any, definition: Any) -> Any:
         return self.x
@@ -131,7 +131,7 @@ def first(begin: int, stride: int, n: Dim) -> Dim:
 
 
 @operator
-class PlaceLike(Apart[T]):
+class StridedScatterLike(Apart[T]):
     """Y[b + u * strides] = X[u] where Y, of like's sizes along axes, has such an element; 0 elsewhere.
 
     What goes back through a slice.
@@ -139,12 +139,12 @@ class PlaceLike(Apart[T]):
 
     example = """
         func @main(%x: tensor<2x3xf32>, %like: tensor<?N x 7 x f32>) -> tensor<?N x 7 x f32> {
-          %y = builtin.place_like %x, %like {begin = [-2, 1], strides = [1, 2]}
+          %y = builtin.strided_scatter_like %x, %like {begin = [-2, 1], strides = [1, 2]}
           return %y
         }
     """
 
-    def reference(self: PlaceLike[np.ndarray]) -> np.ndarray:
+    def reference(self: StridedScatterLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
         for u in np.ndindex(self.x.shape):
             at = placed(self.steps(y.shape), u)
@@ -152,7 +152,7 @@ class PlaceLike(Apart[T]):
                 y[at] = self.x[u]
         return y
 
-    def element(self: PlaceLike[Tensor], y: Tensor) -> Element:
+    def element(self: StridedScatterLike[Tensor], y: Tensor) -> Element:
         at: list[Expr] = [*(d := axes(y.shape))]
         conditions: list[Expr | bool] = []
         for j, (b, s) in self.steps(y.shape).items():
@@ -165,23 +165,25 @@ class PlaceLike(Apart[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         return [
-            g.builder.apply("builtin.pick_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides),
+            g.builder.apply(
+                "builtin.strided_slice_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides
+            ),
             None,
         ]
 
 
 @operator
-class PickLike(Apart[T]):
+class StridedSliceLike(Apart[T]):
     """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
 
     example = """
         func @main(%x: tensor<?N x 7 x f32>, %like: tensor<2x3xf32>) -> tensor<2x3xf32> {
-          %y = builtin.pick_like %x, %like {begin = [-2, 1], strides = [1, 2]}
+          %y = builtin.strided_slice_like %x, %like {begin = [-2, 1], strides = [1, 2]}
           return %y
         }
     """
 
-    def reference(self: PickLike[np.ndarray]) -> np.ndarray:
+    def reference(self: StridedSliceLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
         for u in np.ndindex(y.shape):
             at = placed(self.steps(self.x.shape), u)
@@ -189,7 +191,7 @@ class PickLike(Apart[T]):
                 y[u] = self.x[at]
         return y
 
-    def element(self: PickLike[Tensor], y: Tensor) -> Element:
+    def element(self: StridedSliceLike[Tensor], y: Tensor) -> Element:
         at: list[Expr] = [*(d := axes(y.shape))]
         conditions: list[Expr | bool] = []
         for j, (b, s) in self.steps(self.x.shape).items():
@@ -200,7 +202,9 @@ class PickLike(Apart[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         return [
-            g.builder.apply("builtin.place_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides),
+            g.builder.apply(
+                "builtin.strided_scatter_like", g, self.x, axes=self.axes, begin=self.begin, strides=self.strides
+            ),
             None,
         ]
 

@@ -1,8 +1,5 @@
 """Cog's field operators: grids of tensors, real and complex, with strict rules of compatibility and no broadcasting."""
 
-from . import arithmetic, clocked, reductions
-from . import complex_fields as complexes
-from . import slice_shift_stack as grids
-from . import vectors as tensors
+from . import arithmetic, clocked, complex_fields, reductions, slice_shift_stack, vectors
 
-__all__ = ["arithmetic", "clocked", "complexes", "grids", "reductions", "tensors"]
+__all__ = ["arithmetic", "clocked", "complex_fields", "reductions", "slice_shift_stack", "vectors"]

@@ -104,7 +104,9 @@ class Slice(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.place_like", g.with_ones((0,)), self.x, axes=(0,), begin=(self.index,))]
+        return [
+            g.builder.apply("builtin.strided_scatter_like", g.with_ones((0,)), self.x, axes=(0,), begin=(self.index,))
+        ]
 
 
 @operator
@@ -139,7 +141,7 @@ class Subfield(CogOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), grid = cotangents, len(self.begin)
-        return [g.builder.apply("builtin.place_like", g, self.x, axes=tuple(range(grid)), begin=self.begin)]
+        return [g.builder.apply("builtin.strided_scatter_like", g, self.x, axes=tuple(range(grid)), begin=self.begin)]
 
 
 @operator
@@ -230,7 +232,7 @@ class Expand(CogOperator[T]):
         """Every point of x gets the sum of the cotangents of the points that show it."""
         (g,), shape, apply = cotangents, self.types["x"].shape, cotangents[0].builder.apply
         if self.border == "zero":
-            return [apply("builtin.pick_like", g, self.x, axes=tuple(range(len(shape))))]
+            return [apply("builtin.strided_slice_like", g, self.x, axes=tuple(range(len(shape))))]
         for axis, (n, whole) in enumerate(zip(shape, self.shape, strict=True)):
             if not same_size(n, whole):
                 if self.border == "cyclic" and not isinstance(n, int):

@@ -38,7 +38,11 @@ func @main(%x: !cog.field<[2, 3], tensor<4xf32>>) {
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), last = cotangents, self.x.rank - 1
-        return [g.builder.apply("builtin.place_like", g.with_ones((last,)), self.x, axes=(last,), begin=(self.index,))]
+        return [
+            g.builder.apply(
+                "builtin.strided_scatter_like", g.with_ones((last,)), self.x, axes=(last,), begin=(self.index,)
+            )
+        ]
 
     def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
         return self.x[..., self.index]

@@ -3,9 +3,16 @@
 Operators that mean the same of floats take f32 and f64 as well, so that networks can be trained.
 """
 
-from . import broadcast, elementwise, nn, reduce, slice, vision
-from . import reshape as views
-from . import take_where as select
-from . import transpose_tile_concatenate as transform
+from . import broadcast, elementwise, nn, reduce, reshape, slice, take_where, transpose_tile_concatenate, vision
 
-__all__ = ["broadcast", "elementwise", "nn", "reduce", "select", "slice", "transform", "views", "vision"]
+__all__ = [
+    "broadcast",
+    "elementwise",
+    "nn",
+    "reduce",
+    "reshape",
+    "slice",
+    "take_where",
+    "transpose_tile_concatenate",
+    "vision",
+]

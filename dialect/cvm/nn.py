@@ -130,11 +130,11 @@ class Conv2d(CvmOperator[T]):
         """A convolution of the cotangent, moved apart by the stride, with the kernels turned round."""
         (ph, pw), groups, apply = self.padding, self.groups, g.builder.apply
         padded = apply("builtin.pad", self.x, before=(0, 0, ph, pw), after=(0, 0, ph, pw))
-        apart = self._reaching_back(apply("builtin.place_like", g, padded, axes=(2, 3), strides=self.stride))
-        turned = apply("builtin.regroup", self.w, split=((groups, -1), (-1,), (-1,), (-1,)))
+        apart = self._reaching_back(apply("builtin.strided_scatter_like", g, padded, axes=(2, 3), strides=self.stride))
+        turned = apply("builtin.reshape", self.w, split=((groups, -1), (-1,), (-1,), (-1,)))
         turned = apply("cvm.transpose", turned, axes=(0, 2, 1, 3, 4))
-        turned = apply("builtin.regroup", turned, merge=(2, 1, 1, 1))
-        turned = apply("builtin.pick_like", turned, turned, axes=(2, 3), begin=(-1, -1), strides=(-1, -1))
+        turned = apply("builtin.reshape", turned, merge=(2, 1, 1, 1))
+        turned = apply("builtin.strided_slice_like", turned, turned, axes=(2, 3), begin=(-1, -1), strides=(-1, -1))
         return apply("cvm.conv2d", apart, turned, dilation=self.dilation, groups=groups)
 
     def _reaching_back(self: Any, apart: Any) -> Any:
@@ -145,7 +145,7 @@ class Conv2d(CvmOperator[T]):
             more = apply("builtin.pad", self.w, before=(0, 0, -1, -1), after=(0,) * 4)  # of the sizes k - 1
             for axis, d in zip((2, 3), self.dilation, strict=True):
                 more = apply("cvm.repeat", more, axis=axis, repeats=d) if d > 1 else more
-                zeros = apply("builtin.pick_like", apart.scalar("second", 0.0), more, axes=(axis,))
+                zeros = apply("builtin.strided_slice_like", apart.scalar("second", 0.0), more, axes=(axis,))
                 apart = apply("cvm.concatenate", zeros, apart, axis=axis)
             reach = [0, 0]
         before = (0, 0, reach[0] - ph, reach[1] - pw)
@@ -154,8 +154,8 @@ class Conv2d(CvmOperator[T]):
     def _of_w(self: Any, g: Any) -> Any:
         """A convolution of x with the cotangent as its kernels, stride and dilation changing places."""
         groups, apply = self.groups, g.builder.apply
-        x = apply("builtin.regroup", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
-        x = apply("builtin.regroup", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1))
+        x = apply("builtin.reshape", self.x, split=((-1,), (groups, -1), (-1,), (-1,)))
+        x = apply("builtin.reshape", apply("cvm.transpose", x, axes=(2, 1, 0, 3, 4)), merge=(1, 2, 1, 1))
         kernels = apply("cvm.transpose", g, axes=(1, 0, 2, 3))
         found = apply(
             "cvm.conv2d", x, kernels, padding=self.padding, stride=self.dilation, dilation=self.stride, groups=groups
@@ -318,8 +318,8 @@ class MaxPool2d(CvmOperator[T]):
         padded, total = apply("builtin.pad", x, before=pads, after=pads), None
         for at in np.ndindex(*self.pool_size):
             where = {"axes": (2, 3), "begin": at, "strides": self.strides}
-            chosen = apply("builtin.pick_like", padded, y, **where).scalar("eq", y).scalar("switch", g, 0.0)
-            placed = apply("builtin.place_like", chosen, padded, **where)
+            chosen = apply("builtin.strided_slice_like", padded, y, **where).scalar("eq", y).scalar("switch", g, 0.0)
+            placed = apply("builtin.strided_scatter_like", chosen, padded, **where)
             total = placed if total is None else total + placed
         back = tuple(-p for p in pads)
         return [None if total is None else apply("builtin.pad", total, before=back, after=back)]
@@ -357,5 +357,5 @@ class Upsampling(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), s = cotangents, self.scale
-        squares = g.builder.apply("builtin.regroup", g, split=((-1,), (-1,), (-1, s), (-1, s)))
+        squares = g.builder.apply("builtin.reshape", g, split=((-1,), (-1,), (-1, s), (-1, s)))
         return [squares.sum((3, 5), dtype=g.element)]

@@ -12,7 +12,7 @@ from ..ir.types import TensorType
 from ..notation.index import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
 from ..spec.op import C, T, operator
-from ..spec.reshape_indexing import regrouped
+from ..spec.reshape_indexing import reshape_element
 from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, real, within
 from .transpose_tile_concatenate import axes_exist, from_start
 
@@ -52,7 +52,7 @@ class Flatten(SameElements[T]):
         return self.x.flatten()
 
     def element(self: Flatten[Tensor], y: Tensor) -> Element:
-        return regrouped(self.x, y)
+        return reshape_element(self.x, y)
 
 
 @operator
@@ -128,7 +128,7 @@ class Reshape(SameElements[T]):
         return self.x.reshape(self.m(self.x.size)).copy()
 
     def element(self: Reshape[Tensor], y: Tensor) -> Element:
-        return regrouped(self.x, y)
+        return reshape_element(self.x, y)
 
     def m(self, size: Dim) -> Shape:
         """The target shape of so many elements: -1 is what the other entries leave (0 where they are 0 themselves)."""

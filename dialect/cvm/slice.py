@@ -84,7 +84,7 @@ class Slice(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.place_like", g, self.x, begin=self.begin, strides=self.strides)]
+        return [g.builder.apply("builtin.strided_scatter_like", g, self.x, begin=self.begin, strides=self.strides)]
 
     def arrays(self, shape: Shape) -> list[tuple[Dim, Dim, int]]:
         """b_arr, e_arr and s_arr of each axis."""
@@ -174,7 +174,7 @@ class SliceLike(CvmOperator[T]):
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
-        return [g.builder.apply("builtin.place_like", g, self.x), None]
+        return [g.builder.apply("builtin.strided_scatter_like", g, self.x), None]
 
     def sliced_axes(self, rank: int) -> tuple[int, ...]:
         return from_start(self.axes, rank) if self.axes else tuple(range(rank))

@@ -61,7 +61,7 @@ class Take(CvmOperator[T]):
         (g,), x, apply = cotangents, self.x, cotangents[0].builder.apply
         if self.axis is not None:
             return [apply("builtin.add_at", g, self.indices, x, axis=self.axis % x.rank), None]
-        flat = apply("builtin.regroup", x, merge=(x.rank,))
+        flat = apply("builtin.reshape", x, merge=(x.rank,))
         return [apply("builtin.reshape_like", apply("builtin.add_at", g, self.indices, flat), x), None]
 
     def choices(self, shape: Shape) -> Dim:

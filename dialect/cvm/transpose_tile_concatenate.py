@@ -56,7 +56,7 @@ class Repeat(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), k = cotangents, self.axis + 1
         split = tuple((-1, self.repeats) if j == self.axis else (-1,) for j in range(g.rank))
-        return [g.builder.apply("builtin.regroup", g, split=split).sum((k,), dtype=g.element)]
+        return [g.builder.apply("builtin.reshape", g, split=split).sum((k,), dtype=g.element)]
 
 
 @operator
@@ -99,7 +99,7 @@ class Tile(CvmOperator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), apply = cotangents, cotangents[0].builder.apply
         split = tuple((times, -1) for times in (1,) * (g.rank - len(self.reps)) + self.reps)
-        found = apply("builtin.regroup", g, split=split).sum(range(0, 2 * g.rank, 2), dtype=g.element)
+        found = apply("builtin.reshape", g, split=split).sum(range(0, 2 * g.rank, 2), dtype=g.element)
         return [apply("builtin.reshape_like", found, self.x)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
-from .scoped_setting import Meanwhile
+from .scoped_setting import ScopedSetting
 
 
 def _disabled() -> Callable[[], None]:
@@ -19,4 +19,4 @@ def _disabled() -> Callable[[], None]:
     return gc.enable
 
 
-uncollected = Meanwhile(_disabled)  # cycles are not collected; afterwards they are, if they were
+gc_paused = ScopedSetting(_disabled)  # cycles are not collected; afterwards they are, if they were

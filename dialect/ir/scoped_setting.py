@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
-class Meanwhile:
+class ScopedSetting:
     """Such a setting: `change` makes it, and gives what takes it back. A context manager, and a decorator, when called."""
 
     def __init__(self, change: Callable[[], Callable[[], None]]) -> None:

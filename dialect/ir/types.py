@@ -182,7 +182,7 @@ MAX_RANK = 32  # dimensions of an array
 MAX_SIZE = 1 << 40  # elements of an array, and the bound of a size
 
 
-def excess(type: Type) -> str | None:
+def size_limit_error(type: Type) -> str | None:
     """Which bound of the language a type breaks, in words; None if it breaks none that is known yet."""
     shape = type.array_shape
     if len(shape) > MAX_RANK:

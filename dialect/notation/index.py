@@ -162,7 +162,7 @@ class Extent(Expr):
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Skew(Expr):
+class Misalignment(Expr):
     """How many elements after a line of memory, which holds so many of them, a tensor begins: less than a line. Where that is
     not known, any such number will do: it says what is fast, not what is right."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.sizes import Dim, same_size
-from .index import Apply, Const, Expr, Extent, Index, Skew, as_index, both
+from .index import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
 
 
 def interval(expr: Expr) -> tuple[int | None, int | None]:
@@ -15,7 +15,7 @@ def interval(expr: Expr) -> tuple[int | None, int | None]:
             return 0, (extent - 1 if isinstance(extent, int) else None)
         case Extent():
             return 0, None
-        case Skew(_, line):
+        case Misalignment(_, line):
             return 0, line - 1
         case Apply("add", (a, b), _):
             (al, ah), (bl, bh) = interval(a), interval(b)

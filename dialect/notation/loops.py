@@ -78,21 +78,21 @@ class Store:
 
 
 @dataclass(frozen=True, eq=False)
-class Require:
+class Assert:
     condition: Expr
     message: str
     span: Span = NOWHERE
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class Prefetch:
     """The line of memory with an element is brought nearer. It computes nothing, and the element need not be there."""
 
     tensor: Tensor
     indices: tuple[Expr, ...]
 
 
-Statement: TypeAlias = For | If | Let | Alloc | Store | Require | Ask
+Statement: TypeAlias = For | If | Let | Alloc | Store | Assert | Prefetch
 Block: TypeAlias = tuple[Statement, ...]
 
 
@@ -146,13 +146,13 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
     match statement:
         case For(_, _, start, _):
             return start, statement.end
-        case If(condition, _, _) | Require(condition, _, _):
+        case If(condition, _, _) | Assert(condition, _, _):
             return (condition,)
         case Let(_, value):
             return (value,)
         case Store(_, at, value):
             return (*at, value)
-        case Ask(_, at):
+        case Prefetch(_, at):
             return at
     return ()
 
@@ -242,10 +242,10 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
                 places, new = tuple([change(i) for i in at]), change(value)
                 same = new is value and not any(map(is_not, places, at))
                 return s if same else replace(s, indices=places, value=new)
-            case Require(condition, message, span):
-                return Require(change(condition), message, span)
-            case Ask(tensor, at):
-                return Ask(tensor, tuple([change(i) for i in at]))
+            case Assert(condition, message, span):
+                return Assert(change(condition), message, span)
+            case Prefetch(tensor, at):
+                return Prefetch(tensor, tuple([change(i) for i in at]))
         return s
 
     return _as_before(block, [one(s) for s in block])

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.sizes import Dim
-from ..ir.types import Type, excess
+from ..ir.types import Type, size_limit_error
 from ..ir.unify import bind, with_sizes
 
 
 @dataclass(frozen=True)
-class LeftOpen:
+class DeferredChecks:
     """The types of the arguments and results, and every other type of the function that has unknown sizes, once."""
 
     arguments: tuple[Type, ...]
@@ -27,4 +27,4 @@ class LeftOpen:
         bound: dict[Any, Dim] = bind(self.arguments, arguments)
         results = [with_sizes(t, bound) for t in self.results]
         found = [*results, *(with_sizes(t, bound) for t in self.others)]
-        return results if all(excess(t) is None for t in found) else None
+        return results if all(size_limit_error(t) is None for t in found) else None

@@ -9,11 +9,11 @@ from ..builtin import Calling
 from ..ir.sizes import Size, same_size
 from ..ir.types import Type
 from ..spec.op import Operator, violated
-from .deferred_checks import LeftOpen
+from .deferred_checks import DeferredChecks
 from .module import Function, Operation, Value
 
 
-def left_open(function: Function) -> LeftOpen | None:
+def find_deferred_checks(function: Function) -> DeferredChecks | None:
     """What calls of a verified function are held against; None where more is to be looked at than sizes."""
     arguments = function.argument_types
     sizes = [d for t in arguments for d in t.array_shape if isinstance(d, Size)]
@@ -33,7 +33,7 @@ def left_open(function: Function) -> LeftOpen | None:
         return None
     for t in results:
         others.pop(t.key, None)
-    return LeftOpen(arguments, results, tuple(others.values()))
+    return DeferredChecks(arguments, results, tuple(others.values()))
 
 
 def _settled(operation: Operation) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from ..builtin import Calling
 from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
 from ..ir.sizes import Dim
-from ..ir.types import FieldType, Type, excess
+from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
 from ..spec.op import C, Operator, actual_values, violated
 from .inline_limits import check_expansion
@@ -207,7 +207,7 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
         found = typed.result_types()
-        wrong = next((w for t in found if (w := excess(t)) is not None), None)
+        wrong = next((w for t in found if (w := size_limit_error(t)) is not None), None)
         if wrong is None:
             return found
         scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))

@@ -9,7 +9,7 @@ from ..notation.index import ZERO, Element, Expr, Tensor, axes, flat_index, unfl
 from .broadcasting import is_one
 
 
-def regrouped(x: Tensor, y: Tensor) -> Element:
+def reshape_element(x: Tensor, y: Tensor) -> Element:
     """y, which has the elements of x in row-major order.
 
     Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.

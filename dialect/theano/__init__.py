@@ -1,25 +1,33 @@
 """Theano's tensor.elemwise: scalar operations on tensors, rearranged dimensions, reductions, and derivatives of all."""
 
-from . import arithmetic, bessel, derivatives, dimshuffle, elemwise, gamma, reduce
-from . import compare_select_cast as logic
-from . import elementary_functions as functions
-from . import error_functions as special
-from . import incomplete_gamma as incomplete
-from . import product_of_others as products
-from . import typed_reductions as sums
+from . import (
+    arithmetic,
+    bessel,
+    compare_select_cast,
+    derivatives,
+    dimshuffle,
+    elementary_functions,
+    elemwise,
+    error_functions,
+    gamma,
+    incomplete_gamma,
+    product_of_others,
+    reduce,
+    typed_reductions,
+)
 
 __all__ = [
     "arithmetic",
     "bessel",
+    "compare_select_cast",
     "derivatives",
     "dimshuffle",
+    "elementary_functions",
     "elemwise",
-    "functions",
+    "error_functions",
     "gamma",
-    "incomplete",
-    "logic",
-    "products",
+    "incomplete_gamma",
+    "product_of_others",
     "reduce",
-    "special",
-    "sums",
+    "typed_reductions",
 ]

@@ -11,7 +11,7 @@ from ..ir.types import I1, UI8
 from ..notation.index import Check, Expr, apply, cast, constant, select
 from ..notation.scalars import SCALARS
 from . import complex_arithmetic as c
-from . import complex_functions as functions
+from . import complex_functions
 from .scalar_op import ByParts, row
 from .type_rules import part
 
@@ -181,7 +181,7 @@ def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 
 row("pow", 2, "power", _power, lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
-    "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=functions.power, gradient=_power_gradient)  # fmt: skip
+    "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=complex_functions.power, gradient=_power_gradient)  # fmt: skip
 row(
     "sqr",
     1,
@@ -192,7 +192,7 @@ row(
     on_complex="same",
     gradient=lambda g, xs, y: (g * xs[0] * 2,),
 )
-row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=functions.sqrt,
+row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=complex_functions.sqrt,
     gradient=lambda g, xs, y: (g * 0.5 / y,))  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from ..ir.types import F64
 from ..notation.high_precision import by_element
 from ..notation.index import Expr, apply, constant, select
 from . import complex_arithmetic as c
-from . import complex_functions as functions
+from . import complex_functions
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
 from .error_functions import in_f64
@@ -98,13 +98,13 @@ def complex_gamma(z: Z) -> Z:
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
     _, series = _in_squares(inverse, STIRLING)
-    logarithm = (high.plus(-0.5) * functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
-    found = functions.exp(logarithm)
+    logarithm = (high.plus(-0.5) * complex_functions.log(high) - high + series * inverse).plus(HALF_LOG_2PI)
+    found = complex_functions.exp(logarithm)
     factors = w
     for n in range(1, SHIFT):
         factors = factors * w.plus(float(n))
     found = found / factors
-    sine = functions.sin(z.times(math.pi))
+    sine = complex_functions.sin(z.times(math.pi))
     reflected = Z(constant(math.pi, F64), constant(0, F64)) / (sine * found)
     return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
@@ -133,10 +133,10 @@ def complex_psi(z: Z) -> Z:
     high = w.plus(float(SHIFT))
     inverse = c.inv(high)
     square, series = _in_squares(inverse, PSI)
-    found = functions.log(high) - inverse.times(0.5) - series * square
+    found = complex_functions.log(high) - inverse.times(0.5) - series * square
     for n in range(SHIFT):
         found = found - c.inv(w.plus(float(n)))
-    reflected = found - c.inv(functions.tan(z.times(math.pi))).times(math.pi)
+    reflected = found - c.inv(complex_functions.tan(z.times(math.pi))).times(math.pi)
     return Z(select(left, reflected.re, found.re), select(left, reflected.im, found.im))
 
 

@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ...dialect.program.module import Function, Module
-from . import disk_cache as cache
+from . import disk_cache
 
 ROOMS = ("grammar", "dialect", "parser", "lowering", "jit")
 SOURCES = (".py", ".lark", ".json")
@@ -52,17 +52,17 @@ def environment() -> tuple[str, ...]:
 
 def name_of_text(text: bytes, folder: Path | None, entry: str) -> str | None:
     """The name of the entry of a function of a program's text, which lies in a folder; None where nothing is kept."""
-    if cache.folder() is None:
+    if disk_cache.folder() is None:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return cache.key("text", entry, where, *environment(), hashlib.sha256(text).hexdigest())
+    return disk_cache.key("text", entry, where, *environment(), hashlib.sha256(text).hexdigest())
 
 
 def name_of(module: Module, function: Function) -> str | None:
     """The name of a function's entry; None where nothing is kept."""
     from ...dialect.program.printer import Names, operation_text  # and with it all of operators
 
-    if cache.folder() is None:
+    if disk_cache.folder() is None:
         return None
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     texts = {f.span.source.text: None for f in functions}
@@ -75,7 +75,7 @@ def name_of(module: Module, function: Function) -> str | None:
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]
         results = [f"{names.of(r)}: {r.type}" for r in f.results]
         parts.append("\n".join([f.name, str(f.span.start), *heads, *body, *stated, *places, *results, str(f.declared)]))
-    return cache.key(*parts)
+    return disk_cache.key(*parts)
 
 
 def _constant(operator: object) -> str:

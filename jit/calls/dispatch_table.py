@@ -125,7 +125,7 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
     slots[1 + n] = ctypes.addressof(entry)
 
 
-class Way:
+class DispatchEntry:
     """How calls of an object are served: by a program, whose arguments come in a structure or as they are; what does not fit
     goes the next way, or at last to `slow`."""
 
@@ -134,7 +134,7 @@ class Way:
         slow: Callable[..., Any],
         table: CallTable | None = None,
         structure: Any = None,
-        following: Way | None = None,
+        following: DispatchEntry | None = None,
     ) -> None:
         """`structure` has a part for each argument that is given."""
         self.slow, self.table, self.structure, self.following = slow, table, structure, following

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size, product
 from ...dialect.notation.index import ZERO, Expr, Extent, Read, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Require, Statement, Store, nodes, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Statement, Store, nodes, statements
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
-from ...lowering.analysis.linear_index import flat
-from ...lowering.analysis.parallel_loops import THREADS, threads_of_block
+from ...lowering.analysis.linear_index import linear_index
+from ...lowering.analysis.parallel_loops import THREADS, block_size
 from ...lowering.storage.plan import Plan, scratch_buffers, written
 from ..runtime.runtime_checks import Requirements
-from . import lookup_tables as rows
+from . import lookup_tables
 from .addresses import Val, fits
 from .expressions import Expressions
 from .mma import emit_matrix
@@ -59,7 +59,7 @@ def emit(plan: Plan) -> Source:
     texts = [f.define() for f in functions]
     body = "\n".join(texts)
     head = "// compile with --fmad=false: every operation rounds once\n"
-    text = f"{head}{rows.definitions(body)}{_helpers(body)}\n{body}"
+    text = f"{head}{lookup_tables.definitions(body)}{_helpers(body)}\n{body}"
     return Source(text, tuple(f.launch for f in functions), tuple(requirements.listed))
 
 
@@ -86,7 +86,7 @@ class _Function(Expressions):
         self.arrays = {t: self.fresh() for t in tensors}
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
-        self.reports = any(isinstance(s, Require) for s in statements(kernel.body))
+        self.reports = any(isinstance(s, Assert) for s in statements(kernel.body))
         together = any(isinstance(s, For) and s.kind == "block" for s in kernel.body)
         self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together)
 
@@ -136,7 +136,7 @@ class _Function(Expressions):
             case Store(tensor, at, value):
                 self.statement(*at, value)
                 self.store(tensor, at, value)
-            case Require(condition, message, span):
+            case Assert(condition, message, span):
                 self.statement(condition)
                 self.line(
                     f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});"
@@ -182,7 +182,7 @@ class _Function(Expressions):
         match s.body:
             case (Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
                 zero: dict[Expr, Expr] = {s.index: ZERO}
-                to, source = (substitute(flat(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
+                to, source = (substitute(linear_index(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
                 self.statement(to, source)
                 value = self.pack(of, source, s.width)
                 if tensor.space == "pack" and tensor.element.bits <= 8 and s.width >= 4:
@@ -233,7 +233,7 @@ def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
     """Threads of a block, and in all."""
     match kernel.body:
         case (For(index=index, kind="parallel"),):
-            return threads_of_block(index.extent), index.extent
+            return block_size(index.extent), index.extent
         case (For(index=index, body=body, kind="block"),):
             threads = next(s.index.extent for s in statements(body) if isinstance(s, For) and s.kind == "thread")
             assert isinstance(threads, int)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...dialect.ir.types import F16, F64, I1, ElementType
 from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
-from ...lowering.analysis.linear_index import flat
+from ...lowering.analysis.linear_index import linear_index
 from .addresses import LONGEST, Addresses, Val, is_index, widened
 from .scalar_functions import (
     ATOM,
@@ -192,4 +192,4 @@ class Expressions(Addresses):
             name += ".at"
         if not at:
             return name if not self.in_memory(tensor) or tensor.space == "shared" else f"{name}[0]"
-        return f"{name}[{self.address(flat(at, shape)).text}]"
+        return f"{name}[{self.address(linear_index(at, shape)).text}]"

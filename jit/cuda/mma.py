@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...dialect.notation.index import Expr, Tensor
 from ...dialect.notation.loops import For
-from ...lowering.analysis.linear_index import flat
+from ...lowering.analysis.linear_index import linear_index
 from ...lowering.gpu.mma import product_of
 from .expressions import Expressions
 from .scalar_functions import PIECES
@@ -26,7 +26,7 @@ def emit_matrix(f: Expressions, s: For) -> None:
     def place(side: tuple[Tensor, Expr, Expr], below: int) -> str:
         tensor, half, first = side
         row = first + (group + below)
-        at = flat((half, row, quarter), tensor.shape)
+        at = linear_index((half, row, quarter), tensor.shape)
         f.statement(at)
         return f.pack(tensor, at, 4)
 

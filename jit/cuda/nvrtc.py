@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...dialect.ir.diagnostics import TargetError
-from ..cache import disk_cache as cache
+from ..cache import disk_cache
 
 OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "--minimal")
 HOW = "pip install 'cvm-lang[cuda-sim]'"
@@ -22,7 +22,7 @@ _lock = threading.Lock()  # NVRTC compiles one program at a time
 def compile_source(source: str, architecture: str = "compute_80") -> bytes:
     """The code of a source: PTX for an architecture compute_XX, machine code for sm_XX; from the cache where it is there."""
     name = cached_as(source, architecture)
-    code = cache.load(name)
+    code = disk_cache.load(name)
     if code is None:
         with _lock:
             code = _compile(
@@ -31,7 +31,7 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
                 [*OPTIONS, f"--gpu-architecture={architecture}"],
                 "PTX" if "compute" in architecture else "CUBIN",
             )
-        cache.store(name, code)
+        disk_cache.store(name, code)
     return code
 
 
@@ -40,7 +40,7 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
     path = _library_path()
     if path is None:
         raise TargetError(f"NVRTC, which compiles CUDA C, is not installed: {HOW}")
-    return cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
+    return disk_cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
 
 
 def available() -> bool:

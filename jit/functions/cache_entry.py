@@ -16,7 +16,7 @@ import numpy as np
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.program.module import Function
-from ..cache import disk_cache as cache
+from ..cache import disk_cache
 from ..calls.arguments import size_place
 
 
@@ -51,14 +51,14 @@ def store(name: str, function: Function, made: Compiled) -> None:
         "flags": [made.release, made.parallel, made.within],
     }
     head = json.dumps(header).encode()
-    cache.store(
+    disk_cache.store(
         name, b"".join([len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)])
     )
 
 
 def load(name: str, function: Function) -> Compiled | None:
     """What is kept for the function, if anything."""
-    data = cache.load(name)
+    data = disk_cache.load(name)
     if data is None:
         return None
     start = 8 + int.from_bytes(data[:8], "little")

@@ -16,17 +16,17 @@ import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.gc_pause import uncollected
+from ...dialect.ir.gc_pause import gc_paused
 from ...dialect.program.module import Function, Graph, Module
-from ...lowering.stepping.split_state import State, clockwork
-from ...lowering.stepping.step_plan import Tick, make_tick
+from ...lowering.stepping.split_state import State, split_state
+from ...lowering.stepping.step_plan import StepPlan, make_step_plan
 from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
 from ..targets import TARGETS
 from .compiled_function import CompiledFunction
-from .steppers import CallingMachine, DeviceMachine, NativeMachine, machine_text
+from .steppers import DeviceStepper, NativeStepper, PythonStepper, machine_text
 
-Machine: TypeAlias = CallingMachine | DeviceMachine | NativeMachine
+Machine: TypeAlias = PythonStepper | DeviceStepper | NativeStepper
 Sensor = Iterable[Any] | Callable[[int], Any]
 
 
@@ -37,8 +37,8 @@ class CompiledGraph:
         self.module = module
         self.graph = graph
         self.target = target
-        with uncollected():
-            self._clockwork = clockwork(module, graph)
+        with gc_paused():
+            self._clockwork = split_state(module, graph)
         self._states = {s.name: s for s in self._clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
         self._machine: Machine | None = None
@@ -230,7 +230,7 @@ class CompiledGraph:
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
         if stage in ("loops", "schedule"):
-            tick = self._tick if stage == "schedule" else make_tick(self.module, self._clockwork, scheduled=False)
+            tick = self._tick if stage == "schedule" else make_step_plan(self.module, self._clockwork, scheduled=False)
             return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
         if stage in ("llvm", "llvm-opt", "asm"):
             return machine_text(self._tick, stage)
@@ -244,18 +244,18 @@ class CompiledGraph:
         assert self._machine is not None
         return self._machine
 
-    @uncollected()
+    @gc_paused()
     def _make_machine(self) -> Machine:
         if self.target == "cpu":
-            return NativeMachine(self._clockwork, self._tick)
-        machine = DeviceMachine if self.target == "cuda" else CallingMachine
+            return NativeStepper(self._clockwork, self._tick)
+        machine = DeviceStepper if self.target == "cuda" else PythonStepper
         return machine(self._clockwork, self._function(self._clockwork.advance))
 
     @cached_property
-    def _tick(self) -> Tick:
-        return make_tick(self.module, self._clockwork)
+    def _tick(self) -> StepPlan:
+        return make_step_plan(self.module, self._clockwork)
 
-    @uncollected()
+    @gc_paused()
     def _function(self, function: Function) -> CompiledFunction:
         if function.name not in self._functions:
             self._functions[function.name] = TARGETS[self.target](self.module, function)

@@ -17,7 +17,7 @@ from ...dialect.program.module import Function, Module
 from ..calls.arguments import in_order, samples_of, take_arguments, take_outputs
 
 if TYPE_CHECKING:
-    from ...dialect.program.deferred_checks import LeftOpen
+    from ...dialect.program.deferred_checks import DeferredChecks
     from ...lowering.analysis.cost import Cost
     from ...lowering.storage.plan import Plan
     from ..cuda.emit import Source
@@ -54,11 +54,11 @@ class CompiledFunction:
         raise NotImplementedError
 
     @cached_property
-    def left_open(self) -> LeftOpen | None:
+    def left_open(self) -> DeferredChecks | None:
         """What a call has to look at where sizes are unknown; None where that takes the whole program."""
-        from ...dialect.program.find_deferred_checks import left_open
+        from ...dialect.program.find_deferred_checks import find_deferred_checks
 
-        return left_open(self.function)
+        return find_deferred_checks(self.function)
 
     def __repr__(self) -> str:
         types = ", ".join(map(str, self.head.argument_types))

@@ -18,17 +18,17 @@ from ...dialect.program.module import Function, Module
 from ..cache.keys import name_of
 from ..calls import fastcall
 from ..calls.arguments import size_place
-from ..calls.dispatch_table import CallTable, Way, atoms_of, can_serve
+from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of, can_serve
 from ..llvm.native_code import Library, processor
 from ..llvm.range_check import checked_text, declared
 from ..runtime.thread_pool import imports
-from . import cache_entry as kept
+from . import cache_entry
 from .compiled_function import CompiledFunction
 
 if TYPE_CHECKING:
     from ...lowering.storage.plan import Plan
     from .cache_entry import Compiled
-    from .signature import Head
+    from .signature import Signature
 
 Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is asked for
 
@@ -45,14 +45,14 @@ class NativeFunction(CompiledFunction):
     def __init__(self, module: Module, function: Function) -> None:
         super().__init__(module, function)
         self.kept_as = name_of(module, function)
-        made = kept.load(self.kept_as, function) if self.kept_as is not None else None
+        made = cache_entry.load(self.kept_as, function) if self.kept_as is not None else None
         if made is None:
             made = self._compile()
             if self.kept_as is not None:
-                kept.store(self.kept_as, function, made)
+                cache_entry.store(self.kept_as, function, made)
         self._serve(made)
 
-    def recall(self, head: Head, made: Compiled, program: Program) -> None:
+    def recall(self, head: Signature, made: Compiled, program: Program) -> None:
         """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
         self._read = program
         self.left_open = head.left_open
@@ -102,7 +102,7 @@ class NativeFunction(CompiledFunction):
             parts.end(plan)
             work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
-            return kept.Compiled(
+            return cache_entry.Compiled(
                 parts.images(),
                 constants,
                 plan.workspace,
@@ -141,7 +141,7 @@ class NativeFunction(CompiledFunction):
         slow = MethodType(NativeFunction.__call__, weakref.proxy(self))
         if self._is_direct:
             self._direct = self._table()
-        self._way = Way(slow, self._direct)
+        self._way = DispatchEntry(slow, self._direct)
         self._way.serve(self)
 
     @property
@@ -205,7 +205,7 @@ def native_function(module: Module, function: Function) -> NativeFunction:
     return _kind()(module, function)
 
 
-def recalled_function(head: Head, made: Compiled, program: Program) -> NativeFunction:
+def recalled_function(head: Signature, made: Compiled, program: Program) -> NativeFunction:
     """The same of what was compiled before."""
     function = object.__new__(_kind())
     function.recall(head, made, program)

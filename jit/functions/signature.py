@@ -8,19 +8,19 @@ from typing import Any
 from ...dialect.ir.diagnostics import Source, Span
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type
-from ...dialect.program.deferred_checks import LeftOpen
+from ...dialect.program.deferred_checks import DeferredChecks
 from ...dialect.program.module import Function, Value
 from .cache_entry import read, written
 
 
 @dataclass(frozen=True)
-class Head:
+class Signature:
     function: Function  # its operations are not looked at
     overwritten: dict[int, int]
-    left_open: LeftOpen | None  # of a function with unknown sizes
+    left_open: DeferredChecks | None  # of a function with unknown sizes
 
 
-def described(head: Head) -> dict[str, Any] | None:
+def described(head: Signature) -> dict[str, Any] | None:
     """A head in JSON; None where calls look at more than a description can say."""
     function = head.function
     types = (*function.argument_types, *function.result_types)
@@ -53,7 +53,7 @@ def described(head: Head) -> dict[str, Any] | None:
     }
 
 
-def head_of(found: dict[str, Any], source: Source) -> Head:
+def signature_of(found: dict[str, Any], source: Source) -> Signature:
     """The head that was described, of a function in this source."""
     sizes = tuple((Size.unknown() if name is None else Size.named(name)).terms[0][0] for name in found["sizes"])
 
@@ -69,5 +69,5 @@ def head_of(found: dict[str, Any], source: Source) -> Head:
     function = Function(found["name"], arguments, (), results, span=Span(source, *found["span"]))
     others, left_open = found["others"], None
     if others is not None:
-        left_open = LeftOpen(function.argument_types, function.result_types, tuple(map(type_of, others)))
-    return Head(function, dict(found["overwritten"]), left_open)
+        left_open = DeferredChecks(function.argument_types, function.result_types, tuple(map(type_of, others)))
+    return Signature(function, dict(found["overwritten"]), left_open)

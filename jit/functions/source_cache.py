@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ...dialect.ir.constant_files import FileConstantError, Files
 from ...dialect.ir.diagnostics import Source
-from ...dialect.ir.gc_pause import uncollected
+from ...dialect.ir.gc_pause import gc_paused
 from ...dialect.program.module import Function, Module
-from ..cache import disk_cache as cache
+from ..cache import disk_cache
 from ..cache.keys import name_of_text
-from . import cache_entry as kept
+from . import cache_entry
 from .native_function import NativeFunction, Program, recalled_function
-from .signature import Head, described, head_of
+from .signature import Signature, described, signature_of
 
 if TYPE_CHECKING:
     from .clocked_program import CompiledGraph
@@ -32,7 +32,7 @@ def compile_text(
 ) -> CompiledFunction | CompiledGraph:
     """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
     name = _name(text, folder, entry)
-    data = None if name is None else cache.load(name)
+    data = None if name is None else disk_cache.load(name)
     if data is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
@@ -41,7 +41,7 @@ def compile_text(
             return found
     from ..compile import compile_program  # and with it all that reads and compiles programs
 
-    with uncollected():
+    with gc_paused():
         made = compile_program(parse(), entry)
     if name is not None and isinstance(made, NativeFunction):
         _remember(name, made)
@@ -69,8 +69,8 @@ def _recall(data: bytes, source: Source, files: Files | None, program: Program) 
             return None
     except FileConstantError:
         return None
-    head = head_of(found, source)
-    made = kept.load(found["code"], head.function)
+    head = signature_of(found, source)
+    made = cache_entry.load(found["code"], head.function)
     return None if made is None else recalled_function(head, made, program)
 
 
@@ -79,6 +79,6 @@ def _remember(name: str, made: NativeFunction) -> None:
     files = made.module.files
     if made.kept_as is None or None in files.values():
         return
-    found = described(Head(made.function, made.overwritten, None if made.is_static else made.left_open))
+    found = described(Signature(made.function, made.overwritten, None if made.is_static else made.left_open))
     if found is not None:
-        cache.store(name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode())
+        disk_cache.store(name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode())

@@ -16,10 +16,10 @@ def text_at(f: CompiledFunction, stage: str) -> str:
     if stage == "llvm":
         return f.native_text.module
     if stage in ("llvm-opt", "asm"):
-        from ..llvm import native_code as native
+        from ..llvm import native_code
 
-        module = native.optimise(f.native_text.module)
-        return str(module) if stage == "llvm-opt" else native.assembly(module)
+        module = native_code.optimise(f.native_text.module)
+        return str(module) if stage == "llvm-opt" else native_code.assembly(module)
     if stage in ("cuda", "ptx"):
         return f.gpu_source.text if stage == "cuda" else f.ptx
     raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(ALL_STAGES)}")

@@ -10,21 +10,21 @@ import numpy as np
 
 from ...dialect.notation.index import Tensor
 from ...lowering.analysis.cost import cost
-from ...lowering.stepping.split_state import Clockwork
-from ...lowering.stepping.step_plan import Tick
+from ...lowering.stepping.split_state import StepAndObserve
+from ...lowering.stepping.step_plan import StepPlan
 from ...lowering.storage.plan import Plan
 from ..llvm.emit import emit
-from ..llvm.ir_writer import Lines
+from ..llvm.ir_writer import IRWriter
 
 TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
 
-class CallingMachine:
+class PythonStepper:
     """State that a compiled function maps to the next state, in Python's loop."""
 
-    def __init__(self, clockwork: Clockwork, advance: Callable[..., Any]) -> None:
+    def __init__(self, clockwork: StepAndObserve, advance: Callable[..., Any]) -> None:
         self.moving = [s.name for s in clockwork.moving]
         self.advance = advance
         self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
@@ -38,10 +38,10 @@ class CallingMachine:
         return 1
 
 
-class DeviceMachine:
+class DeviceStepper:
     """State that stays on a GPU, also between steps: an array is copied here when it is asked for, and back if it was."""
 
-    def __init__(self, clockwork: Clockwork, advance: Any) -> None:  # a CudaFunction
+    def __init__(self, clockwork: StepAndObserve, advance: Any) -> None:  # a CudaFunction
         self.current = _Copies({s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states})
         moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
         self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
@@ -84,10 +84,10 @@ class _Copies(Mapping[str, np.ndarray]):
         self.here.clear()
 
 
-class NativeMachine:
+class NativeStepper:
     """State that native code moves any number of ticks at once."""
 
-    def __init__(self, clockwork: Clockwork, tick: Tick) -> None:
+    def __init__(self, clockwork: StepAndObserve, tick: StepPlan) -> None:
         from ..llvm.native_code import Library
         from ..runtime.thread_pool import imports, is_parallel
 
@@ -139,7 +139,9 @@ class NativeMachine:
         return n
 
 
-def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _array_type(
+    tensor: Tensor, clockwork: StepAndObserve, tick: StepPlan, n: int
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape and type of an array of state; complex numbers, which the plan has as pairs, whole."""
     places = [(s, p) for s, p in zip(clockwork.states, tick.places, strict=True) if p.array == n]
     shape = tuple(d for d in tensor.shape[:1] if isinstance(d, int))
@@ -147,7 +149,7 @@ def _array_type(tensor: Tensor, clockwork: Clockwork, tick: Tick, n: int) -> tup
     return (state.initial.shape if place.element is None else shape), state.initial.dtype
 
 
-def _named(arrays: list[np.ndarray], clockwork: Clockwork, tick: Tick) -> dict[str, np.ndarray]:
+def _named(arrays: list[np.ndarray], clockwork: StepAndObserve, tick: StepPlan) -> dict[str, np.ndarray]:
     """The arrays of the states by name: an element of a shared one is an array without dimensions."""
     found = {}
     for state, place in zip(clockwork.states, tick.places, strict=True):
@@ -165,7 +167,7 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
     return held[start : start + size].view(dtype).reshape(shape)
 
 
-def ticks_text(tick: Tick) -> str:
+def ticks_text(tick: StepPlan) -> str:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
     plans = _plans(tick)
     text = emit(*plans).module.replace("define i32 @entry", "define internal i32 @entry")
@@ -173,11 +175,11 @@ def ticks_text(tick: Tick) -> str:
     return text + "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
 
 
-def _plans(tick: Tick) -> list[Plan]:
+def _plans(tick: StepPlan) -> list[Plan]:
     return [tick.plan] if tick.several is None else [tick.plan, tick.several]
 
 
-def _loop(tick: Tick, name: str, entry: str) -> str:
+def _loop(tick: StepPlan, name: str, entry: str) -> str:
     """A loop that calls an entry: what takes turns swaps its two buffers each time.
 
     The context holds the table of pointers for even ticks, that for odd ones, and the workspace. Pointers are loaded before
@@ -186,7 +188,7 @@ def _loop(tick: Tick, name: str, entry: str) -> str:
     plan = tick.plan
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
-    f = Lines()
+    f = IRWriter()
     here, there, workspace = (_load(f, "%context", n) for n in range(3))
     table = f.add(f"alloca [{max(count, 1)} x ptr]")
     pointers = [[_load(f, side, n) for side in (here, there)] for n in range(count)]
@@ -194,7 +196,7 @@ def _loop(tick: Tick, name: str, entry: str) -> str:
     for n in sorted({*range(count)} - turning):
         f.raw(f"store ptr {pointers[n][0]}, ptr {slots[n]}")
     f.raw("br label %head")
-    head = Lines()
+    head = IRWriter()
     for n in sorted(turning):
         one, other = pointers[n]
         head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
@@ -223,16 +225,16 @@ failed:
 """
 
 
-def _load(f: Lines, table: str, n: int) -> str:
+def _load(f: IRWriter, table: str, n: int) -> str:
     return f.add(f"load ptr, ptr {f.add(f'getelementptr inbounds ptr, ptr {table}, i64 {n}')}")
 
 
-def machine_text(tick: Tick, stage: str) -> str:
+def machine_text(tick: StepPlan, stage: str) -> str:
     """The code of a tick and its loop: llvm, llvm-opt or asm."""
-    from ..llvm import native_code as native
+    from ..llvm import native_code
 
     text = ticks_text(tick)
     if stage == "llvm":
         return text
-    module = native.optimise(text, slp=tick.several is None)
-    return str(module) if stage == "llvm-opt" else native.assembly(module)
+    module = native_code.optimise(text, slp=tick.several is None)
+    return str(module) if stage == "llvm-opt" else native_code.assembly(module)

@@ -16,10 +16,10 @@ from typing import NamedTuple, cast
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64, ElementType
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Skew, Tensor, Var
+from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
 from ...dialect.notation.index_bounds import interval
 from ...dialect.notation.traverse import children, walk
-from .ir_writer import Lines, is_number, memory_text, type_text
+from .ir_writer import IRWriter, is_number, memory_text, type_text
 from .scalar_functions import INSTRUCTIONS
 
 
@@ -46,7 +46,7 @@ class Frame:
     found: dict[str, str] = field(default_factory=dict)
 
 
-class Addresses(Lines):
+class Addresses(IRWriter):
     """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor]) -> None:
@@ -311,7 +311,7 @@ class Addresses(Lines):
 
     def compute_address(self, e: Expr) -> str:
         match e:
-            case Skew(tensor, line):
+            case Misalignment(tensor, line):
                 pointer, bits = self.pointers[tensor], tensor.element.bytes.bit_length() - 1
                 found = self.earliest(f"ptrtoint ptr {pointer} to i64", pointer)
                 found = self.earliest(f"lshr i64 {found}, {bits}", found)

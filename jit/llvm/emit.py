@@ -18,7 +18,7 @@ from ...lowering.loops.parallelize import grain
 from ...lowering.storage.plan import Plan
 from ..runtime.runtime_checks import Requirements
 from ..runtime.thread_pool import PARALLEL
-from .ir_writer import Lines
+from .ir_writer import IRWriter
 from .kernels import METADATA, Function, parallel_loop
 
 INTERNAL = "define internal "
@@ -79,7 +79,7 @@ class Emission:
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[str]]) -> str:
         """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in
         parallel are the types of what they are given."""
-        f = Lines()
+        f = IRWriter()
         pointers: dict[Tensor, str] = {}
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.constants]):
             slot = f.add(f"getelementptr inbounds ptr, ptr %arguments, i64 {n}")
@@ -117,7 +117,7 @@ def _declaration(function: str) -> str:
     return f"declare {head.removeprefix(INTERNAL).removesuffix(' {')}"
 
 
-def _call_in_parallel(f: Lines, n: int, given: list[str], count: str, grain: int) -> None:
+def _call_in_parallel(f: IRWriter, n: int, given: list[str], count: str, grain: int) -> None:
     """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
     context = f.add(f"alloca [{len(given) + 1} x i64]")
     for k, value in enumerate([f"i64 {n}", *given]):
@@ -130,7 +130,7 @@ def _pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
     and one for all kernels: LLVM takes its time for every function."""
     if not pieces:
         return
-    f = Lines()
+    f = IRWriter()
     number = f.add("load i64, ptr %context")
     last, labels = f.label(), {n: f.label() for n in pieces}
     f.raw(f"switch i64 {number}, label %{last} [{' '.join(f'i64 {n}, label %{label}' for n, label in labels.items())}]")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
-from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, Tensor
+from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from ...lowering.loops.nontemporal_stores import PART
@@ -79,7 +79,7 @@ class Expressions(Addresses):
 
     def compute(self, e: Expr) -> Val:
         match e:
-            case Extent() | Skew():
+            case Extent() | Misalignment():
                 return Val(self.address(e))
             case Index():
                 return self.index(e)

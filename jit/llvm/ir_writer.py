@@ -48,7 +48,7 @@ def is_number(text: str) -> bool:
     return not text.startswith("%")
 
 
-class Lines:
+class IRWriter:
     """One function's instructions."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation.index import Apply, Const, Index, Tensor
-from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store, statements
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.loops.nontemporal_stores import leading_store, left_over
@@ -22,7 +22,7 @@ from .ir_writer import is_number, memory_text
 from .load_order import FENCE, reads_in_order
 from .loop_invariants import Invariants
 from .nontemporal_stores import Streams
-from .prefetch import FURTHER, asked_for, few_each_time, is_fed_by_memory, picked_later
+from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 
 LARGEST_UNROLLED = 40  # lines of the body of a loop that folds vectors: beyond that LLVM does not unroll it
 LARGEST_COPIED, LARGEST_WHOLE = 20, 128  # the same for another loop, and for all of its turns together
@@ -76,9 +76,9 @@ class Function(Streams):
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.invariants = Invariants()
-        self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Ask)}
+        self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
         fed = is_fed_by_memory(kernel)
-        self.early = asked_for(kernel) if fed else {}
+        self.early = prefetch_distance(kernel) if fed else {}
         self.picked = picked_later(kernel) if fed else {}
         self.few = few_each_time(kernel) if fed else {}
 
@@ -121,9 +121,9 @@ class Function(Streams):
                 self.allocate(tensor)
             case Store(tensor, at, value, streaming):
                 self.write(tensor, at, self.value(value), streaming)
-            case Require(condition, message, span):
+            case Assert(condition, message, span):
                 self.require(self.value(condition), self.ask(message, span))
-            case Ask(tensor, at):
+            case Prefetch(tensor, at):
                 self.ask_for(tensor, self.pointer(tensor, at), 0)
         self.drop_stale()
 

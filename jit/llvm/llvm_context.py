@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from ...dialect.ir.scoped_setting import Meanwhile
+from ...dialect.ir.scoped_setting import ScopedSetting
 
 LAST_LLVM = 22  # known to have the options that are set here
 
@@ -44,7 +44,7 @@ def _addresses_kept() -> Callable[[], None]:
     return lambda: llvm.set_option("cvm", "--disable-lsr=false") if os.getpid() == process else None
 
 
-addresses_kept = Meanwhile(_addresses_kept)
+addresses_kept = ScopedSetting(_addresses_kept)
 """LLVM's strength reduction of loops is left out: half of the time it takes to make code, for addresses that are by parts
 already. There is but one switch for the process; what others compile at that moment is right, too."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ...dialect.notation.lookup_tables import ROWS, Rows
-from .ir_writer import Lines
+from .ir_writer import IRWriter
 from .register_transpose import turn
 
 _ROWS = {name: rows for rows in ROWS for name in rows.columns}
@@ -30,7 +30,7 @@ def _table(rows: Rows) -> str:
 
 def _defined(declared: re.Match[str]) -> str:
     result, lanes, name, suffix, given = declared.groups()
-    rows, count, f = _ROWS[name], int(lanes or 1), Lines()
+    rows, count, f = _ROWS[name], int(lanes or 1), IRWriter()
     wide = f"<{lanes} x i64>" if lanes else "i64"
     at = "%n" if given == wide else f.add(f"sext {given} %n to {wide}")
     length, side = rows.numbers().shape

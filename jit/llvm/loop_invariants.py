@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.notation.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
-from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Let, Require, Store
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
 from ...dialect.notation.traverse import children
 
 
@@ -18,7 +18,7 @@ def runs(loop: For) -> bool:
     return isinstance(loop.start, Const) and isinstance(loop.end, Const) and loop.start.value < loop.end.value
 
 
-class About(NamedTuple):
+class Dependences(NamedTuple):
     """What an expression depends on, indices, variables and arrays by id, and whether its value takes more than arithmetic."""
 
     expression: Expr
@@ -30,7 +30,7 @@ class Invariants:
     """Looks into the loops of one kernel; what loops share and expressions depend on is found once."""
 
     def __init__(self) -> None:
-        self.found: dict[int, About] = {}
+        self.found: dict[int, Dependences] = {}
         self.loops: dict[int, tuple[For, list[tuple[Expr, bool]]]] = {}
 
     def of(self, loop: For) -> list[tuple[Expr, bool]]:
@@ -53,10 +53,10 @@ class Invariants:
                 case Let(var, value):
                     self.parts(value, bound, False, found)
                     bound.add(id(var))
-                case Ask(_, at):
+                case Prefetch(_, at):
                     for e in at:
                         self.parts(e, bound, True, found)
-                case Require(condition, _, _):
+                case Assert(condition, _, _):
                     self.parts(condition, bound, False, found)
                 case Alloc(tensor):
                     bound.add(id(tensor))
@@ -86,11 +86,11 @@ class Invariants:
                 is_index = is_index or isinstance(e, Read)
                 stack += [(c, is_index) for c in children(e)[::-1]]
 
-    def about(self, e: Expr) -> About:
+    def about(self, e: Expr) -> Dependences:
         known = self.found.get(id(e))
         if known is None:
             parts = [self.about(c) for c in children(e)]
             own = {id(e)} if isinstance(e, (Index, Var)) else {id(e.tensor)} if isinstance(e, Read) else ()
             reads = isinstance(e, (Read, Cast)) or (isinstance(e, Apply) and any(p.reads for p in parts))
-            known = self.found[id(e)] = About(e, frozenset(own).union(*(p.depends for p in parts)), reads)
+            known = self.found[id(e)] = Dependences(e, frozenset(own).union(*(p.depends for p in parts)), reads)
         return known

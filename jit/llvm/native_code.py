@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
-from ..cache import disk_cache as cache
+from ..cache import disk_cache
 from ..cache.keys import environment
-from . import integer_powers as powers
-from . import lookup_tables as rows
-from . import select_to_table as tables
-from . import target_intrinsics as instructions
+from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
 from .llvm_context import addresses_kept, target_machine, toolchain
 
 if TYPE_CHECKING:
@@ -39,8 +36,8 @@ def _complete(text: str) -> str:
     """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
     start = text.find("\ndefine ") + 1
     declared, features = text[:start], _features()
-    declared = tables.complete(instructions.complete(declared, features), features)
-    return f"{rows.complete(powers.complete(declared))}\n{text[start:]}"
+    declared = select_to_table.complete(target_intrinsics.complete(declared, features), features)
+    return f"{lookup_tables.complete(integer_powers.complete(declared))}\n{text[start:]}"
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +51,7 @@ def processor() -> Processor:
     from ...lowering.processor import Processor
 
     features = _features()
-    return Processor(instructions.has_quads(features), 32 if "avx512vl" in features else 16)
+    return Processor(target_intrinsics.has_quads(features), 32 if "avx512vl" in features else 16)
 
 
 def assembly(module: Any) -> str:
@@ -71,11 +68,11 @@ def object_file(text: str) -> bytes:
 
 def object_code(text: str, slp: bool = False) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = cache.key(text, str(slp), *environment())
-    image = cache.load(name)
+    name = disk_cache.key(text, str(slp), *environment())
+    image = disk_cache.load(name)
     if image is None:
         image = fresh_object_code(text, slp)
-        cache.store(name, image)
+        disk_cache.store(name, image)
     return image
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from ...dialect.ir.sizes import product
 from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.notation.loops import Ask, Block, For, Kernel, statements
+from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
 from ...dialect.notation.traverse import substitute, walk
 from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride
 from ...lowering.analysis.affine import affine
@@ -40,10 +40,10 @@ def is_fed_by_memory(kernel: Kernel) -> bool:
     return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= CACHE) for t, n in arrays)
 
 
-def asked_for(kernel: Kernel) -> dict[int, int]:
+def prefetch_distance(kernel: Kernel) -> dict[int, int]:
     """The reads, by id, that ask for an element further on, and how much further."""
     found: dict[int, int] = {}
-    said = any(isinstance(s, Ask) for s in statements(kernel.body))
+    said = any(isinstance(s, Prefetch) for s in statements(kernel.body))
     for s in statements(kernel.body):
         if isinstance(s, For):
             found.update(_next_rows(s))

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from ...dialect.ir.types import ElementType, Type
 from ...dialect.program.module import Function
-from .ir_writer import Lines, number_text, type_text
+from .ir_writer import IRWriter, number_text, type_text
 
 VECTOR_BYTES = 32
 TOGETHER = 4  # vectors of a turn, none of which waits for another
@@ -24,7 +24,7 @@ def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: 
     ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
     few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
     many = ranges.keys() - few
-    f = Lines()
+    f = IRWriter()
     sizes: dict[object, str] = {}
     for n, atom in enumerate(atoms):
         sizes[atom] = f.add(f"load i64, ptr {f.add(f'getelementptr i64, ptr %sizes, i64 {n}')}")
@@ -105,7 +105,7 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{look.text()}\n}}\n"
 
 
-class _Look(Lines):
+class _Look(IRWriter):
     """The instructions of such a function. What is known of a vector's elements is their greatest difference from the least
     value, or of floats, whether they are inside."""
 

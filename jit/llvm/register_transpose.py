@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .ir_writer import Lines
+from .ir_writer import IRWriter
 
 
-def turn(f: Lines, element: str, rows: list[str], side: int) -> list[str]:
+def turn(f: IRWriter, element: str, rows: list[str], side: int) -> list[str]:
     """`side` vectors, which have an element of each row; a row has `side` elements.
 
     Rows that are `side` apart stand side by side in one vector, so that each part of `side` lanes is a square of its own: with
@@ -25,7 +25,7 @@ def turn(f: Lines, element: str, rows: list[str], side: int) -> list[str]:
     return vectors
 
 
-def joined(f: Lines, element: str, parts: list[str], length: int) -> str:
+def joined(f: IRWriter, element: str, parts: list[str], length: int) -> str:
     """Vectors of this length as one."""
     lanes = length * len(parts)
     while len(parts) > 1:

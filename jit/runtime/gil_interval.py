@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from ...dialect.ir.scoped_setting import Meanwhile
+from ...dialect.ir.scoped_setting import ScopedSetting
 
 SHORT = 1e-4  # seconds
 
@@ -21,4 +21,4 @@ def _short() -> Callable[[], None]:
     return partial(sys.setswitchinterval, before)
 
 
-short_turns = Meanwhile(_short)
+short_turns = ScopedSetting(_short)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Block, If, Let, Require, Statement, Store, is_rare, nodes, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, If, Let, Statement, Store, is_rare, nodes, statements
 from ...dialect.notation.traverse import children, walk
 from .affine import affine
 
@@ -51,7 +51,7 @@ def is_straight(block: Block) -> bool:
     own = accumulators(block)
     rare = [i for s in block if is_rare(s) for i in statements((s,))]
     return all(
-        isinstance(s, (Let, Store, Require)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
+        isinstance(s, (Let, Store, Assert)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
     ) and all(
         isinstance(s, (Let, If)) or (isinstance(s, (Alloc, Store)) and s.tensor in own | accumulators(rare))
         for s in rare

@@ -14,7 +14,19 @@ from typing import TypeAlias
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I64
-from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Skew, apply, as_index
+from ...dialect.notation.index import (
+    Apply,
+    Bitcast,
+    Cast,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Misalignment,
+    Read,
+    apply,
+    as_index,
+)
 from ...dialect.notation.index_bounds import interval
 
 Key: TypeAlias = object
@@ -105,7 +117,7 @@ def key(e: Expr) -> Key:
             return (function, type.name, *map(key, operands))
         case Read(tensor, at):
             return ("read", id(tensor), *map(key, at))
-        case Skew(tensor, line):
+        case Misalignment(tensor, line):
             return "skew", id(tensor), line
         case Cast(operand, type) | Bitcast(operand, type):
             return ("cast", type.name, key(operand))

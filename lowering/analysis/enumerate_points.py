@@ -14,10 +14,10 @@ from ...dialect.notation.scalars import SCALARS
 from ...dialect.notation.traverse import walk
 from ..loops.tighten_bounds import conjunction
 
-MOST = 1 << 18  # points
+MAX_POINTS = 1 << 18  # points
 
 
-def holds_somewhere(condition: Expr, over: tuple[Index, ...]) -> bool:
+def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
     """Whether, for all values of the other indices, a condition holds for some of these; False where that is not plain."""
     parts: list[tuple[set[Index], list[Expr]]] = []
     for test in conjunction(condition):
@@ -32,7 +32,7 @@ def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...])
     order = [*(i for i in indices if i not in over), *(i for i in over if i in indices)]
     extents = [i.extent for i in order if isinstance(i.extent, int)]
     plain = all(isinstance(n, (Index, Const, Apply)) for t in tests for n in walk(t))
-    if not plain or len(extents) < len(order) or prod(extents) > MOST or 0 in extents:
+    if not plain or len(extents) < len(order) or prod(extents) > MAX_POINTS or 0 in extents:
         return False
     points = {
         i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(order))])

@@ -35,15 +35,15 @@ from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Value
 from ..formulas.build import Formulas, Nest, View
-from .enumerate_points import holds_somewhere
+from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, UNBOUNDED, Bounds, Interval, greatest, hull, least, scalar
 
 Ranges = Mapping[Tensor, Interval]
 Arrays = Mapping[Tensor, np.ndarray]
 
 EXACT = 1 << 62  # magnitudes that an int64 holds
-LARGEST = 1 << 25  # elements of an array of bounds
-DEEPEST = 6  # choices inside each other that narrow
+MAX_ELEMENTS = 1 << 25  # elements of an array of bounds
+MAX_NESTED_CHOICES = 6  # choices inside each other that narrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ class _Evaluation:
 
     def read(self, tensor: Tensor, at: tuple[Expr, ...]) -> Bounds:
         array = self.constants.get(tensor)
-        if array is not None and 0 < array.size <= LARGEST and array.dtype.itemsize <= 4:
+        if array is not None and 0 < array.size <= MAX_ELEMENTS and array.dtype.itemsize <= 4:
             indices = [i for i in at if isinstance(i, Index)]
             plain = all(
                 isinstance(i, Const) or (isinstance(i, Index) and isinstance(i.extent, int) and i.extent == n)
@@ -241,7 +241,7 @@ class _Evaluation:
 
     def under(self, narrowed: dict[int, Bounds], side: Expr) -> Bounds | None:
         """The bounds of one side of a choice."""
-        if self.depth >= DEEPEST or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
+        if self.depth >= MAX_NESTED_CHOICES or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
             return self.of(side)
         outer = self.known, self.assumed
         self.known, self.assumed, self.depth = {}, {**self.assumed, **narrowed}, self.depth + 1
@@ -291,7 +291,9 @@ class _Evaluation:
         if any(isinstance(i.extent, int) and i.extent == 0 for i in e.indices):
             return none
         match e.body:
-            case When(condition, then, Const(value)) if value == start.value and holds_somewhere(condition, e.indices):
+            case When(condition, then, Const(value)) if value == start.value and window_reaches_input(
+                condition, e.indices
+            ):
                 body = self.of(then if e.function in ("max", "min") else e.body)
             case _:
                 body = self.of(e.body)
@@ -313,7 +315,7 @@ def _safe(operands: list[Bounds]) -> list[Bounds]:
         return operands
     most = 2 * prod(max(-low, high, 1) for low, high in map(scalar, operands))
     types = [t for t in (np.int16, np.int32, np.int64) if most <= np.iinfo(t).max]
-    if not types or prod(np.broadcast_shapes(*(a.shape for a in arrays))) > LARGEST:
+    if not types or prod(np.broadcast_shapes(*(a.shape for a in arrays))) > MAX_ELEMENTS:
         return [scalar(o) for o in operands]
     return [_held(o, types[0]) for o in operands]
 

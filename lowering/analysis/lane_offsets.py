@@ -19,7 +19,7 @@ from ...dialect.notation.traverse import walk
 from .affine import affine
 
 VECTORS = 4  # loaded for the lanes of one access, at most
-LONGEST = 8  # divisor
+MAX_DIVISOR = 8  # divisor
 
 
 def period(reads: Iterable[Read], index: Index) -> int:
@@ -28,8 +28,8 @@ def period(reads: Iterable[Read], index: Index) -> int:
     for e in chain.from_iterable(walk(i) for r in reads for i in r.indices):
         match e:
             case Apply("floordiv" | "floormod", (a, Const(divisor)), _) if affine(a).factor(index):
-                found = lcm(found, divisor) if 0 < divisor <= LONGEST else found
-    return found if found <= LONGEST else 1
+                found = lcm(found, divisor) if 0 < divisor <= MAX_DIVISOR else found
+    return found if found <= MAX_DIVISOR else 1
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,13 @@ from ...dialect.notation.index import (
 from ...dialect.notation.index_bounds import interval
 from ...dialect.notation.loops import (
     Alloc,
-    Ask,
+    Assert,
     Block,
     For,
     If,
     Kernel,
     Let,
-    Require,
+    Prefetch,
     Statement,
     Store,
     expressions,
@@ -68,7 +68,7 @@ class Scope:
     inner: frozenset[Tensor] = frozenset()  # buffers of each iteration of the vector or parallel loop
 
 
-def check(kernel: Kernel) -> list[str]:
+def check_kernel(kernel: Kernel) -> list[str]:
     """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
     checker = _Checker(kernel)
     checker.block(kernel.body, Scope(tensors=frozenset(kernel.parameters)))
@@ -116,9 +116,9 @@ class _Checker:
                 scope = self.allocation(tensor, scope)
             case Store():
                 self.store(s, scope)
-            case Require(condition, _, _):
+            case Assert(condition, _, _):
                 self.hold(condition.type is I1, f"a requirement of {condition.type}")
-            case Ask(tensor, at):
+            case Prefetch(tensor, at):
                 self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope

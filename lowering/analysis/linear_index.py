@@ -6,7 +6,7 @@ from ...dialect.ir.sizes import Dim, Shape, same_size
 from ...dialect.notation.index import ZERO, Apply, Const, Expr, Extent, apply, as_index
 
 
-def flat(at: tuple[Expr, ...], shape: Shape) -> Expr:
+def linear_index(at: tuple[Expr, ...], shape: Shape) -> Expr:
     """The specification's flatten_index; indices that are parts of one number are put together again."""
     position: Expr = ZERO
     for i, n in zip(at, shape, strict=True):

@@ -18,7 +18,7 @@ from ...dialect.ir.diagnostics import Diagnostic
 from ...dialect.notation.index import Apply, Cast, Expr, Reduce, Tensor
 from ...dialect.program.module import Function, Literal, Module, Operation, Value
 from ...dialect.program.printer import print_module
-from ..formulas.propagate_constants import put_numbers
+from ..formulas.propagate_constants import propagate_constants
 from ..graph.inline import has_derivatives
 from .integer_ranges import Overflow, declared_range, interval, overflows, range_of
 from .interval_arithmetic import Interval, whole
@@ -80,7 +80,7 @@ class Analysis:
             elif not (operator.has_nest() or isinstance(operator, (Calling, Clocked))):
                 (result,) = operation.results
                 value = operator.map(tensor).element(tensor(result)).value
-                note(result, self.value(operation, put_numbers(value, constants), ranges, constants))
+                note(result, self.value(operation, propagate_constants(value, constants), ranges, constants))
         return [ranges.get(tensor(r)) or _anything(r) for r in function.results]
 
     def value(

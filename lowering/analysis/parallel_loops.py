@@ -8,13 +8,13 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
 from .accesses import accesses
 
 THREADS, LEAST = 256, 32  # of a block, and where there are few in all
-PROCESSORS = 132  # that should all have some
+MULTIPROCESSORS = 132  # that should all have some
 
 
-def threads_of_block(work: Dim) -> int:
+def block_size(work: Dim) -> int:
     """So many that every processor has a block, if that can be."""
     threads = THREADS
-    while threads > LEAST and isinstance(work, int) and work < threads * PROCESSORS:
+    while threads > LEAST and isinstance(work, int) and work < threads * MULTIPROCESSORS:
         threads //= 2
     return threads
 

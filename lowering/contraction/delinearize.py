@@ -16,7 +16,7 @@ from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 
 
-def apart(kernel: Kernel) -> Kernel:
+def delinearize(kernel: Kernel) -> Kernel:
     found: dict[Tensor, list[tuple[Expr, ...]]] = {}
     for r in reads(kernel.body):
         found.setdefault(r.tensor, []).append(r.indices)

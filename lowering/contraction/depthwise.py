@@ -28,20 +28,20 @@ from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
 from ..analysis.affine import affine
 from ..analysis.integer_ranges import Ranges, interval
-from ..loops.clone import renamed
+from ..loops.clone import clone
 from ..processor import PLAIN, Processor
 from .k_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
-from .maddubs import MANY, ONES, fit
-from .match import Contracted, Windowed, made, windowed
+from .maddubs import ONES, TERMS_PER_WORD, fit
+from .match import LoweredContraction, Windowed, kernel_from_body, windowed
 
-LARGEST = 1 << 16  # words of a channel, on the stack
-LEAST = 4  # places in a row, a short vector
+MAX_STACK_WORDS = 1 << 16  # words of a channel, on the stack
+MIN_PLACES = 4  # places in a row, a short vector
 TERMS = 4, 64  # of a window
 
 
-def slide(
+def lower_depthwise(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, processor: Processor = PLAIN
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     w = windowed(kernel)
     if w is None or w.accumulator.element is not I32 or not TERMS[0] <= prod(map(extent_of, w.folds)) <= TERMS[1]:
@@ -49,7 +49,7 @@ def slide(
     lines = tuple(i for i in w.outer if depends(w.weights, {i}))
     known = known_terms(w.weights, constants, (*lines, *w.folds))
     many = _terms_of_a_word(w, constants, ranges, processor.quads)
-    if known is None or many is None or extent_of(w.places[-1]) < LEAST:
+    if known is None or many is None or extent_of(w.places[-1]) < MIN_PLACES:
         return None
     rows = _rows_of_a_word(w, many)
     first, k = w.places[0], w.folds[0]
@@ -65,7 +65,7 @@ def slide(
     moving: set[Expr] = {h, *w.places[1:], term, *w.folds[1:]}
     inside = [] if read is None else [n for n, e in enumerate(read.indices) if depends(e, moving)]
     image = image_of(values, guard, words, inside, "stack")
-    if image is None or product(image.words.shape) > LARGEST:
+    if image is None or product(image.words.shape) > MAX_STACK_WORDS:
         return None
     packed = packed_words(known, words.folds.index(words.part) - len(words.folds), many)
     weights = Tensor("weights", packed.shape, I32, "constant")
@@ -76,17 +76,19 @@ def slide(
         return loops_of(w.places[1:], _window(w, words.folds, _product(many, processor.quads, *factors)))
 
     def of_rows(h: Expr, count: int) -> Block:
-        return tuple(s for u in range(count) for s in renamed(windows(u), {first: h * rows + u}, f"{u}"))
+        return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))
 
     if rows > 1:
         whole, left = divmod(extent_of(first), rows)
-        last = substitute_block(renamed(of_rows(h, left), {}, "last"), {h: as_index(whole)})
+        last = substitute_block(clone(of_rows(h, left), {}, "last"), {h: as_index(whole)})
         body = (For(h, of_rows(h, rows), stop=as_index(whole) if left else None), *last)
     else:
         body = loops_of((first,), windows(0))
     body = (Alloc(image.words), *image.body, *body)
     results = kernel.outputs
-    return Contracted((made(kernel, "windows", loops_of(w.outer, body), results),), {}, {weights: packed})
+    return LoweredContraction(
+        (kernel_from_body(kernel, "windows", loops_of(w.outer, body), results),), {}, {weights: packed}
+    )
 
 
 def _rows_of_a_word(w: Windowed, many: int) -> int:
@@ -110,15 +112,15 @@ def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges
     """How many terms of these ranges go in a word, if any do."""
     values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
     if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
-        return MANY
+        return TERMS_PER_WORD
     return 2 if values.within(I16) and weights.within(I16) else None
 
 
 def _product(many: int, quads: bool, values: Expr, weights: Expr) -> Expr:
     """The dot product of two words."""
-    if many == MANY and quads:
+    if many == TERMS_PER_WORD and quads:
         return apply("quaddot_us", values, weights)
-    if many == MANY:
+    if many == TERMS_PER_WORD:
         return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
     return apply("pairdot", values, weights)
 

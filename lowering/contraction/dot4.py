@@ -19,28 +19,34 @@ from ...dialect.notation.index import Expr, Tensor, apply, both, constant, selec
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import Processor
-from .k_packing import extent_of, in_words, known_terms
-from .match import Contracted, Contraction
+from .k_packing import extent_of, known_terms, pack_k_axis
+from .match import Contraction, LoweredContraction
 from .micro_kernel import LANES
-from .operand_bitwidths import Sizes
-from .pack_panels import Packed
+from .operand_bitwidths import OperandMagnitudes
+from .pack_panels import PackedContraction
 
-MANY = 4  # terms of a word
+TERMS_PER_WORD = 4  # terms of a word
 MIDDLE = 128
 TILES = {16: ((6, 2),), 32: ((8, 2), (8, 3), (4, 5), (3, 7))}  # by registers
 LOADS = 8  # that take as long as a sum
 HIGHEST = -0x7F7F7F80  # bits of a word's bytes: 0x80808080
 
 
-def by_quads(
-    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray], processor: Processor
-) -> tuple[Contracted, Expr | bool] | None:
+def lower_dot4(
+    kernel: Kernel,
+    c: Contraction,
+    sizes: OperandMagnitudes,
+    constants: Mapping[Tensor, np.ndarray],
+    processor: Processor,
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply bytes, and where they compute what they should; None where they never do."""
     height, together = cost(c, processor.registers)[1]
-    return by_signs(sizes, lambda swapped: Quads(kernel, c, constants, swapped, height, together))
+    return with_sign_offset(sizes, lambda swapped: Dot4Tiles(kernel, c, constants, swapped, height, together))
 
 
-def by_signs(sizes: Sizes, quads: Callable[[bool], Quads]) -> tuple[Contracted, Expr | bool] | None:
+def with_sign_offset(
+    sizes: OperandMagnitudes, quads: Callable[[bool], Dot4Tiles]
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels with the factor that has no sign in its place, or moved there, and where they compute what they should."""
     below, under = sizes.negative
     for plain in (True, False):
@@ -61,7 +67,7 @@ def by_signs(sizes: Sizes, quads: Callable[[bool], Quads]) -> tuple[Contracted, 
     return None
 
 
-def are_bytes(c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]) -> bool:
+def are_bytes(c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]) -> bool:
     """Whether it is known, before any call, that factors are such bytes."""
     least, most = I8.limits[1], UI8.limits[1]
     rows = known_terms(c.a, constants, [i for i in (*c.outer, c.row, *c.folds) if depends(c.a, {i})]) is not None
@@ -94,7 +100,7 @@ def cost(c: Contraction, registers: int) -> tuple[int, tuple[int, int]]:
     return min((of(tile), tile) for tile in TILES[registers])
 
 
-class Quads(Packed):
+class Dot4Tiles(PackedContraction):
     """The factor of the columns has no sign, or that of the rows where they are `swapped`."""
 
     def __init__(
@@ -106,7 +112,7 @@ class Quads(Packed):
         most: int,
         blocks: int,
     ) -> None:
-        super().__init__(kernel, c, constants, in_words(c.folds, MANY), blocks)
+        super().__init__(kernel, c, constants, pack_k_axis(c.folds, TERMS_PER_WORD), blocks)
         self.swapped, self.most = swapped, most
 
     def moved(self, sign: Expr | bool) -> bool:
@@ -114,7 +120,7 @@ class Quads(Packed):
         known = self.known_panels(self.words) if self.swapped else self.known_rows()
         if known is None:
             return False
-        parts = np.ascontiguousarray(known).view(np.int8).reshape(*known.shape, MANY).sum(-1, dtype=np.int32)
+        parts = np.ascontiguousarray(known).view(np.int8).reshape(*known.shape, TERMS_PER_WORD).sum(-1, dtype=np.int32)
         sums = parts.sum(-2 if self.swapped else -1, dtype=np.int32) * MIDDLE
         more = Tensor("more", sums.shape, I32, "constant")
         self.constants[more] = sums
@@ -133,7 +139,7 @@ class Quads(Packed):
         self.rest = rest
         return True
 
-    def made(self) -> Contracted | None:
+    def made(self) -> LoweredContraction | None:
         height = self.height(self.most)
         self.share_rows(height, self.words.steps)
         columns = self.columns()

@@ -86,7 +86,7 @@ class Words(Terms):
         return [substitute(e, {self.index: self.part * self.many + n}) for n in range(count)]
 
 
-def in_words(folds: Sequence[Index], many: int) -> Words:
+def pack_k_axis(folds: Sequence[Index], many: int) -> Words:
     """The outermost index that is a multiple taken by so many; where there is none, the outermost of unknown extent, or else
     the one that needs the fewest zeros."""
     found = [i for i in folds if is_multiple(i.extent, many)] or [i for i in folds if not isinstance(i.extent, int)]
@@ -228,7 +228,7 @@ def by_words(words: Words, e: Expr, order: Sequence[Index], store: Callable[[Exp
 
 
 @dataclass(frozen=True, eq=False)
-class Image:
+class PackedInput:
     """The words of all that columns are read from; `at` gives the place of those of one step."""
 
     words: Tensor
@@ -269,7 +269,7 @@ def image_of(
     inside: Collection[int] | None = None,
     space: str = "heap",
     bits: Expr | None = None,
-) -> Image | None:
+) -> PackedInput | None:
     """The image of a factor that is read along sums of indices, with these of its axes, these bits turned; None where it is
     read otherwise."""
     read = only_read(b)
@@ -313,7 +313,7 @@ def image_of(
     around = len(_around(axes))
     if not all(start == 0 and a.is_all(stop) for (start, stop), a in zip(within[0], axes, strict=True)):
         body = (*loops_of(place[around:], (Store(image, place, turned(constant(0, I32), bits)),)), *body)
-    return Image(image, tuple(a.place for a in axes), loops_of(place[:around], body))
+    return PackedInput(image, tuple(a.place for a in axes), loops_of(place[:around], body))
 
 
 def _parts(ranges: Sequence[tuple[int, Dim]]) -> list[tuple[tuple[int, int], list[int]]]:

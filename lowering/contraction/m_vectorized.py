@@ -43,32 +43,32 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.affine import Affine, affine_conditions
 from ..processor import Processor
-from .dot4 import LOADS, MANY, MIDDLE, Quads, by_signs, cost
-from .k_packing import Image, extent_of, image_of, is_plain, known_terms, only_read, size_of
-from .match import Contracted, Contraction, made, reshaped
+from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
+from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of
+from .match import Contraction, LoweredContraction, kernel_from_body, reshaped_parameters
 from .micro_kernel import LANES
-from .operand_bitwidths import Sizes
+from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import SQUARE
 
 TILES = {  # columns, and vectors of rows, by registers
     16: ((6, 2), (5, 2), (4, 2), (12, 1)),
     32: ((14, 2), (13, 2), (12, 2), (8, 3), (7, 3), (6, 4), (5, 5), (4, 6)),
 }
-NEAR = 1 << 14  # bytes of sums that wait in a near cache
-GAIN = 1.0  # of the time of tiles with vectors of columns that these take, less than that,
+MAX_NEAR_BYTES = 1 << 14  # bytes of sums that wait in a near cache
+MAX_COST_RATIO = 1.0  # of the time of tiles with vectors of columns that these take, less than that,
 GATHERED = 1.15  # and times as much where panels of those are gathered from an image
 PLACES = 16  # steps of words for each place, for which sums are kept of each
 FINISH = 20  # steps of words that take as long as to hold sums and to turn them
 
 
-def upright(
+def lower_m_vectorized(
     kernel: Kernel,
     c: Contraction,
     flat: tuple[Kernel, Contraction],
-    sizes: Sizes,
+    sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
     processor: Processor,
-) -> tuple[Contracted, Expr | bool] | None:
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply so, and where they compute what they should; None where they never do, or take longer. `flat` is
     the same with all that a window goes over as one."""
     last = flat[1]
@@ -78,13 +78,15 @@ def upright(
         return None
     quick, tile = min((_cost(c, *tile), tile) for tile in TILES[processor.registers])
     read = only_read(c.b)
-    gain = GAIN * (1 if read is None or is_plain(read) else GATHERED)
+    gain = MAX_COST_RATIO * (1 if read is None or is_plain(read) else GATHERED)
     if quick >= gain * min(cost(way, processor.registers)[0] for way in (c, last)):
         return None
-    made = by_signs(sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor.registers, tile))
+    made = with_sign_offset(
+        sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor.registers, tile)
+    )
     if made is None or c.window is None:
         return made
-    return replace(made[0], views={**made[0].views, **reshaped(kernel, flat[0])}), made[1]
+    return replace(made[0], views={**made[0].views, **reshaped_parameters(kernel, flat[0])}), made[1]
 
 
 def _cost(c: Contraction, height: int, together: int) -> float:
@@ -94,10 +96,10 @@ def _cost(c: Contraction, height: int, together: int) -> float:
     height = min(height, extent_of(c.column))
     steps = -(-blocks // together) * -(-extent_of(c.column) // height) * extent_of(c.window)
     each = LOADS * height * together + height + together
-    return steps * (each + LOADS * height * together * FINISH * MANY / terms)
+    return steps * (each + LOADS * height * together * FINISH * TERMS_PER_WORD / terms)
 
 
-class _Upright(Quads):
+class _Upright(Dot4Tiles):
     """A contraction whose columns are `last`'s, all in one line."""
 
     def __init__(
@@ -118,7 +120,7 @@ class _Upright(Quads):
         self.more: Tensor | None = None  # what is taken from the sums of each place
         self.length = extent_of(c.column)  # of a line
         self.tall, self.wide = min(height, self.length), together * LANES
-        most = max(1, NEAR // (4 * self.wide))  # columns of a strip
+        most = max(1, MAX_NEAR_BYTES // (4 * self.wide))  # columns of a strip
         self.count = size_of(c.window)
         if c.window is None:
             count = -(-self.length // most)
@@ -130,14 +132,14 @@ class _Upright(Quads):
             self.high = -(-self.count // -(-self.count // max(-(-LANES // self.length), most // self.length)))
             self.strips = -(-self.count // self.high)
 
-    def made(self) -> Contracted | None:
+    def made(self) -> LoweredContraction | None:
         lines = self.known_rows()
         image = image_of(self.c.b, self.c.guard, self.words, bits=self.column_bits)
         if lines is None or image is None:
             return None
-        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
-        tiles = made(self.flat, "tiles", self.of_strips(image, self.by_panels(lines)), self.flat.outputs)
-        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+        self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
+        tiles = kernel_from_body(self.flat, "tiles", self.of_strips(image, self.by_panels(lines)), self.flat.outputs)
+        return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
     def by_panels(self, lines: np.ndarray) -> Tensor:
         """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
@@ -149,7 +151,7 @@ class _Upright(Quads):
         self.constants[packed] = np.ascontiguousarray(panels)
         return packed
 
-    def of_strips(self, image: Image, rows: Tensor) -> Block:
+    def of_strips(self, image: PackedInput, rows: Tensor) -> Block:
         """The loop over panels of rows, and over strips of columns, whose sums wait until all of them are there."""
         c = self.c
         panels = -(-extent_of(c.row) // self.wide)
@@ -173,7 +175,7 @@ class _Upright(Quads):
         names: dict[Expr, Expr] = dict(zip((*c.outer, *self.last.outer), (*self.outer, *self.outer), strict=True))
         return (For(flat, (*(Let(v, e) for v, e in places), *substitute_block(body, names)), kind="parallel"),)
 
-    def products(self, image: Image, rows: Tensor, held: Tensor, panel: Expr, first: Expr) -> For:
+    def products(self, image: PackedInput, rows: Tensor, held: Tensor, panel: Expr, first: Expr) -> For:
         """The sums of a strip, tile by tile."""
         c = self.c
         line, tile, r = Index("line", self.high), Index("tile", -(-self.line // self.tall)), Index("r", self.tall)

@@ -24,13 +24,13 @@ from ...dialect.notation.loops import Block, Kernel
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import Ranges, interval
 from ..analysis.interval_arithmetic import Interval
-from .k_packing import in_words, known_terms
-from .match import Contracted, Contraction
-from .operand_bitwidths import Sizes
-from .pack_panels import Packed
-from .pair_int8 import partners
+from .k_packing import known_terms, pack_k_axis
+from .match import Contraction, LoweredContraction
+from .operand_bitwidths import OperandMagnitudes
+from .pack_panels import PackedContraction
+from .pair_int8 import pair_words
 
-MANY = 4  # terms of a word
+TERMS_PER_WORD = 4  # terms of a word
 HEIGHT = 4  # rows of a tile: 8 sums, 4 vectors of the panel and two factors fill 16 registers
 ONES = 0x10001  # both halves, to widen with
 POSITIVE, NEGATIVE = (1 << 15) - 1, 1 << 15  # the largest sums of 16 bits
@@ -39,9 +39,9 @@ TOGETHER = (8, 4, 2)  # words whose products are added before they are widened
 ALONE, PAIR = 3, 5  # instructions of a word, and of two words together
 
 
-def by_bytes(
-    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
-) -> tuple[Contracted, Expr | bool] | None:
+def lower_maddubs(
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply bytes, and where they compute what they should; None where they never do."""
     rows, columns = (interval(e, ranges, constants) for e in (c.a, c.b))
     below, under = sizes.negative
@@ -65,7 +65,7 @@ def fit(limit: int, signed: Interval, words: int = 1) -> bool:
     return products * signed.high <= POSITIVE and products * -signed.low <= NEGATIVE
 
 
-class _Bytes(Packed):
+class _Bytes(PackedContraction):
     """One factor is in [0, limit], that of the rows where they are `swapped`, the other in `signed`."""
 
     def __init__(
@@ -77,11 +77,11 @@ class _Bytes(Packed):
         signed: Interval,
         swapped: bool,
     ) -> None:
-        super().__init__(kernel, c, constants, in_words(c.folds, MANY))
+        super().__init__(kernel, c, constants, pack_k_axis(c.folds, TERMS_PER_WORD))
         self.limit, self.signed, self.swapped = limit, signed, swapped
         self.most = (POSITIVE // max(limit, 1), min(POSITIVE, NEGATIVE // max(limit, 1)))  # i16 too, as the sums are
 
-    def made(self) -> Contracted | None:
+    def made(self) -> LoweredContraction | None:
         height = self.height(HEIGHT)
         self.share_rows(height, self.words.steps)
         columns = self.columns()
@@ -177,7 +177,7 @@ def _in_order(tiles: np.ndarray, first: int, most: tuple[int, int]) -> tuple[np.
     """Tiles of words by rows and steps, two by two: by groups, two words and rows; the steps that they are; how many groups."""
     count, height, steps = tiles.shape
     lanes = [s.transpose(0, 1, 3, 2).reshape(count, 2 * height, steps) for s in _sums(tiles)]
-    partner = partners(lanes[0], lanes[1], most)
+    partner = pair_words(lanes[0], lanes[1], most)
     own = np.arange(steps)
     leads = partner >= own  # once for each pair
     counts = leads.sum(1)

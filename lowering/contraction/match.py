@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
-from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Require, Store, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Store, statements
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build import sorted_tensors
@@ -64,7 +64,7 @@ class Windowed:
 
 
 @dataclass(frozen=True, eq=False)
-class Contracted:
+class LoweredContraction:
     """Kernels in place of one, tensors that are others' storage seen differently, and constants packed beforehand.
 
     Those that are `ready` have their loops as they should be; the others are for the passes. Some compute only `where` a
@@ -77,15 +77,15 @@ class Contracted:
     ready: frozenset[Kernel] = frozenset()
     where: Mapping[Kernel, Expr] = field(default_factory=dict)
 
-    def only(self, condition: Expr) -> Contracted:
+    def only(self, condition: Expr) -> LoweredContraction:
         """The same, where a condition holds."""
         return replace(
             self, where={k: self.where[k] & condition if k in self.where else condition for k in self.kernels}
         )
 
-    def beside(self, others: Contracted) -> Contracted:
+    def beside(self, others: LoweredContraction) -> LoweredContraction:
         """The same, and others as well."""
-        return Contracted(
+        return LoweredContraction(
             (*self.kernels, *others.kernels),
             {**self.views, **others.views},
             {**self.constants, **others.constants},
@@ -94,7 +94,7 @@ class Contracted:
         )
 
 
-def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
+def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
     given = {r.tensor for r in reads(body)} - own
@@ -102,7 +102,7 @@ def made(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Ke
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 
-def only_where(condition: Expr, kernel: Kernel) -> Kernel:
+def guard_kernel(condition: Expr, kernel: Kernel) -> Kernel:
     """A kernel that does something only where a condition holds; what threads and teams share stays so."""
     match kernel.body:
         case (For(kind="parallel" | "block") as loop,):
@@ -113,12 +113,12 @@ def only_where(condition: Expr, kernel: Kernel) -> Kernel:
     return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
 
 
-def reshaped(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
+def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
     """Parameters that a pass gave another shape, and what they were."""
     return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
 
 
-def recognise(kernel: Kernel) -> Contraction | None:
+def match_contraction(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     parts = _sum_of_products(kernel)
     if parts is None:
@@ -223,7 +223,7 @@ def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
 def _is_plain(block: Block) -> bool:
     """Whether what follows the fold computes values and stores them, reading no array that it writes."""
     written = {s.tensor for s in _results(block)}
-    requires = any(isinstance(s, Require) for s in statements(block))
+    requires = any(isinstance(s, Assert) for s in statements(block))
     return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
 
 

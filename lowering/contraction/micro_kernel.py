@@ -44,20 +44,20 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import accumulators, depends, stride
 from ..loops.tighten_bounds import narrowed
-from .k_packing import Image, Words, divided, is_multiple, loops_of, size_of, turned
-from .match import Contraction, made
+from .k_packing import PackedInput, Words, divided, is_multiple, loops_of, size_of, turned
+from .match import Contraction, kernel_from_body
 
 LANES = 8
 BLOCKS = 2  # vectors of a panel, of 4 bytes an element
 ROWS = 6  # of a tile: 12 sums, 2 vectors of the panel and a factor fill 16 registers
 SUMS, VECTOR = 12, 32  # of a tile, and bytes of each
-NEAR = 4  # columns so far apart are loaded as whole vectors and shuffled
-DEEP = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deeper ones wait in memory
+MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
+MAX_CACHED_K = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deeper ones wait in memory
 UNROLLED = 2  # steps, one after the other
-DEEPEST = 1 << 14  # steps of a panel on the stack
+MAX_STACK_K = 1 << 14  # steps of a panel on the stack
 GROUPS = 16  # of panels that may be deeper
-LONG = 24  # operations on a sum
-WORTH_SHARING = 1 << 18  # products: for more, panels are handed to all threads
+LONG_EPILOGUE = 24  # operations on a sum
+MIN_PARALLEL_PRODUCTS = 1 << 18  # products: for more, panels are handed to all threads
 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
 Sum = Callable[[Expr, Expr, Expr, Expr], Expr]  # a sum with a step's products, of the sum before and the same
@@ -65,7 +65,7 @@ Rest = Callable[[Expr, Expr], Expr]  # what is left to add to a sum, which is gi
 Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 
 
-class Panels:
+class PanelTiling:
     """The kernel that computes a contraction from panels of columns, one after the other."""
 
     def __init__(self, kernel: Kernel, c: Contraction, blocks: int = BLOCKS, sums: int = SUMS) -> None:
@@ -87,7 +87,7 @@ class Panels:
         self.by_groups(1)
         self.lines = (c.column,) if c.window is None else (c.window, c.column)
         self.group = Index("g", GROUPS)
-        shallow = isinstance(self.terms, int) and self.terms <= DEEPEST
+        shallow = isinstance(self.terms, int) and self.terms <= MAX_STACK_K
         self.own: tuple[Expr, ...] = () if shallow else (self.group,)  # where a panel's buffer begins
         self.column_bits: Expr | None = None  # the bits of their words that are turned
         self.rest: Rest = lambda sum, row: sum
@@ -131,9 +131,9 @@ class Panels:
             loop = For(
                 self.group, (replace(loop, start=self.group * per, stop=minimum(self.group * per + per, count)),)
             )
-        loop = replace(loop, kind="serial" if isinstance(work, int) and work < WORTH_SHARING else "parallel")
+        loop = replace(loop, kind="serial" if isinstance(work, int) and work < MIN_PARALLEL_PRODUCTS else "parallel")
         results = self.kernel.outputs
-        return made(self.kernel, "tiles", (loop,), results)
+        return kernel_from_body(self.kernel, "tiles", (loop,), results)
 
     def buffer(self, name: str, steps: Dim) -> Tensor:
         """One panel."""
@@ -159,14 +159,14 @@ class Panels:
         found: dict[Expr, Expr] = {self.c.column: self.q + lane}
         return found if self.c.window is None else {**found, self.c.window: self.p}
 
-    def of_image(self, image: Image, words: Words, to: Tensor) -> Block:
+    def of_image(self, image: PackedInput, words: Words, to: Tensor) -> Block:
         """Fills a panel with words of an image."""
         at = tuple(substitute(e, self.column(self.lane)) for e in image.at)
         store = Store(
             to, (*self.own, words.step, self.v * LANES + self.lane), turned(image.words[at], self.column_bits)
         )
         apart = stride(image.words, at, self.lane)
-        if apart is not None and 0 <= apart <= NEAR:
+        if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
             lanes = For(self.lane, (store,), kind="vector", width=LANES)
             return (self.placed(loops_of(words.folds, (lanes,))),)
         return (self.placed((For(self.lane, loops_of(words.folds, (store,))),)),)
@@ -179,7 +179,7 @@ class Panels:
         tests = [substitute(g, self.column(self.lane)) for g in c.guard]
         zero = Store(to, (*self.own, self.k, column), constant(0, to.element))
         near = [stride(n.tensor, n.indices, c.column) for n in walk(c.b) if isinstance(n, Read)]
-        if not all(n is not None and 0 <= n <= NEAR for n in near):
+        if not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in near):
             inner: Block = (If(_all(tests), (one,)),) if tests else (one,)
             alone = self.placed((For(self.lane, narrowed(loops_of(c.folds, inner))),))
             return (*self._cleared(to), alone) if tests else (alone,)
@@ -263,7 +263,7 @@ class Panels:
 
     def parts(self, steps: Dim) -> int:
         """How many parts of so many steps of a panel stay in the nearest cache, where sums of all rows can wait."""
-        return -(-steps // DEEP) if isinstance(steps, int) and isinstance(self.c.row.extent, int) else 1
+        return -(-steps // MAX_CACHED_K) if isinstance(steps, int) and isinstance(self.c.row.extent, int) else 1
 
     def each(self, r: Index, body: Block) -> For:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
@@ -272,7 +272,9 @@ class Panels:
 
     def finished(self, sums: Tensor, start: Expr, r: Index) -> Block:
         """The same for sums in registers. Where it is long they wait in memory: it is not repeated for each of them."""
-        long = accumulators(self.c.epilogue) or sum(isinstance(e, Apply) for e in nodes(self.c.epilogue)) >= LONG
+        long = (
+            accumulators(self.c.epilogue) or sum(isinstance(e, Apply) for e in nodes(self.c.epilogue)) >= LONG_EPILOGUE
+        )
         if not long:
             return (self.finish(sums, r, start, r),)
         waiting = Tensor("waiting", sums.shape, sums.element, "stack")

@@ -18,13 +18,13 @@ from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, axes
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, accumulator, assign, update
 from ..analysis.integer_ranges import Ranges, interval
 from .k_packing import loops_of, only_read, read_at
-from .match import Contraction, made
+from .match import Contraction, kernel_from_body
 
 MAGNITUDE = I32.limits[1]  # all bits but the sign
 
 
 @dataclass(frozen=True, eq=False)
-class Sizes:
+class OperandMagnitudes:
     """The magnitudes of a contraction's factors, numbers or what kernels find, and whether any is negative."""
 
     rows: Expr | int
@@ -34,7 +34,9 @@ class Sizes:
     kernels: tuple[Kernel, ...] = ()
 
 
-def sizes_of(kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]) -> Sizes | None:
+def operand_magnitudes(
+    kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]
+) -> OperandMagnitudes | None:
     """How large the factors of rows and columns are; None where nothing can tell."""
     found: list[tuple[int, bool] | None] = []
     looked: list[Kernel] = []
@@ -48,17 +50,17 @@ def sizes_of(kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[
             return None
         else:
             bits, body = bits_of(e, read)
-            looked.append(made(kernel, "bits", body, (bits,)))
+            looked.append(kernel_from_body(kernel, "bits", body, (bits,)))
             ored.append(bits)
             found.append(None)
     if not ored:
         (rows, below), (columns, under) = (n for n in found if n is not None)
-        return Sizes(rows, columns, (below, under))
+        return OperandMagnitudes(rows, columns, (below, under))
     both, body = joined_bits(ored)
-    looked.append(made(kernel, "sizes", body, (both,)))
+    looked.append(kernel_from_body(kernel, "sizes", body, (both,)))
     places = iter(range(len(ored)))
     (rows, below), (columns, under) = (_of_bits(both[next(places)]) if n is None else n for n in found)
-    return Sizes(rows, columns, (below, under), both, tuple(looked))
+    return OperandMagnitudes(rows, columns, (below, under), both, tuple(looked))
 
 
 def _of_bits(bits: Expr) -> tuple[Expr, Expr]:

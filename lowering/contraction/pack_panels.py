@@ -29,17 +29,17 @@ from .k_packing import (
     row_words,
     turned,
 )
-from .match import Contracted, Contraction, made
-from .micro_kernel import BLOCKS, LANES, NEAR, SUMS, WORTH_SHARING, Panels, Row
+from .match import Contraction, LoweredContraction, kernel_from_body
+from .micro_kernel import BLOCKS, LANES, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
 PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
-NEARER = 3 << 17  # bytes of panels that stay in a near cache
+MAX_CACHED_PANEL_BYTES = 3 << 17  # bytes of panels that stay in a near cache
 
 
-class Packed(Panels):
+class PackedContraction(PanelTiling):
     """The kernels of one contraction, whose factors are words of so many terms: what packs them, and what multiplies."""
 
     def __init__(
@@ -69,12 +69,12 @@ class Packed(Panels):
         if read is None or not is_plain(read) or self.c.guard or self.own or self.parts(steps) > 1:
             return
         if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
-            most = count * self.width * rows * steps // WORTH_SHARING  # of these pieces
+            most = count * self.width * rows * steps // MIN_PARALLEL_PRODUCTS  # of these pieces
             self.by_groups(1, max(1, min(-(-PIECES // count), rows // (height * LEAST_TILES), most // count)))
 
-    def contracted(self, body: Block) -> Contracted:
+    def contracted(self, body: Block) -> LoweredContraction:
         tiles = self.each_panel(body)
-        return Contracted((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+        return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
     def rows(self, height: int) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
@@ -104,7 +104,7 @@ class Packed(Panels):
     def lined(self, name: str, factor: Expr, lines: Sequence[Index], bits: Expr | None = None) -> Tensor:
         """The words of a factor by a kernel, a line for each of these."""
         words, body = row_words(factor, self.words, lines, bits)
-        self.kernels.append(made(self.kernel, name, body, (words,)))
+        self.kernels.append(kernel_from_body(self.kernel, name, body, (words,)))
         flat = replace(words, shape=(*(i.extent for i in lines), self.words.steps))
         self.views[flat] = words
         return flat
@@ -117,7 +117,7 @@ class Packed(Panels):
         image = image_of(self.c.b, self.c.guard, self.words)
         if image is None:
             return None
-        self.kernels.append(made(self.kernel, "image", image.body, (image.words,)))
+        self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
         panel = self.buffer("panel", self.words.steps)
         return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[(*self.own, self.step, self.place)]
 
@@ -165,13 +165,13 @@ class Packed(Panels):
             body = by_words(terms, self.c.b, order, lambda value: placed(lanes(value)))
         else:
             body = loops_of((*self.beside, *terms.folds, panel), placed(lanes(value)))
-        self.kernels.append(made(self.kernel, "columns", body, (packed,)))
+        self.kernels.append(kernel_from_body(self.kernel, "columns", body, (packed,)))
         return packed
 
     def is_turned(self, value: Expr) -> bool:
         """Whether columns are not side by side."""
         apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
-        return not all(n is not None and 0 <= n <= NEAR for n in apart)
+        return not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in apart)
 
     def into_panels(
         self, packed: Tensor, at: Sequence[Expr], terms: Terms, panel: Expr
@@ -198,7 +198,7 @@ class Packed(Panels):
         if self.own or (read is not None and read.tensor in self.known):
             return None
         count, size = self.panels, self.terms * self.width * self.element.bytes
-        together = NEARER // size if isinstance(size, int) else 1
+        together = MAX_CACHED_PANEL_BYTES // size if isinstance(size, int) else 1
         self.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
         m = Index("m", self.several)
         to = Tensor("columns", (self.several, terms.steps, self.width), self.element, "stack")

@@ -15,7 +15,7 @@ CHUNK = 96  # words among which partners are looked for
 AT_ONCE = 1 << 24  # pairs of words that are looked at together
 
 
-def partners(positive: np.ndarray, negative: np.ndarray, most: tuple[int, int]) -> np.ndarray:
+def pair_words(positive: np.ndarray, negative: np.ndarray, most: tuple[int, int]) -> np.ndarray:
     """Each word's partner, itself where it has none, by sets of words: from arrays of sets, lanes, words."""
     sets, _, words = positive.shape
     found = np.broadcast_to(np.arange(words), (sets, words)).copy()

@@ -28,14 +28,14 @@ from ..analysis.accesses import every_access
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
+class SplitGroups:
     """A kernel with a loop cut by groups, and when it does the same as before."""
 
     kernel: Kernel
     whole: Expr | bool = True
 
 
-def grouped(kernel: Kernel) -> Grouped | None:
+def split_groups(kernel: Kernel) -> SplitGroups | None:
     """The kernel with the first loop cut that goes over groups; None where there is none."""
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "serial" and s.stop is None:
@@ -75,7 +75,7 @@ class _Cut:
         self.axes: dict[Tensor, tuple[int, Dim]] = {}  # that become two, the second of this size
         self.tensors: dict[Tensor, Tensor] = {}
 
-    def made(self, kernel: Kernel) -> Grouped | None:
+    def made(self, kernel: Kernel) -> SplitGroups | None:
         """The kernel with the loop cut; None where its index is also used otherwise."""
         found: dict[Tensor, set[tuple[int, ...]]] = {}
         for tensor, at in every_access(kernel.body):
@@ -98,7 +98,7 @@ class _Cut:
         if any(e is self.old for e in nodes(body)):
             return None
         parameters = tuple(self.tensors.get(p, p) for p in kernel.parameters)
-        return Grouped(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
+        return SplitGroups(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
 
     def part(self, e: Expr) -> Dim | None:
         """The size of the second axis, for what is to be a group and an index in it: of unknown sizes a sum, too, by which

@@ -29,25 +29,25 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement,
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import stride
 from .k_packing import extent_of, is_multiple, is_plain, loops_of, only_read, words_along
-from .match import Contracted, Contraction, made
+from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import BLOCKS, LANES, ROWS, UNROLLED
-from .operand_bitwidths import Sizes
-from .pack_panels import Packed
+from .operand_bitwidths import OperandMagnitudes
+from .pack_panels import PackedContraction
 from .strassen_coefficients import PRODUCTS, Matrix, Operation, left, right, turned, turned_back
 
 LEVELS = (1, 2)  # how often blocks are cut
 START = 3  # steps that take as long as a point's start and end
 TURN = 1  # steps of a row that take as long as to turn a step of the columns, for each point and each block that it may add
-GAIN = 0.95  # of what it takes otherwise, at most
-NEAR = 5 << 17  # bytes of a turned panel
+MAX_COST_RATIO = 0.95  # of what it takes otherwise, at most
+MAX_NEAR_BYTES = 5 << 17  # bytes of a turned panel
 
 Row = Callable[[Expr, Expr], Expr]  # a row's word, of the strip of steps and the step in it
 Column = Callable[[Expr], Expr]  # the columns' words, of the step
 
 
-def by_blocks(
-    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
-) -> tuple[Contracted, Expr | bool] | None:
+def lower_strassen(
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply sums of blocks, and where they are right; None where that does not pay."""
     read = only_read(c.b)
     found = cut_of(c, read is not None and read.tensor in constants)
@@ -114,14 +114,14 @@ def cut_of(c: Contraction, known: bool) -> Cut | None:
     for levels in LEVELS:
         side = 2**levels
         along = next((i for i in c.folds if is_multiple(i.extent, 2 * side)), None)
-        near = PRODUCTS**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= NEAR
+        near = PRODUCTS**levels * (steps // side) * BLOCKS * LANES * I32.bytes <= MAX_NEAR_BYTES
         if along is not None and near and blocks >= BLOCKS * side:
             cuts += [Cut(levels, height, along) for height in range(1, min(ROWS, rows // side) + 1)]
     best = min(cuts, key=lambda cut: cut.cost(rows, blocks, steps, known), default=None)
-    return None if best is None or best.cost(rows, blocks, steps, known) >= GAIN * plain else best
+    return None if best is None or best.cost(rows, blocks, steps, known) >= MAX_COST_RATIO * plain else best
 
 
-class _Blocks(Packed):
+class _Blocks(PackedContraction):
     """The kernels of one contraction."""
 
     def __init__(self, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray], cut: Cut) -> None:
@@ -136,7 +136,7 @@ class _Blocks(Packed):
         self.u = Index("v", BLOCKS)
         self.beside_each_other = self.u * LANES + self.lane
 
-    def made(self) -> Contracted | None:
+    def made(self) -> LoweredContraction | None:
         columns = self.turned_columns()
         if columns is None:
             return None
@@ -234,7 +234,7 @@ class _Blocks(Packed):
             for m, e in self.products_of(left, words, n, named):
                 named.append(Store(to, (*self.around, tile, m, *inner), e))
             body += each_word((*rest, t, r), tuple(named))
-        self.kernels.append(made(self.kernel, "turned", loops_of((*self.around, tile), body), (to,)))
+        self.kernels.append(kernel_from_body(self.kernel, "turned", loops_of((*self.around, tile), body), (to,)))
         lined = replace(to, shape=(*shape, self.points, self.steps // each, low, each))
         self.views[lined] = to
         return lambda block, u: lined[(*self.around, tile, self.n, block, r, u)]

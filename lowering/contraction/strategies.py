@@ -39,54 +39,54 @@ from ...dialect.notation.traverse import substitute, walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import PLAIN, Processor
-from .depthwise import slide
-from .dot4 import are_bytes, by_quads
-from .k_packing import Terms, at_least, extent_of, in_words, size_of
-from .m_vectorized import upright
-from .maddubs import by_bytes
-from .match import Contracted, Contraction, recognise, reshaped
+from .depthwise import lower_depthwise
+from .dot4 import are_bytes, lower_dot4
+from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
+from .m_vectorized import lower_m_vectorized
+from .maddubs import lower_maddubs
+from .match import Contraction, LoweredContraction, match_contraction, reshaped_parameters
 from .micro_kernel import BLOCKS, LANES, ROWS, SUMS
-from .operand_bitwidths import Sizes, sizes_of
-from .pack_panels import Packed
-from .split_groups import grouped
-from .strassen import by_blocks
-from .winograd import by_turning
-from .winograd_transforms import BY_FOUR, BY_TWO
+from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
+from .pack_panels import PackedContraction
+from .split_groups import split_groups
+from .strassen import lower_strassen
+from .winograd import lower_winograd
+from .winograd_transforms import F2X2_3X3, F4X4_3X3
 
 Constants = Mapping[Tensor, np.ndarray]
-Kernels = Callable[[Kernel], Contracted | None]
+Kernels = Callable[[Kernel], LoweredContraction | None]
 
-LEAST = 1 << 15  # products: for fewer, packing does not pay
+MIN_PRODUCTS = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
-LEAST_ROWS, LEAST_TERMS = 4, 8
+MIN_ROWS, MIN_K = 4, 8
 WIDTHS = {16: (2, 3), 32: (2, 3, 4)}  # vectors of a panel of floats, by registers
 MOST_SUMS = {16: SUMS, 32: 2 * SUMS}  # of a tile of these
 
 
-def contract(
+def lower_contraction(
     kernel: Kernel,
     constants: Constants = MappingProxyType({}),
     ranges: Ranges = MappingProxyType({}),
     processor: Processor = PLAIN,
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
 
     `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
-    found = recognise(kernel)
-    if found is None and (cut := grouped(kernel)) is not None and recognise(cut.kernel) is not None:
-        made = _seen_as(kernel, cut.kernel, partial(contract, processor=processor), constants, ranges)
+    found = match_contraction(kernel)
+    if found is None and (cut := split_groups(kernel)) is not None and match_contraction(cut.kernel) is not None:
+        made = _seen_as(kernel, cut.kernel, partial(lower_contraction, processor=processor), constants, ranges)
         if made is None or not isinstance(cut.whole, Expr):
             return made
         plain = replace(kernel, name=f"{kernel.name}.other")
-        return made.only(cut.whole).beside(Contracted((plain,), {}).only(~cut.whole))
+        return made.only(cut.whole).beside(LoweredContraction((plain,), {}).only(~cut.whole))
     if found is None:
-        return slide(kernel, constants, ranges, processor)
+        return lower_depthwise(kernel, constants, ranges, processor)
     if found.unknown:
         return _where_large(kernel, found, constants, ranges, processor)
-    sizes = sizes_of(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
+    sizes = operand_magnitudes(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
 
-    def others(kernel: Kernel) -> Contracted | None:
+    def others(kernel: Kernel) -> LoweredContraction | None:
         return _by_panels(kernel, sizes, constants, ranges, processor)
 
     made = _turned(found, sizes, constants, kernel, others, processor)
@@ -95,28 +95,28 @@ def contract(
 
 def _where_large(
     kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges, processor: Processor
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """Of sizes that are not known: by panels where they turn out to be large, and else as it was."""
     large = _worth_packing(c)
     if not isinstance(large, Expr):
         return None
-    sizes = sizes_of(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
+    sizes = operand_magnitudes(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
 
-    def others(kernel: Kernel) -> Contracted | None:
+    def others(kernel: Kernel) -> LoweredContraction | None:
         return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges, processor)
 
     made = _turned(c, sizes, constants, kernel, others, processor)
     if made is None:
         return None
     plain = replace(kernel, name=f"{kernel.name}.small")
-    return _after(sizes, made).only(large).beside(Contracted((plain,), {}).only(~large))
+    return _after(sizes, made).only(large).beside(LoweredContraction((plain,), {}).only(~large))
 
 
-def _after(sizes: Sizes | None, made: Contracted) -> Contracted:
+def _after(sizes: OperandMagnitudes | None, made: LoweredContraction) -> LoweredContraction:
     """Kernels, and before them those that look how large factors are, if anything depends on it."""
     if sizes is None or not any(sizes.found in (*k.parameters, *_read(made.where.get(k))) for k in made.kernels):
         return made
-    return Contracted(sizes.kernels, {}).beside(made)
+    return LoweredContraction(sizes.kernels, {}).beside(made)
 
 
 def _read(e: Expr | None) -> set[Tensor]:
@@ -126,12 +126,12 @@ def _read(e: Expr | None) -> set[Tensor]:
 def _seen_as(
     kernel: Kernel,
     other: Kernel,
-    contracted: Callable[[Kernel, Constants, Ranges], Contracted | None],
+    contracted: Callable[[Kernel, Constants, Ranges], LoweredContraction | None],
     constants: Constants,
     ranges: Ranges,
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """What becomes of a kernel whose arrays are given other shapes."""
-    shapes = reshaped(kernel, other)
+    shapes = reshaped_parameters(kernel, other)
     arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
     made = contracted(other, arrays, known)
@@ -140,25 +140,27 @@ def _seen_as(
 
 def _turned(
     c: Contraction,
-    sizes: Sizes | None,
+    sizes: OperandMagnitudes | None,
     constants: Constants,
     kernel: Kernel,
     others: Kernels,
     processor: Processor,
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """By windows that are turned where that is right, by large tiles where these are, and others where neither is."""
     if sizes is None:
         return others(kernel)
 
-    def by_two(kernel: Kernel) -> Contracted | None:
+    def by_two(kernel: Kernel) -> LoweredContraction | None:
         if processor.quads and are_bytes(c, sizes, constants):  # twice as many products at once are nearly as good
             return others(kernel)
-        return _with(by_turning(BY_TWO, kernel, c, sizes, constants), kernel, others)
+        return _with(lower_winograd(F2X2_3X3, kernel, c, sizes, constants), kernel, others)
 
-    return _with(by_turning(BY_FOUR, kernel, c, sizes, constants), kernel, by_two)
+    return _with(lower_winograd(F4X4_3X3, kernel, c, sizes, constants), kernel, by_two)
 
 
-def _with(quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: Kernels) -> Contracted | None:
+def _with(
+    quick: tuple[LoweredContraction, Expr | bool] | None, kernel: Kernel, others: Kernels
+) -> LoweredContraction | None:
     """The quick kernels where a condition holds, and others where it does not, or the kernel as it was."""
     if quick is None:
         return others(kernel)
@@ -166,17 +168,17 @@ def _with(quick: tuple[Contracted, Expr | bool] | None, kernel: Kernel, others: 
     if not isinstance(held, Expr):
         return first
     plain = replace(kernel, name=f"{kernel.name}.other")
-    made = others(plain) or Contracted((plain,), {})
+    made = others(plain) or LoweredContraction((plain,), {})
     return first.only(held).beside(made.only(~held))
 
 
 def _by_panels(
-    kernel: Kernel, sizes: Sizes | None, constants: Constants, ranges: Ranges, processor: Processor
-) -> Contracted | None:
+    kernel: Kernel, sizes: OperandMagnitudes | None, constants: Constants, ranges: Ranges, processor: Processor
+) -> LoweredContraction | None:
     """By panels of columns as they are, or of all that a window goes over as one."""
 
-    def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> Contracted | None:
-        c = recognise(kernel)
+    def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
+        c = match_contraction(kernel)
         if c is None or _worth_packing(c) is False:
             return None
         element = c.accumulator.element
@@ -184,27 +186,27 @@ def _by_panels(
         if sizes is not None and not c.unknown:
             quick = _of_bytes(kernel, c, sizes, constants, ranges, processor)
 
-        def others(kernel: Kernel) -> Contracted | None:
-            fewer = None if sizes is None else by_blocks(kernel, c, sizes, constants)
+        def others(kernel: Kernel) -> LoweredContraction | None:
+            fewer = None if sizes is None else lower_strassen(kernel, c, sizes, constants)
             return _with(fewer, kernel, plain)
 
-        def plain(kernel: Kernel) -> Contracted | None:
-            pairs = in_words(c.folds, 2)
+        def plain(kernel: Kernel) -> LoweredContraction | None:
+            pairs = pack_k_axis(c.folds, 2)
             words = None if sizes is None else _Contract(kernel, c, constants, pairs).in_words(sizes)
             if words is None and element is I32:
                 return _Contract(kernel, c, constants, pairs).in_full()
             if element in (F32, F64) and not c.guard:  # a guard's zero could make a NaN
-                return _Contract(kernel, c, constants, pairs, *tile_of(c, processor.registers)).in_full()
+                return _Contract(kernel, c, constants, pairs, *choose_tile(c, processor.registers)).in_full()
             return words
 
         return _with(quick, kernel, others)
 
-    found = recognise(kernel)
+    found = match_contraction(kernel)
     if found is not None and sizes is not None and processor.quads:
         flat = kernel if found.window is None else flatten(kernel)
-        last = recognise(flat)
+        last = match_contraction(flat)
         if last is not None and _worth_packing(last) is True:
-            quick = upright(kernel, found, (flat, last), sizes, constants, processor)
+            quick = lower_m_vectorized(kernel, found, (flat, last), sizes, constants, processor)
             if quick is not None:
                 return _with(quick, kernel, lambda other: _flat_or_not(other, contracted, constants, ranges))
     return _flat_or_not(kernel, contracted, constants, ranges)
@@ -212,26 +214,26 @@ def _by_panels(
 
 def _flat_or_not(
     kernel: Kernel,
-    contracted: Callable[[Kernel, Constants, Ranges], Contracted | None],
+    contracted: Callable[[Kernel, Constants, Ranges], LoweredContraction | None],
     constants: Constants,
     ranges: Ranges,
-) -> Contracted | None:
+) -> LoweredContraction | None:
     """As it is, or with all that a window goes over as one where lines of it waste vectors."""
-    found = recognise(kernel)
+    found = match_contraction(kernel)
     if found is not None and found.window is not None and _waste(found.window.extent, found.column.extent) > FLAT:
         flat = flatten(kernel)
-        if flat is not kernel and recognise(flat) is not None:
+        if flat is not kernel and match_contraction(flat) is not None:
             return _seen_as(kernel, flat, contracted, constants, ranges)
     return contracted(kernel, constants, ranges)
 
 
 def _of_bytes(
-    kernel: Kernel, c: Contraction, sizes: Sizes, constants: Constants, ranges: Ranges, processor: Processor
-) -> tuple[Contracted, Expr | bool] | None:
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges, processor: Processor
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """By words of four bytes, as the processor multiplies them."""
     if processor.quads:
-        return by_quads(kernel, c, sizes, constants, processor)
-    return by_bytes(kernel, c, sizes, constants, ranges)
+        return lower_dot4(kernel, c, sizes, constants, processor)
+    return lower_maddubs(kernel, c, sizes, constants, ranges)
 
 
 def _waste(rows: Dim, columns: Dim) -> float:
@@ -246,12 +248,12 @@ def _worth_packing(c: Contraction) -> Expr | bool:
     rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
-    fewest = LEAST_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
-    wanted = ((rows, fewest), (columns, LANES), (terms, LEAST_TERMS), (work, LEAST))
+    fewest = MIN_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
+    wanted = ((rows, fewest), (columns, LANES), (terms, MIN_K), (work, MIN_PRODUCTS))
     return both(*(at_least(n, least) for n, least in wanted))
 
 
-def tile_of(c: Contraction, registers: int) -> tuple[int, int]:
+def choose_tile(c: Contraction, registers: int) -> tuple[int, int]:
     """How many vectors of floats a panel has, and how many sums a tile, which has the fewer rows the more vectors: as many as
     take the least time. What a step loads takes a third of the time of its sums."""
     most = MOST_SUMS[registers]
@@ -266,10 +268,10 @@ def tile_of(c: Contraction, registers: int) -> tuple[int, int]:
     return min(WIDTHS[registers], key=cost), most
 
 
-class _Contract(Packed):
+class _Contract(PackedContraction):
     """The kernels of one contraction, with factors as they are or in words of two."""
 
-    def in_full(self) -> Contracted:
+    def in_full(self) -> LoweredContraction:
         """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
         return self.contracted(self.full() if self.element is I32 else self.of_floats())
 
@@ -302,7 +304,7 @@ class _Contract(Packed):
         panel = self.buffer("full", self.terms)
         return (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
 
-    def in_words(self, sizes: Sizes) -> Contracted | None:
+    def in_words(self, sizes: OperandMagnitudes) -> LoweredContraction | None:
         """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
         held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
         if held is False:

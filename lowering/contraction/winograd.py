@@ -24,18 +24,18 @@ from ...dialect.notation.index import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..analysis.affine import affine
-from .k_packing import at_least, extent_of, in_words, is_edge, known_terms, only_read, size_of
-from .match import Contracted, Contraction, made
+from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
+from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import BLOCKS, LANES
-from .operand_bitwidths import Sizes
-from .winograd_kernels import Turned, Windows
-from .winograd_transforms import BY_TWO, Turning
+from .operand_bitwidths import OperandMagnitudes
+from .winograd_kernels import Windows, WinogradKernels
+from .winograd_transforms import F2X2_3X3, WinogradTransform
 
-LEAST = 1 << 15  # products, rows, tiles and words of a sum for which it pays
-LEAST_ROWS, LEAST_TILES, LEAST_STEPS = 8, 16, 8
-LEAST_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
-GAIN = 1.0  # of the products by smaller tiles that larger ones take, less than that
-MOST_STEPS = 1024  # turned columns of a panel may be on the stack
+MIN_PRODUCTS = 1 << 15  # products, rows, tiles and words of a sum for which it pays
+MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8
+MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
+MAX_COST_RATIO = 1.0  # of the products by smaller tiles that larger ones take, less than that
+MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
 
 
 def windows_of(c: Contraction) -> Windows | None:
@@ -51,7 +51,7 @@ def windows_of(c: Contraction) -> Windows | None:
     mine = only_read(c.a)
     if axis == other or not rest or mine is None or any(sum(i is k for i in mine.indices) != 1 for k in c.folds):
         return None
-    pairs = in_words(rest, 2)
+    pairs = pack_k_axis(rest, 2)
     return None if pairs.partial else Windows(rows, columns, (axis, other), read, pairs)
 
 
@@ -66,20 +66,24 @@ def _slides(read: Read, along: Index, folds: Sequence[Index]) -> tuple[int, Inde
     return None
 
 
-def by_turning(
-    turning: Turning, kernel: Kernel, c: Contraction, sizes: Sizes, constants: Mapping[Tensor, np.ndarray]
-) -> tuple[Contracted, Expr | bool] | None:
+def lower_winograd(
+    turning: WinogradTransform,
+    kernel: Kernel,
+    c: Contraction,
+    sizes: OperandMagnitudes,
+    constants: Mapping[Tensor, np.ndarray],
+) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that turn 3 x 3 windows, and where what they compute is right; None where that does not pay."""
     known = c.accumulator.element is I32 and c.unknown.isdisjoint((c.row, *c.folds))
     windows = windows_of(c) if known else None
     pays = windows is not None and _pays(c, windows)
     if windows is None or pays is False:
         return None
-    turned = Turned(kernel, c, windows, turning)
+    turned = WinogradKernels(kernel, c, windows, turning)
     array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
-    if turning is not BY_TWO and (array is None or not _fewer(turned, Turned(kernel, c, windows, BY_TWO))):
+    if turning is not F2X2_3X3 and (array is None or not _fewer(turned, WinogradKernels(kernel, c, windows, F2X2_3X3))):
         return None
-    if array is None and (pays := both(pays, at_least(size_of(c.window) * c.column.extent, LEAST_RESULTS))) is False:
+    if array is None and (pays := both(pays, at_least(size_of(c.window) * c.column.extent, MIN_RESULTS))) is False:
         return None
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
@@ -89,7 +93,7 @@ def by_turning(
         shaped, body = turned.weights()
         weights = replace(shaped, shape=(*shaped.shape[: len(turned.rows) + 1], windows.pairs.steps))
         views[weights] = shaped
-        kernels.append(made(kernel, "weights", body, (shaped,)))
+        kernels.append(kernel_from_body(kernel, "weights", body, (shaped,)))
     else:
         points = turning.known_points(array)
         if points is None:
@@ -102,32 +106,34 @@ def by_turning(
     shaped, body = turned.image()
     image = replace(shaped, shape=(*shaped.shape[:-2], turned.wide * (turned.lines + 1)))
     views[image] = shaped
-    kernels.append(made(kernel, "image", body, (shaped,)))
+    kernels.append(kernel_from_body(kernel, "image", body, (shaped,)))
     ready: list[Kernel] = []
     if turned.groups > 1:
-        ready.append(made(kernel, "columns", turned.turned(image), (turned.columns,)))
-    ready.append(made(kernel, "turned", turned.multiply(image, weights, array is not None), (turned.results,)))
-    ready.append(made(kernel, "finish", turned.finish(), kernel.outputs))
-    return Contracted((*kernels, *ready), views, packed, frozenset(ready)), held
+        ready.append(kernel_from_body(kernel, "columns", turned.turned(image), (turned.columns,)))
+    ready.append(
+        kernel_from_body(kernel, "turned", turned.multiply(image, weights, array is not None), (turned.results,))
+    )
+    ready.append(kernel_from_body(kernel, "finish", turned.finish(), kernel.outputs))
+    return LoweredContraction((*kernels, *ready), views, packed, frozenset(ready)), held
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Whether there is enough to do; what has to be seen when called, if it is not known how far windows move."""
     high, wide = size_of(c.window), c.column.extent
     work = high * wide * (extent_of(c.row) * windows.terms)
-    if extent_of(c.row) < LEAST_ROWS or not LEAST_STEPS <= windows.pairs.steps <= MOST_STEPS:
+    if extent_of(c.row) < MIN_ROWS or not MIN_STEPS <= windows.pairs.steps <= MAX_STACK_STEPS:
         return False
     tiles, results = (
         (BLOCKS * LANES, 2 * LANES) if c.unknown else (0, 0)
     )  # whole vectors of what is not known have to fit
-    wanted = (((high + 1) // 2) * ((wide + 1) // 2), max(LEAST_TILES, tiles)), (work, LEAST), (wide, results)
+    wanted = (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)), (work, MIN_PRODUCTS), (wide, results)
     return both(*(at_least(n, least) for n, least in wanted if least))
 
 
-def _fewer(one: Turned, other: Turned) -> bool:
+def _fewer(one: WinogradKernels, other: WinogradKernels) -> bool:
     """Whether one takes fewer products, by vectors of tiles; to read a weight takes as long as one of them. Only where it is
     known how many tiles there are."""
-    if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < LEAST_TILES:
+    if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < MIN_TILES:
         return False
     first, second = ((-(-n // LANES) + 1) * t.turning.points for n, t in ((one.count, one), (other.count, other)))
-    return first < GAIN * second
+    return first < MAX_COST_RATIO * second

@@ -44,7 +44,7 @@ from ..analysis.affine import affine
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
 from .match import Contraction
 from .micro_kernel import BLOCKS, LANES, ROWS, UNROLLED
-from .winograd_transforms import Turning
+from .winograd_transforms import WinogradTransform
 
 GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough
 ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
@@ -65,10 +65,10 @@ class Windows:
         return 9 * extent_of(self.pairs.index) * prod(map(extent_of, self.pairs.folds)) // extent_of(self.pairs.part)
 
 
-class Turned:
+class WinogradKernels:
     """The kernels of one contraction over windows."""
 
-    def __init__(self, kernel: Kernel, c: Contraction, windows: Windows, turning: Turning) -> None:
+    def __init__(self, kernel: Kernel, c: Contraction, windows: Windows, turning: WinogradTransform) -> None:
         self.kernel, self.c, self.windows, self.pairs, self.turning = kernel, c, windows, windows.pairs, turning
         self.high, self.wide = (divided(size_of(i), turning.size) for i in (c.window, c.column))
         self.count = self.high * self.wide

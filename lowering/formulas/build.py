@@ -19,7 +19,7 @@ from ...dialect.notation.loops import Block, map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Function, Literal, Value
 from ..math import in_primitives
-from .propagate_constants import put_numbers
+from .propagate_constants import propagate_constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def formulas(function: Function) -> Formulas:
             continue
         element = typed.element(results[0])
         formula = Formula(
-            results[0], element.indices, put_numbers(element.value, constants, operation.span), operation.span
+            results[0], element.indices, propagate_constants(element.value, constants, operation.span), operation.span
         )
         if typed.view:
             steps.append(View(results[0], next(t for _, t in typed.operands()), formula))

@@ -17,8 +17,8 @@ from ...dialect.notation.traverse import children, rewrite, substitute, walk
 from ..loops.broadcast_versions import unrepeated
 from .build import Formula, Formulas, Nest, Step, View, cost, reads
 
-LARGEST = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
-DEEPEST = 80  # operations inside operations: passes and emission walk expressions recursively
+MAX_NODES = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
+MAX_DEPTH = 80  # operations inside operations: passes and emission walk expressions recursively
 CHEAP = 2  # operations worth repeating rather than storing
 
 
@@ -113,10 +113,10 @@ class _Measures:
             self.whole.add(formula.tensor)
 
     def too_large(self, formula: Formula) -> bool:
-        if self.nodes[formula.tensor] > LARGEST and sum(1 for _ in walk(formula.value)) > LARGEST:
+        if self.nodes[formula.tensor] > MAX_NODES and sum(1 for _ in walk(formula.value)) > MAX_NODES:
             return True
         self.kept.append(formula.value)
-        return depth(formula.value, self.depths) > DEEPEST
+        return depth(formula.value, self.depths) > MAX_DEPTH
 
 
 def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formula:

@@ -19,7 +19,7 @@ from ...dialect.notation.traverse import over, rebuild
 _PARTIAL = ("div", "rem", "floordiv", "floormod")
 
 
-def put_numbers(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
+def propagate_constants(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
     """The formula with its numbers in place; its checks report at `span`, the operation's."""
     return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
 

@@ -15,7 +15,7 @@ from ..analysis.integer_ranges import Ranges, interval
 from .build import Formula, Formulas
 
 
-def rounded(program: Formulas, ranges: Ranges) -> Formulas:
+def rounding_shift(program: Formulas, ranges: Ranges) -> Formulas:
     """The formulas with such shifts put in."""
 
     def change(e: Expr) -> Expr | None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import count
 
 from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Expr, Var, When
-from ...dialect.notation.loops import Block, For, If, Kernel, Let, Require, Statement, Store, expressions
+from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions
 from ...dialect.notation.traverse import children, over, rebuild
 
 
-def share(kernel: Kernel) -> Kernel:
+def share_subexpressions(kernel: Kernel) -> Kernel:
     """The kernel with a `Let` for every part of an expression that is used more than once in its statement."""
     return kernel.with_body(_Sharing().block(kernel.body))
 
@@ -47,8 +47,8 @@ class _Sharing:
                 return (*lets, Let(var, changed[0]))
             case Store():
                 return (*lets, replace(s, indices=changed[:-1], value=changed[-1]))
-            case Require(_, message, span):
-                return (*lets, Require(changed[0], message, span))
+            case Assert(_, message, span):
+                return (*lets, Assert(changed[0], message, span))
         return (s,)
 
     def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:

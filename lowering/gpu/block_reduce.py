@@ -35,7 +35,7 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import depends, reads
-from ..analysis.parallel_loops import independent_loops, threads_of_block
+from ..analysis.parallel_loops import block_size, independent_loops
 
 WIDTHS = (8, 16, 32)
 
@@ -44,7 +44,7 @@ class _Unfit(Exception):
     """The nest has something that a team cannot do."""
 
 
-def team(kernel: Kernel) -> Kernel | None:
+def block_reduce(kernel: Kernel) -> Kernel | None:
     """The kernel on teams, if it folds by lanes."""
     indices, block = independent_loops(kernel)
     buffers = {s.tensor for s in statements(block) if isinstance(s, Alloc) and len(s.tensor.shape) == 1}
@@ -64,7 +64,7 @@ class _Team:
         self.held: dict[Tensor, Tensor] = {}  # registers to those of all threads; the sums, to where they are now
         shape = tuple(i.extent for i in indices)
         count = product(shape)
-        threads = threads_of_block(count * width)
+        threads = block_size(count * width)
         self.thread, each = Index("t", threads), threads // width
         self.block_index = Index("b", (count + (each - 1)) // each)
         number = self.block_index * each + self.thread // width

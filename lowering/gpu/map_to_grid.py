@@ -15,32 +15,31 @@ from ...dialect.notation.index import Expr, Index, unflatten
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements, substitute_block
 from ..analysis.accesses import accesses
 from ..analysis.parallel_loops import independent_loops
-from ..contraction.delinearize import apart
-from ..contraction.match import only_where, recognise
-from ..contraction.split_groups import grouped
-from ..contraction.strategies import reshaped
-from ..loops.broadcast_versions import meet
+from ..contraction.delinearize import delinearize
+from ..contraction.match import guard_kernel, match_contraction, reshaped_parameters
+from ..contraction.split_groups import split_groups
+from ..loops.broadcast_versions import broadcast_versions
 from ..loops.collapse import collapse
-from ..loops.forward_substitute import unname
-from ..loops.index_set_split import split as cut
-from ..loops.loop_partition import borders
-from ..loops.tighten_bounds import narrow
-from ..reductions.blocked_sums import blocks
-from ..reductions.lane_reduction import lanes
-from ..reductions.reduction_versions import Order, Ordered, by_order
-from ..reductions.split_reduction import in_parts
+from ..loops.forward_substitute import forward_substitute
+from ..loops.index_set_split import index_set_split as cut
+from ..loops.loop_partition import loop_partition
+from ..loops.tighten_bounds import tighten_bounds
+from ..reductions.blocked_sums import blocked_sums
+from ..reductions.lane_reduction import lane_reduction
+from ..reductions.reduction_versions import Order, OrderedVersion, reduction_versions
+from ..reductions.split_reduction import split_reduction
 from ..storage.plan import Plan, make_plan
-from .block_reduce import team
-from .mma import matrix
-from .shared_memory_transpose import transpose
-from .tiled_product import multiply
-from .vectorize_accesses import wide
+from .block_reduce import block_reduce
+from .mma import mma
+from .shared_memory_transpose import shared_memory_transpose
+from .tiled_product import tiled_product
+from .vectorize_accesses import vectorize_accesses
 
 # what comes before: where floats are folded, all that decides the order of folds, as on a CPU
-ORDERED = (unname, cut, collapse, borders, narrow)
+ORDERED = (forward_substitute, cut, collapse, loop_partition, tighten_bounds)
 
 
-def place_on_gpu(plan: Plan) -> Plan:
+def map_to_grid(plan: Plan) -> Plan:
     """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
@@ -49,21 +48,21 @@ def place_on_gpu(plan: Plan) -> Plan:
 
     def same(old: Kernel, new: Kernel) -> Kernel:
         """The new kernel, whose parameters are the old one's, seen differently."""
-        shapes = reshaped(old, new)
+        shapes = reshaped_parameters(old, new)
         views.update(shapes)
         ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
         known.update({new: known[old] for new, old in shapes.items() if old in known})
         return new
 
-    def ordered(o: Ordered) -> list[tuple[Kernel, Expr | None]]:
+    def ordered(o: OrderedVersion) -> list[tuple[Kernel, Expr | None]]:
         """The kernels of one order, each with when it is to run."""
-        plain = collapse(unname(o.kernel))
-        parts = None if o.order == "terms" else in_parts(plain)
+        plain = collapse(forward_substitute(o.kernel))
+        parts = None if o.order == "terms" else split_reduction(plain)
         if parts is not None and parts.long is None:
             same(o.kernel, plain)
             return [(same(parts.parts, prepared(parts.parts, "terms")), o.condition), (parts.joined, o.condition)]
         made = same(o.kernel, prepared(o.kernel, o.order))
-        found = matrix(made, known, ranges)
+        found = mma(made, known, ranges)
         if found is None:
             return [(made, o.condition)]
         views.update(found.views)
@@ -77,18 +76,18 @@ def place_on_gpu(plan: Plan) -> Plan:
     sides = plan.name, plan.arguments, plan.results, constants
     planned = make_plan(*sides, tuple(k for k, _ in kernels), views, ranges, plan.requirements)
     placed = [
-        replace(k if condition is None else only_where(condition, k), name=f"{plan.name}.{n}")
+        replace(k if condition is None else guard_kernel(condition, k), name=f"{plan.name}.{n}")
         for n, (k, condition) in enumerate((k, c) for made, c in kernels for k in place(made))
     ]
     return replace(planned, kernels=tuple(placed))
 
 
-def orders(kernel: Kernel) -> list[Ordered]:
+def orders(kernel: Kernel) -> list[OrderedVersion]:
     """The kernels of each order that the sizes may make, and whether sizes meet that are equal."""
-    met = meet(kernel) if folds_floats(kernel) else None
+    met = broadcast_versions(kernel) if folds_floats(kernel) else None
     if met is None:
-        return by_order(kernel)
-    equal, others = by_order(met.kernel), by_order(kernel)
+        return reduction_versions(kernel)
+    equal, others = reduction_versions(met.kernel), reduction_versions(kernel)
     return [*(o.only(met.condition) for o in equal), *(o.only(~met.condition) for o in others)]
 
 
@@ -98,22 +97,25 @@ def prepared(kernel: Kernel, order: Order = "either") -> Kernel:
         made = kernel
         for change in ORDERED:
             made = change(made)
-        by_blocks = made if order == "terms" else blocks(made)
-        by_lanes = lanes(by_blocks)
+        by_blocks = made if order == "terms" else blocked_sums(made)
+        by_lanes = lane_reduction(by_blocks)
         if by_blocks is not made or any(isinstance(s, For) and s.kind == "vector" for s in statements(by_lanes.body)):
             return by_lanes
-    made = collapse(unname(kernel))
-    found = grouped(made)
-    cut = apart(made if found is None or found.whole is not True else found.kernel)
-    return cut if recognise(made) is None and recognise(cut) is not None else made
+    made = collapse(forward_substitute(kernel))
+    found = split_groups(made)
+    cut = delinearize(made if found is None or found.whole is not True else found.kernel)
+    return cut if match_contraction(made) is None and match_contraction(cut) is not None else made
 
 
 def place(kernel: Kernel) -> list[Kernel]:
     """A kernel as launches: each in the first of these ways that fits."""
-    laned = (lambda k: k) if folds_floats(kernel) else lanes  # integers have no order to keep
+    laned = (lambda k: k) if folds_floats(kernel) else lane_reduction  # integers have no order to keep
     if any(isinstance(s, For) and s.kind == "block" for s in kernel.body):
         return [kernel]  # by now
-    return [multiply(k) or transpose(k) or team(laned(k)) or wide(k) or parallel(k) for k in split(kernel)]
+    return [
+        tiled_product(k) or shared_memory_transpose(k) or block_reduce(laned(k)) or vectorize_accesses(k) or parallel(k)
+        for k in split(kernel)
+    ]
 
 
 def folds_floats(kernel: Kernel) -> bool:

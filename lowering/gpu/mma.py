@@ -48,7 +48,7 @@ from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import Ranges, interval
 from ..analysis.interval_arithmetic import Interval
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction, recognise
+from ..contraction.match import Contraction, match_contraction
 from .block_tiles import Tiles, allocated, at_least, digits, within
 
 PACK = 16  # bytes of an access, and terms that a channel axis is filled up to
@@ -62,7 +62,7 @@ QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us",
 
 
 @dataclass(frozen=True, eq=False)
-class OnWords:
+class LoweredMma:
     """Kernels in place of one, which arrays are others' storage seen as words, and constants packed beforehand."""
 
     kernels: tuple[Kernel, ...]
@@ -70,11 +70,11 @@ class OnWords:
     constants: dict[Tensor, np.ndarray]
 
 
-def matrix(
+def mma(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
-) -> OnWords | None:
+) -> LoweredMma | None:
     """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
-    c = recognise(kernel)
+    c = match_contraction(kernel)
     if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
         return None
     a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
@@ -143,14 +143,14 @@ class _Words(Tiles):
         self.packed: dict[Tensor, np.ndarray] = {}
         self.factors = self.words("rows", c.a, types[0]), self.words("columns", c.b, types[1])
 
-    def contracted(self) -> OnWords:
+    def contracted(self) -> LoweredMma:
         old = self.kernel.parameters
         results = old[len(old) - self.kernel.results :]
         block = self.block()
         used = accesses((block,))[0]
         given = [t for t in (*old, *self.factors) if t in used and t not in results]
         made = Kernel(f"{self.kernel.name}.tiles", (*given, *results), (block,), len(results), self.kernel.span)
-        return OnWords((*self.packing, made), self.views, self.packed)
+        return LoweredMma((*self.packing, made), self.views, self.packed)
 
     # packing
 

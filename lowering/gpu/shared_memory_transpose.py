@@ -32,8 +32,8 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
 from ..analysis.affine import affine
-from ..analysis.linear_index import flat
-from ..analysis.parallel_loops import PROCESSORS, THREADS, independent_loops
+from ..analysis.linear_index import linear_index
+from ..analysis.parallel_loops import MULTIPROCESSORS, THREADS, independent_loops
 from .block_tiles import at_least
 
 SMALLEST = 8  # along an axis, to be worth a tile
@@ -44,7 +44,7 @@ BANK = 4  # bytes
 SHARED = 48 << 10  # bytes of shared memory that a block has
 
 
-def transpose(kernel: Kernel) -> Kernel | None:
+def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is one element each and reads across."""
     indices, block = independent_loops(kernel)
     if len(indices) < 2 or len(block) != 1 or not isinstance(store := block[0], Store):
@@ -81,12 +81,12 @@ def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, la
     if width > 1:
         return width, 32 if 16 * width * min(sizes) < LINE and fits(32) else 16
     tiles = product((*(i.extent for i in others), *(_ceil(i.extent, 64) for i in (partner, last))))
-    return width, 64 if at_least(tiles, PROCESSORS) and fits(64) else 32
+    return width, 64 if at_least(tiles, MULTIPROCESSORS) and fits(64) else 32
 
 
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
     """Whether packs of an access begin at multiples of their size, where the index does."""
-    place = affine(flat(at, tensor.shape)).without(fast)
+    place = affine(linear_index(at, tensor.shape)).without(fast)
     return not any(n % width for n in (place.constant, *(factor for _, factor in place.terms.values())))
 
 

@@ -30,7 +30,7 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
-from ..contraction.match import Contraction, recognise
+from ..contraction.match import Contraction, match_contraction
 from .block_tiles import Tiles, allocated, at_least, digits, within
 
 DEPTH = 16  # terms of a step
@@ -41,9 +41,9 @@ NEAR = 4  # elements between what neighbouring threads read
 SECTOR = 32  # bytes of terms that neighbouring threads read; those of four rows go to different banks
 
 
-def multiply(kernel: Kernel) -> Kernel | None:
+def tiled_product(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of some size."""
-    c = recognise(kernel)
+    c = match_contraction(kernel)
     if c is None or c.unknown & {*c.folds[1:]}:
         return None
     if not (c.accumulator.element.is_integer or c.accumulator.element in (F32, F64)):

@@ -41,7 +41,7 @@ MOST = 12  # arrays of a kernel
 Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
 
 
-def wide(kernel: Kernel) -> Kernel | None:
+def vectorize_accesses(kernel: Kernel) -> Kernel | None:
     """The kernel by packs, if it is straight code along contiguous memory."""
     indices, block = independent_loops(kernel)
     if not indices or not is_straight(block):

@@ -13,7 +13,7 @@ from ...dialect.ir.attributes import attribute_text
 from ...dialect.program.module import Function, Literal, Operation, Value
 
 
-def share_common(function: Function) -> Function:
+def cse(function: Function) -> Function:
     """The function in which equal operations are done once."""
     known: dict[Value, Value] = {}
     first: dict[object, Operation] = {}

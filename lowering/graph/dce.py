@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...dialect.program.module import Function, Operation, Value
 
 
-def remove_dead(function: Function) -> Function:
+def dce(function: Function) -> Function:
     """The function without operations that its results do not depend on."""
     return replace(function, operations=tuple(live_operations(function.operations, function.results)))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ...dialect.program.builder import Builder
 from ...dialect.program.module import Function, Operation, Value
 from ...dialect.spec.op import Operator
-from .dce import remove_dead
+from .dce import dce
 
 
 def decompose(function: Function) -> Function:
@@ -30,7 +30,7 @@ def decompose(function: Function) -> Function:
         else:
             known[operation.results[0]] = whole.value
     results = tuple(known.get(r, r) for r in function.results)
-    return remove_dead(replace(function, operations=tuple(builder.operations), results=results))
+    return dce(replace(function, operations=tuple(builder.operations), results=results))
 
 
 def _over(operation: Operation, operator: Operator[Value]) -> Operation:

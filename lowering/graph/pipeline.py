@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.program.module import Function
-from .cse import share_common
-from .dce import remove_dead
+from .cse import cse
+from .dce import dce
 from .decompose import decompose
 from .fold_constants import fold_constants
 from .simplify import simplify
 
 GRAPH_PASSES: dict[str, Callable[[Function], Function]] = {
     "simplify": simplify,
-    "fold": fold_constants,
+    "fold_constants": fold_constants,
     "decompose": decompose,
-    "cse": share_common,
-    "dead": remove_dead,
+    "cse": cse,
+    "dce": dce,
 }
 
 
-ORDER = ("simplify", "fold", "simplify", "decompose", "cse", "dead")
+ORDER = ("simplify", "fold_constants", "simplify", "decompose", "cse", "dce")
 
 
 def improve(function: Function) -> Function:

@@ -27,7 +27,7 @@ def reads_planes(loop: For, made: Joined) -> bool:
     return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
 
 
-class Planes:
+class Deinterleaving:
     """A turn over a vector of every plane, and what they are together."""
 
     before: Block = ()

@@ -38,12 +38,12 @@ from ..analysis.accesses import allocated, depends, reads, stores, stride
 from ..analysis.affine import affine
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes, overlaps
-from .deinterleave import Planes, reads_planes
+from .deinterleave import Deinterleaving, reads_planes
 
-LONGEST = 7  # elements of the short axis
-MANY = 64  # times as many iterations around it, at least
-WORTH_SHARING = 1 << 16  # elements
-BLOCK = 256  # turns that one thread does at once
+MAX_SHORT_AXIS = 7  # elements of the short axis
+MIN_TRIPS_RATIO = 64  # times as many iterations around it, at least
+MIN_PARALLEL_ELEMENTS = 1 << 16  # elements
+ITERATIONS_PER_TASK = 256  # turns that one thread does at once
 
 
 def interleave(kernel: Kernel) -> Kernel:
@@ -52,14 +52,18 @@ def interleave(kernel: Kernel) -> Kernel:
         return kernel
     loop, *others = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
     count, period = made.outer.extent, made.inner.extent
-    if not isinstance(period, int) or not 2 <= period <= LONGEST or (isinstance(count, int) and count < MANY):
+    if (
+        not isinstance(period, int)
+        or not 2 <= period <= MAX_SHORT_AXIS
+        or (isinstance(count, int) and count < MIN_TRIPS_RATIO)
+    ):
         return kernel
     if others or any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
         return kernel
     if _suits(loop, made.index):
         turns = _Turns(made, loop, period)
     elif reads_planes(loop, made):
-        turns = Planes(made, loop, period)
+        turns = Deinterleaving(made, loop, period)
     else:
         return kernel
     left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
@@ -73,30 +77,30 @@ def interleave(kernel: Kernel) -> Kernel:
     return made.kernel.with_body(rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
 
 
-def _counted(turns: _Turns | Planes, rest: For, count: int, period: int, alone: bool) -> Block:
+def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int, alone: bool) -> Block:
     """All turns, and what is left over."""
     n, over = divmod(count, turns.width)
     turn = Index("b", n)
     loop = For(turn, turns.at(turn * turns.width))
     if over:
         return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
-    if not alone or count * period < WORTH_SHARING:
+    if not alone or count * period < MIN_PARALLEL_ELEMENTS:
         return *turns.before, loop
     if not turns.before:
         return (replace(loop, kind="parallel"),)
-    several = Index("s", -(-n // BLOCK))
-    first = several * BLOCK
-    loop = replace(loop, start=first, stop=minimum(first + BLOCK, as_index(n)))
+    several = Index("s", -(-n // ITERATIONS_PER_TASK))
+    first = several * ITERATIONS_PER_TASK
+    loop = replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n)))
     return (For(several, (*turns.before, loop), kind="parallel"),)
 
 
-def _uncounted(turns: _Turns | Planes, rest: For, count: Size, alone: bool) -> Block:
+def _uncounted(turns: _Turns | Deinterleaving, rest: For, count: Size, alone: bool) -> Block:
     """The same where it is only known when called how many turns there are: the last one overlaps another, if any fits."""
     n = count // turns.width
-    turn, several = Index("b", n), Index("s", n // BLOCK + 1)
-    first = several * BLOCK
-    loop = For(turn, turns.at(turn * turns.width), start=first, stop=minimum(first + BLOCK, as_index(n)))
-    last = several.eq(as_index(n // BLOCK)) & (as_index(count % turns.width) > 0)
+    turn, several = Index("b", n), Index("s", n // ITERATIONS_PER_TASK + 1)
+    first = several * ITERATIONS_PER_TASK
+    loop = For(turn, turns.at(turn * turns.width), start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n)))
+    last = several.eq(as_index(n // ITERATIONS_PER_TASK)) & (as_index(count % turns.width) > 0)
     tail = If(last, turns.at(as_index(count - turns.width)))
     body = If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
     return (For(several, (body,), kind="parallel" if alone else "serial"),)

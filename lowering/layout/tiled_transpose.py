@@ -44,15 +44,27 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
-from ...dialect.notation.index import Expr, Index, Read, Skew, Tensor, Var, as_index, both, maximum, minimum, select
+from ...dialect.notation.index import (
+    Expr,
+    Index,
+    Misalignment,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    both,
+    maximum,
+    minimum,
+    select,
+)
 from ...dialect.notation.loops import (
     Alloc,
-    Ask,
     Block,
     For,
     If,
     Kernel,
     Let,
+    Prefetch,
     Statement,
     Store,
     map_expressions,
@@ -76,13 +88,13 @@ PIECE = 256  # bytes of a row that are written by a tile in a buffer, and of one
 TILE = 1 << 14  # so many of all rows,
 FURTHER = 128  # and of one that is written if those that are read are copied first
 AHEAD = 1 << 14  # bytes of tiles, and two of them at least, after which another one is made that is asked for
-RUN = 1024  # bytes of a row that are written where strips overlap,
-ACROSS = 128  # of one that is read for it,
-NEAR = 256  # of one that is copied first, and a line where rows that are written are short,
-SHORT = 512  # and of one read whole, in any case
+MIN_WRITE_BYTES = 1024  # bytes of a row that are written where strips overlap,
+MIN_READ_BYTES = 128  # of one that is read for it,
+MIN_COPIED_BYTES = 256  # of one that is copied first, and a line where rows that are written are short,
+SHORT_ROW_BYTES = 512  # and of one read whole, in any case
 
 
-def tile(kernel: Kernel) -> Kernel:
+def tiled_transpose(kernel: Kernel) -> Kernel:
     match kernel.body:
         case (For() as loop,) if made := _tiles(loop, alone=True):
             return kernel.with_body(made)
@@ -175,16 +187,16 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     line, one = LINE // out, len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
-    short = _below(outer.index.extent, SHORT // size + 1)
+    short = _below(outer.index.extent, SHORT_ROW_BYTES // size + 1)
     lines = max(line, lanes)  # of a row: a tile's own are whole, and it overlaps the next by one
-    whole = None if short or _below(inner.index.extent, RUN // out) else _skew(store, inner.index)
+    whole = None if short or _below(inner.index.extent, MIN_WRITE_BYTES // out) else _skew(store, inner.index)
     if whole is None:
-        j = _Axis(inner.index, lanes, -(-max(RUN // out, 1) // lines) * lines + lines, lines)
-        across = LINE if not j.overlap else NEAR if many and skew is None else ACROSS
+        j = _Axis(inner.index, lanes, -(-max(MIN_WRITE_BYTES // out, 1) // lines) * lines + lines, lines)
+        across = LINE if not j.overlap else MIN_COPIED_BYTES if many and skew is None else MIN_READ_BYTES
     else:
         j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
         across = min(PIECE, TILE // j.side)
-    i = _Axis(outer.index, rows, (SHORT if short else across) // size, skew=skew)
+    i = _Axis(outer.index, rows, (SHORT_ROW_BYTES if short else across) // size, skew=skew)
     named = (*i.named(), *j.named())
     held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
@@ -203,10 +215,10 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     return (For(j.tile, (For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
-def _skew(access: Read | Store, along: Index) -> Skew | None:
+def _skew(access: Read | Store, along: Index) -> Misalignment | None:
     """Where in a line of memory all rows begin that an access goes along; None where they do not begin alike."""
     line, row = LINE // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
-    return None if row is None or any(n % line for n in row) else Skew(access.tensor, line)
+    return None if row is None or any(n % line for n in row) else Misalignment(access.tensor, line)
 
 
 def _copied(
@@ -255,7 +267,7 @@ def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> t
         each = Index("k", -(-j.side * lines // i.side))
         line = r * each.extent + each
         places: dict[Expr, Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
-        return For(each, (Ask(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled")
+        return For(each, (Prefetch(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled")
 
     return named, lambda r: tuple(lines_of(read, r) for read in far)
 
@@ -274,7 +286,7 @@ class _Axis:
     begins earlier; where it is not, a last part does. Long ones may overlap by as much as is asked for, or begin some
     elements earlier."""
 
-    def __init__(self, index: Index, step: int, most: int, overlap: int = 0, skew: Skew | None = None) -> None:
+    def __init__(self, index: Index, step: int, most: int, overlap: int = 0, skew: Misalignment | None = None) -> None:
         n = index.extent
         known = isinstance(n, int)
         self.index = index

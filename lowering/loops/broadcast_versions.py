@@ -33,18 +33,18 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.affine import key
-from .specialize_shapes import resized
+from .specialize_shapes import specialize_shapes
 
 
 @dataclass(frozen=True, eq=False)
-class Met:
+class EqualSizesVersion:
     """The kernel for equal sizes, and when that is the one to run."""
 
     kernel: Kernel
     condition: Expr
 
 
-def meet(kernel: Kernel) -> Met | None:
+def broadcast_versions(kernel: Kernel) -> EqualSizesVersion | None:
     """The kernel for where the sizes that meet are equal; None where none do."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
@@ -60,10 +60,10 @@ def meet(kernel: Kernel) -> Met | None:
     if not isinstance(condition, Expr):
         return None
     equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _unrepeated)))
-    return Met(resized(equal, lambda n: same.get(_key(n), n)), condition)
+    return EqualSizesVersion(specialize_shapes(equal, lambda n: same.get(_key(n), n)), condition)
 
 
-def repeats(kernel: Kernel) -> Kernel:
+def unswitch_broadcast(kernel: Kernel) -> Kernel:
     """The kernel with its innermost loops asking of each operand whether it is repeated, which is the same for all lanes."""
     return kernel.with_body(rewrite_block(kernel.body, _asked))
 

@@ -26,11 +26,11 @@ from ...dialect.notation.index import (
 )
 from ...dialect.notation.loops import (
     Alloc,
+    Assert,
     Block,
     For,
     If,
     Kernel,
-    Require,
     Statement,
     accumulator,
     assign,
@@ -40,11 +40,11 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.loops import Store as StoreStatement
 from ...dialect.notation.traverse import children, walk, with_children
 from ..formulas.build import Formula, reads
-from ..formulas.share_subexpressions import share
+from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 
 
-def nest(formula: Formula, name: str) -> Kernel:
+def build_nest(formula: Formula, name: str) -> Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
     lower = _Lowering()
     body: list[Statement] = []
@@ -53,7 +53,9 @@ def nest(formula: Formula, name: str) -> Kernel:
     block: Block = tuple(body)
     for index in reversed(formula.indices):
         block = (For(index, block),)
-    return share(Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span))
+    return share_subexpressions(
+        Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span)
+    )
 
 
 def sorted_tensors(tensors: set[Tensor]) -> list[Tensor]:
@@ -82,7 +84,7 @@ class _Lowering:
             case Apply("rarely", (condition, then, usual), _):
                 new = self.rarely(condition, then, usual, out, done)
             case Check(condition, value, message, span):
-                out.append(Require(self.value(condition, out, done), message, span))
+                out.append(Assert(self.value(condition, out, done), message, span))
                 new = self.value(value, out, done)
             case _:
                 new = with_children(e, tuple(self.value(c, out, done) for c in children(e)))
@@ -115,7 +117,7 @@ class _Lowering:
 
     def branch(self, e: When, out: list[Statement], done: dict[int, Expr]) -> Expr:
         condition = self.value(e.condition, out, done)
-        if all(map(harmless, (e.then, e.otherwise))):
+        if all(map(is_speculatable, (e.then, e.otherwise))):
             return select(condition, self.value(e.then, out, done), self.value(e.otherwise, out, done))
         chosen = accumulator(f"acc{next(self.names)}", e.type)
         out.append(Alloc(chosen))
@@ -157,7 +159,7 @@ def _value(e: Expr) -> object:
 _PARTIAL = ("div", "rem", "floordiv", "floormod")  # of integers: undefined where the divisor is zero
 
 
-def harmless(e: Expr) -> bool:
+def is_speculatable(e: Expr) -> bool:
     """Whether evaluating the expression is defined and cheap even where its value is not wanted."""
     for node in walk(e):
         match node:

@@ -20,7 +20,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite
 
 
-def renamed(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
+def clone(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
     """The block with expressions for its indices, and `mark` after the names of its own indices, variables and buffers."""
     names = dict(values)
     buffers: dict[Tensor, Tensor] = {}

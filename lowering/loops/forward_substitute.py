@@ -13,7 +13,7 @@ from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, ma
 from ...dialect.notation.traverse import substitute, walk
 
 
-def unname(kernel: Kernel) -> Kernel:
+def forward_substitute(kernel: Kernel) -> Kernel:
     return kernel.with_body(_block(kernel.body, {}))
 
 

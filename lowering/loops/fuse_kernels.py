@@ -18,11 +18,11 @@ from ...dialect.notation.loops import Block, For, Kernel, Let, Statement, Store,
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
 from ..storage.plan import viewed
-from .clone import renamed
+from .clone import clone
 from .collapse import is_whole
 
-LARGEST = 600  # expressions of a combined kernel with loops: registers and compile time are limited
-LOOKS = 100  # groups that a kernel may look back over
+MAX_NODES = 600  # expressions of a combined kernel with loops: registers and compile time are limited
+MAX_LOOKBACK = 100  # groups that a kernel may look back over
 ARRAYS = 16  # arrays it may touch: that none of them overlaps is said of every pair
 
 
@@ -40,7 +40,7 @@ class _Group:
     needs: dict[_Group, None] = field(default_factory=dict)  # groups that go first, in order
 
 
-def combine(
+def fuse_kernels(
     kernels: Sequence[Kernel], kept: Iterable[Tensor], views: Mapping[Tensor, Tensor], scalars: int = ARRAYS
 ) -> list[Kernel]:
     """The same work in fewer kernels. `kept` are the arrays that are wanted outside of them.
@@ -106,7 +106,7 @@ def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], 
     """The latest group that a kernel can join: nothing that the kernel needs, but the group, needs the group."""
     if not new.simple:
         return None
-    for group in groups[: -LOOKS - 1 : -1]:
+    for group in groups[: -MAX_LOOKBACK - 1 : -1]:
         fits = group.simple and _same_loops(group, new) and _worthwhile(group, new, scalars)
         if fits and _pointwise(group, new, views) and not _leads(new.needs, group):
             return group
@@ -151,7 +151,7 @@ def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
     if not new.indices:
         return len(arrays) <= scalars
     shared = {t for t in new.reads & (group.reads | group.writes) if t.rank}
-    return bool(shared) and group.size + new.size <= LARGEST and len(arrays) <= ARRAYS
+    return bool(shared) and group.size + new.size <= MAX_NODES and len(arrays) <= ARRAYS
 
 
 def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:
@@ -165,7 +165,7 @@ def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bo
 def _join(group: _Group, new: _Group) -> None:
     n = len(group.bodies)
     names: dict[Expr, Expr] = dict(zip(new.indices, group.indices, strict=True))
-    group.bodies.append(renamed(new.bodies[0], names, str(n)))
+    group.bodies.append(clone(new.bodies[0], names, str(n)))
     group.kernels += new.kernels
     group.reads |= new.reads
     group.writes |= new.writes

@@ -31,19 +31,19 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite
 from ..analysis.affine import Affine, affine
-from .clone import renamed
+from .clone import clone
 from .collapse import is_whole
-from .simplify_with_bounds import settle
+from .simplify_with_bounds import simplify_with_bounds
 
-MOST = 8  # parts of one loop
-LARGEST = 4000  # expressions of a kernel
-OFTEN = 4  # cuts for one remainder: beyond, it stays
+MAX_PARTS = 8  # parts of one loop
+MAX_NODES = 4000  # expressions of a kernel
+MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays
 ROUNDS = 64  # of a remainder by a size that is not known
 
 
-def split(kernel: Kernel) -> Kernel:
+def index_set_split(kernel: Kernel) -> Kernel:
     """The kernel with its loops cut, unless it folds: what loops of folds want is for `contract` to say."""
-    return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, LARGEST))
+    return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
 
 
 def _folds(block: Block) -> bool:
@@ -71,7 +71,7 @@ def _loop(loop: For, room: int) -> Block:
         return (replace(loop, body=_block(loop.body, room)),)
     cuts = sorted(_cuts(loop, first.value, last.value))
     size = sum(1 for _ in nodes(loop.body))
-    if not cuts or len(cuts) >= MOST or size * (len(cuts) + 1) > room:
+    if not cuts or len(cuts) >= MAX_PARTS or size * (len(cuts) + 1) > room:
         return (replace(loop, body=_block(loop.body, room)),)
     parts: list[Statement] = []
     for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
@@ -110,11 +110,11 @@ def _by_rounds(loop: For, n: Size, count: int) -> For:
 def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
     """The iterations of a loop from low to high."""
     if high - low == 1:
-        return _block(settle(renamed(loop.body, {loop.index: as_index(low)}, mark)), room)
+        return _block(simplify_with_bounds(clone(loop.body, {loop.index: as_index(low)}, mark)), room)
     within = Index(loop.index.name, high - low)  # whose extent says what the bounds are
-    body = settle(renamed(loop.body, {loop.index: within + low}, mark))
+    body = simplify_with_bounds(clone(loop.body, {loop.index: within + low}, mark))
     index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
-    body = settle(substitute_block(body, {within: index - low}))
+    body = simplify_with_bounds(substitute_block(body, {within: index - low}))
     return _loop(replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
 
 
@@ -127,7 +127,7 @@ def _cuts(loop: For, first: int, last: int) -> set[int]:
         if id(e) not in seen:
             seen.add(id(e))
             places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}
-            if len(places) <= OFTEN:
+            if len(places) <= MAX_CUTS_PER_REMAINDER:
                 found |= places
     return found
 
@@ -145,8 +145,8 @@ def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
                 yield -number * sign
         case Apply("floormod" | "floordiv", (a, Const(m)), _) if a.type is I64 and m > 0 and innermost:
             sign, number = _alone(affine(a), index)
-            if sign and n // m <= OFTEN:
-                for k in range(number // m - OFTEN - 1, number // m + OFTEN + 2):
+            if sign and n // m <= MAX_CUTS_PER_REMAINDER:
+                for k in range(number // m - MAX_CUTS_PER_REMAINDER - 1, number // m + MAX_CUTS_PER_REMAINDER + 2):
                     yield k * m - number if sign > 0 else number - k * m + 1
 
 

@@ -40,7 +40,7 @@ PIECES = 16  # a loop becomes no more than these
 SINGLE = 2  # iterations of a border that stand one by one
 
 
-def borders(kernel: Kernel) -> Kernel:
+def loop_partition(kernel: Kernel) -> Kernel:
     always = {id(c): True for c in _conditions(kernel.body) if _always(c)}
     return kernel.with_body(rewrite_block(_decided(kernel.body, always), _parts))
 

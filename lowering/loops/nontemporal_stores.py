@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Size, product
-from ...dialect.notation.index import Expr, Skew, Tensor, as_index, both
+from ...dialect.notation.index import Expr, Misalignment, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Alloc,
+    Assert,
     Block,
     For,
     If,
     Kernel,
     Let,
-    Require,
     Statement,
     Store,
     is_rare,
@@ -30,19 +30,21 @@ from ..analysis.affine import affine
 from ..analysis.lane_offsets import period
 from .vectorize import is_one_turn, overlaps
 
-LARGE = 1 << 24  # bytes
-ALL = 2 * LARGE  # bytes of a kernel's arrays that are large together: of them a result
-SOME = LARGE // 4  # of so many bytes streams
+LARGE_BYTES = 1 << 24  # bytes
+ALL_ARRAYS_BYTES = 2 * LARGE_BYTES  # bytes of a kernel's arrays that are large together: of them a result
+MIN_RESULT_BYTES = LARGE_BYTES // 4  # of so many bytes streams
 PART = 16  # bytes of an access that streams, which is aligned
 WHOLE = 32  # bytes of the widest such access
 LINE = 64  # bytes that memory takes at once
-MANY = 16  # vectors of a loop that is worth being aligned
+MIN_VECTORS = 16  # vectors of a loop that is worth being aligned
 
 
-def stream(kernel: Kernel) -> Kernel:
+def nontemporal_stores(kernel: Kernel) -> Kernel:
     read = {r.tensor for r in reads(kernel.body)}
     sizes = {t: product(t.shape) * t.element.bytes for t in kernel.parameters}
-    least = SOME if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL else LARGE
+    least = (
+        MIN_RESULT_BYTES if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL_ARRAYS_BYTES else LARGE_BYTES
+    )
     written = {t: sizes[t] for t in kernel.outputs if t not in read}
     large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
     if not large:
@@ -81,7 +83,7 @@ def _both(a: Statement, b: Statement, large: set[Tensor]) -> For | None:
 
 
 def _streams(s: Store, lane: For) -> bool:
-    return stride(s.tensor, s.indices, lane.index) == 1 and leads(s, lane)
+    return stride(s.tensor, s.indices, lane.index) == 1 and can_peel_to_align(s, lane)
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
@@ -111,7 +113,7 @@ def is_large(t: Tensor) -> bool:
 
 def least_size(t: Tensor) -> int:
     """The elements of a large array of this type."""
-    return LARGE // t.element.bytes
+    return LARGE_BYTES // t.element.bytes
 
 
 def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
@@ -128,17 +130,17 @@ def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
 
 def leading_store(s: For) -> Store | None:
     """The store that a vector loop may be aligned for: its first one of whole vectors that streams."""
-    return next((t for t in stores(s.body) if t.streaming and leads(t, s)), None)
+    return next((t for t in stores(s.body) if t.streaming and can_peel_to_align(t, s)), None)
 
 
-def leads(s: Store, lane: For) -> bool:
+def can_peel_to_align(s: Store, lane: For) -> bool:
     """Whether a vector loop may be aligned for a store: its vectors are whole, and may begin anywhere."""
     return lane.width * s.tensor.element.bytes % WHOLE == 0 and can_shift(lane)
 
 
 def can_shift(s: For) -> bool:
     """Whether the vectors of a long loop may begin anywhere: what two of them share is computed twice, to the same value."""
-    if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Require)) or is_rare(b) for b in s.body):
+    if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body):
         return False
     length = affine(s.end) - affine(s.start)
     if not length.terms and length.constant < least_length(s):
@@ -148,7 +150,7 @@ def can_shift(s: For) -> bool:
 
 def least_length(s: For) -> int:
     """The elements of a loop that is worth being aligned, and reaches the first line of memory that begins in it."""
-    return max(MANY * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
+    return max(MIN_VECTORS * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
 
 
 def begins_lines(s: For, store: Store) -> bool:
@@ -156,7 +158,7 @@ def begins_lines(s: For, store: Store) -> bool:
     places = (s.start, *store.indices)
     if s.kind != "vector":
         return False
-    return any(isinstance(e, Skew) and e.tensor is store.tensor for place in places for e in walk(place))
+    return any(isinstance(e, Misalignment) and e.tensor is store.tensor for place in places for e in walk(place))
 
 
 def writes_lines(s: For, store: Store) -> bool:

@@ -17,9 +17,9 @@ from ..analysis.affine import affine
 from ..analysis.cost import block_operations
 from .vectorize import can_be_vector
 
-WORTH = 30_000  # operations that cost more than to wake a thread
-FOLDED = 256  # iterations with folds that one thread takes at once, side by side
-BLOCK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
+MIN_OPERATIONS = 30_000  # operations that cost more than to wake a thread
+REDUCTIONS_PER_TASK = 256  # iterations with folds that one thread takes at once, side by side
+ITERATIONS_PER_TASK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
 MANY, LARGER = 128, 4  # blocks, where there are many, may be larger: memory is read in longer pieces
 # iterations that blocks are multiples of: whole vectors, so that nothing is left over where all blocks are alike
 WHOLE = (32, 16, 8)
@@ -27,7 +27,7 @@ MOVED = 2  # operations that reading and writing an element is worth
 UNKNOWN = 64  # what a size that is not known is taken for
 
 
-def parallelise(kernel: Kernel) -> Kernel:
+def parallelize(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, where that is right and worth it."""
     body = rejoined(without_unit_loops(kernel.body))
     if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
@@ -39,7 +39,7 @@ def parallelise(kernel: Kernel) -> Kernel:
     folds = any(isinstance(s, For) for s in statements(loop.body))
     if folds and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body((in_blocks(loop, FOLDED if folds else BLOCK),))
+    return kernel.with_body((in_blocks(loop, REDUCTIONS_PER_TASK if folds else ITERATIONS_PER_TASK),))
 
 
 def in_blocks(loop: For, most: int) -> For:
@@ -101,7 +101,7 @@ def _is_one(extent: Dim) -> bool:
 
 def grain(loop: For) -> int:
     """How many iterations make a piece worth handing to another thread."""
-    return max(1, -(-WORTH // max(1, block_operations(loop.body, _Guess(), MOVED))))
+    return max(1, -(-MIN_OPERATIONS // max(1, block_operations(loop.body, _Guess(), MOVED))))
 
 
 class _Guess(dict[Any, int]):

@@ -18,7 +18,7 @@ from ...dialect.notation.traverse import rewrite
 NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8)}
 
 
-def saturate(kernel: Kernel) -> Kernel:
+def saturating_narrow(kernel: Kernel) -> Kernel:
     """The kernel with such numbers narrowed first."""
     return replace(kernel, body=map_expressions(kernel.body, lambda e: rewrite(e, _narrowed)))
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from ...dialect.ir.types import I1, I64
 from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Const, Expr, Index, Read, Tensor, Var, When
 from ...dialect.notation.index_bounds import interval
-from ...dialect.notation.loops import Alloc, Block, For, If, Let, Require, Statement, Store, map_expressions, statements
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions, statements
 from ...dialect.notation.traverse import children, rewrite, with_children
 from ..analysis.affine import affine
 
 
-def settle(block: Block) -> Block:
+def simplify_with_bounds(block: Block) -> Block:
     """The block with what is decided put in."""
     return _block(map_expressions(block, _Settling().expression))
 
@@ -119,7 +119,7 @@ def _block(block: Block) -> Block:
                 made += _block(then if chosen else otherwise)
             case If(condition, then, otherwise):
                 made.append(If(condition, _block(then), _block(otherwise)))
-            case Require(Const(True), _, _):
+            case Assert(Const(True), _, _):
                 pass
             case _:
                 made.append(s)

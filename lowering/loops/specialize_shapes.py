@@ -23,7 +23,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite
 
 
-def resized(kernel: Kernel, size: Callable[[Dim], Dim]) -> Kernel:
+def specialize_shapes(kernel: Kernel, size: Callable[[Dim], Dim]) -> Kernel:
     """The kernel with what `size` makes of every size."""
     return _Resizing(size).kernel(kernel)
 

@@ -14,13 +14,13 @@ from ...dialect.ir.types import C64, F32, F64, ElementType
 from ...dialect.notation.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, constant, select
 from ...dialect.notation.loops import (
     Alloc,
-    Ask,
+    Assert,
     Block,
     For,
     If,
     Kernel,
     Let,
-    Require,
+    Prefetch,
     Statement,
     Store,
     nodes,
@@ -123,11 +123,13 @@ class _Split:
                 return (*lets, *(Store(t, (*place, as_index(n)), v, s.streaming) for n, v in enumerate(names)))
             case Store(tensor, at, value):
                 return (replace(s, indices=tuple(map(self.real, at)), value=self.real(value)),)
-            case Require(condition, message, span):
-                return (Require(self.real(condition), message, span),)
-            case Ask(tensor, at):
+            case Assert(condition, message, span):
+                return (Assert(self.real(condition), message, span),)
+            case Prefetch(tensor, at):
                 place = tuple(map(self.real, at))
-                return (Ask(self.tensor(tensor), (*place, as_index(0)) if tensor.element.kind == "complex" else place),)
+                return (
+                    Prefetch(self.tensor(tensor), (*place, as_index(0)) if tensor.element.kind == "complex" else place),
+                )
 
     def real(self, e: Expr) -> Expr:
         """An expression that is not complex, its complex parts taken apart."""

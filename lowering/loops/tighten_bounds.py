@@ -17,7 +17,7 @@ from ..analysis.accesses import depends
 from ..analysis.affine import Affine, affine_conditions
 
 
-def narrow(kernel: Kernel) -> Kernel:
+def tighten_bounds(kernel: Kernel) -> Kernel:
     return kernel.with_body(narrowed(kernel.body))
 
 

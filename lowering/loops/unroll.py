@@ -22,9 +22,9 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import walk
 
-LONGEST = 8  # iterations
-LARGEST = 400  # nodes of expressions, all iterations together
-MANY = 240  # the same of loops around vectors, which have more to do
+MAX_TRIPS = 8  # iterations
+MAX_NODES = 400  # nodes of expressions, all iterations together
+MAX_NODES_AROUND_VECTORS = 240  # the same of loops around vectors, which have more to do
 
 
 def unroll(kernel: Kernel) -> Kernel:
@@ -36,7 +36,11 @@ def _unrolled(s: Statement) -> Block | None:
         s = replace(s, body=substitute_block(s.body, {s.index: s.start}))
     made = rewrite_within(s, _unrolled)
     if isinstance(made, For) and made.kind == "serial":
-        largest = MANY if any(isinstance(b, For) and b.kind == "vector" for b in statements(made.body)) else LARGEST
+        largest = (
+            MAX_NODES_AROUND_VECTORS
+            if any(isinstance(b, For) and b.kind == "vector" for b in statements(made.body))
+            else MAX_NODES
+        )
         if 0 < cost(made) <= largest:
             made = replace(made, kind="unrolled")
     return (made,)
@@ -45,7 +49,7 @@ def _unrolled(s: Statement) -> Block | None:
 def cost(s: For) -> int:
     """How many nodes the loop is without a loop; 0 where it cannot or should not be unrolled."""
     count = iterations(s)
-    if not 0 < count <= LONGEST:
+    if not 0 < count <= MAX_TRIPS:
         return 0
     total = 0
     for inner in statements(s.body):

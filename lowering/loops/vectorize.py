@@ -20,12 +20,12 @@ from math import lcm
 from ...dialect.ir.types import I1
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, maximum
 from ...dialect.notation.loops import (
+    Assert,
     Block,
     For,
     If,
     Kernel,
     Let,
-    Require,
     Statement,
     Store,
     expressions,
@@ -43,11 +43,11 @@ from ..reductions.lane_reduction import has_lanes
 
 VECTOR_BYTES = 32
 CHAIN = 7  # float operations, each waiting for the one before: as many leave room for those of another vector
-SHORTEST = 4  # lanes of a vector for rows that are shorter than usual ones
-TURNS = 4  # of a loop, for which two vectors are taken at once
+MIN_LANES = 4  # lanes of a vector for rows that are shorter than usual ones
+MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # of a loop, for which two vectors are taken at once
 
 
-def vectorise(kernel: Kernel) -> Kernel:
+def vectorize(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite_block(kernel.body, _vectors))
 
 
@@ -142,7 +142,7 @@ def lanes(s: For) -> int:
     extent = s.index.extent
     if not any(isinstance(b, For) for b in statements(s.body)):
         count = affine(s.end) - affine(s.start)
-        long = bool(count.terms) or count.constant >= TURNS * 2 * least
+        long = bool(count.terms) or count.constant >= MIN_ITERATIONS_FOR_TWO_VECTORS * 2 * least
         return 2 * least if long and chain(s.body) >= CHAIN else least
     if not isinstance(extent, int):
         return 2 * least
@@ -154,7 +154,7 @@ def _computed(block: Block) -> Iterator[Expr]:
     """The nodes that are computed in every lane: index arithmetic that ends in an access is not."""
     for s in usual(block):
         match s:
-            case Store(_, _, value) | Let(_, value) | Require(value, _, _):
+            case Store(_, _, value) | Let(_, value) | Assert(value, _, _):
                 stack = [value]
                 while stack:
                     n = stack.pop()
@@ -194,7 +194,7 @@ def _by_halves(s: For, width: int, parts: int) -> Block:
     """Vectors, and what is left over as it was; of what folds by vectors of half the width first, and again."""
     made: list[Statement] = []
     start, count = s.start, maximum(s.end - s.start, 0)
-    least = SHORTEST if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
+    least = MIN_LANES if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
     while width >= least:
         middle = s.start + count // width * width
         made.append(replace(s, start=start, stop=middle, kind="vector", width=width))
@@ -210,7 +210,7 @@ def _of_any_length(s: For, count: Expr, width: int) -> Block:
 
     short: Block = (s,)
     half = width // 2
-    if half >= SHORTEST and any(isinstance(b, For) for b in statements(s.body)):
+    if half >= MIN_LANES and any(isinstance(b, For) for b in statements(s.body)):
         short = (If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
     middle = s.start + (count - 1) // width * width
     return (If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)

@@ -45,16 +45,16 @@ from ..analysis.accesses import allocated, stores
 from ..contraction.k_packing import at_least
 from ..contraction.match import factors_of
 from ..contraction.micro_kernel import ROWS
-from ..contraction.split_groups import grouped
+from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
 from .lane_reduction import ORDERED, folded_value
 
-LONG = 1 << 18  # terms of a fold that goes by blocks
-BLOCK = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
+MIN_TERMS = 1 << 18  # terms of a fold that goes by blocks
+BLOCK_TERMS = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 
-def blocks(kernel: Kernel) -> Kernel:
+def blocked_sums(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite_block(kernel.body, _in_order))
 
 
@@ -84,8 +84,8 @@ def in_branches(fold: For, long: Block, short: Block) -> Block:
     """What a fold is where it has many terms, or where it has few, whichever is known; else both, in a branch."""
     count = terms(fold)
     if isinstance(count, int):
-        return long if count >= LONG else short
-    return (If(as_index(count) >= LONG, long, short),)
+        return long if count >= MIN_TERMS else short
+    return (If(as_index(count) >= MIN_TERMS, long, short),)
 
 
 def folded(s: Statement) -> dict[Tensor, str] | None:
@@ -129,7 +129,7 @@ def has_order(found: dict[Tensor, str]) -> bool:
 
 def keeps_order(kernel: Kernel) -> Expr | bool:
     """Whether a kernel sums products of floats, several rows and columns of them, in the order of the terms."""
-    cut = grouped(kernel)
+    cut = split_groups(kernel)
     factors = factors_of(kernel if cut is None else cut.kernel)
     return (
         False if factors is None else both(*(at_least(product(tuple(i.extent for i in own)), ROWS) for own in factors))
@@ -145,10 +145,10 @@ def length(fold: For) -> Dim | Expr:
     """How many iterations of a long fold's outermost loop a block has."""
     extent, count = fold.index.extent, terms(fold)
     if not any(isinstance(s, For) for s in statements(fold.body)):
-        return BLOCK
+        return BLOCK_TERMS
     if isinstance(extent, int) and isinstance(count, int):
-        return max(1, BLOCK * extent // max(1, count))
-    return maximum(as_index(extent) * BLOCK // maximum(as_index(count), 1), 1)
+        return max(1, BLOCK_TERMS * extent // max(1, count))
+    return maximum(as_index(extent) * BLOCK_TERMS // maximum(as_index(count), 1), 1)
 
 
 def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:

@@ -16,7 +16,7 @@ from ..analysis.accesses import stores
 FUNCTIONS = ("and", "or", "xor")
 
 
-def bools(kernel: Kernel) -> Kernel:
+def bool_reduction(kernel: Kernel) -> Kernel:
     folded = {s.tensor for s in stores(kernel.body) if _is_update(s)}
     others = {s.tensor for s in stores(kernel.body) if not (_is_update(s) or isinstance(s.value, Const))}
     bytes = {t: replace(t, element=UI8) for t in folded - others}

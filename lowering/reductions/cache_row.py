@@ -35,14 +35,14 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
-from ..loops.clone import renamed
+from ..loops.clone import clone
 from ..loops.collapse import is_whole
 
-LEAST = 8  # operations
+MIN_OPERATIONS = 8  # operations
 ROW = 1 << 15  # bytes
 
 
-def keep(kernel: Kernel) -> Kernel:
+def cache_row(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite_block(kernel.body, _rows))
 
 
@@ -64,7 +64,7 @@ def _kept(block: Block) -> Block:
                 assert isinstance(first, For)
                 fits = as_index(first.index.extent) <= _longest(found[1])
                 made = _with_row(block, n, m, *found)
-                return made if isinstance(first.index.extent, int) else (If(fits, made, renamed(block, {}, "long")),)
+                return made if isinstance(first.index.extent, int) else (If(fits, made, clone(block, {}, "long")),)
     return block
 
 
@@ -86,7 +86,7 @@ def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tenso
             break
         count += 1
     head = a.body[:count]
-    if block_operations(head, UNKNOWN) < LEAST:
+    if block_operations(head, UNKNOWN) < MIN_OPERATIONS:
         return None
     written = {s.tensor for s in stores(between)} - allocated(head)
     if any(r.tensor in written for r in reads(head)):
@@ -155,7 +155,7 @@ def _with_row(block: Block, n: int, m: int, count: int, value: Var | Tensor, oth
     computed = value if isinstance(value, Var) else value[()]
     fills = replace(first, body=(*first.body[:count], Store(row, (at,), computed)))
     rest = _from_row(first.body[count:], value, row, at)
-    again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=renamed(rest, {at: k}, "row"))
+    again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row"))
     uses = replace(second, body=_from_row(second.body[count:], other, row, second.index))
     return (*block[:n], Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
 

@@ -44,15 +44,15 @@ from ..loops.vectorize import can_be_vector
 from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches
 from .widen_in_steps import narrow_sum
 
-ROWS = 8  # read at once
-SUMS = 1 << 15  # bytes of the sums of a block, which stay in the nearest caches
-BLOCKS = 2  # at least, for threads to share: where rows are read in short pieces, memory is slower
+ROWS_AT_ONCE = 8  # read at once
+SUMS_BYTES = 1 << 15  # bytes of the sums of a block, which stay in the nearest caches
+MIN_BLOCKS = 2  # at least, for threads to share: where rows are read in short pieces, memory is slower
 NARROWEST = 256  # columns of a block
-LEAST = 16  # rows, and columns
-NEAR = 256  # bytes between rows that are no more than neighbours
+MIN_EXTENT = 16  # rows, and columns
+MAX_NEIGHBOUR_BYTES = 256  # bytes between rows that are no more than neighbours
 
 
-def sweep(kernel: Kernel) -> Kernel:
+def column_reduction(kernel: Kernel) -> Kernel:
     match kernel.body:
         case (For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
             return kernel.with_body((replace(made, kind="parallel"),))  # a block writes places of its own
@@ -84,7 +84,7 @@ def _swept(loop: For, around: set[Index]) -> For | None:
 
 
 def _short(s: For) -> bool:
-    return isinstance(s.index.extent, int) and s.index.extent < LEAST
+    return isinstance(s.index.extent, int) and s.index.extent < MIN_EXTENT
 
 
 def is_plain(fold: For) -> bool:
@@ -116,7 +116,7 @@ def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
         if stride(r.tensor, r.indices, column) != 1 or not needed <= plain:
             return False
         apart = stride(r.tensor, r.indices, last.index)
-        if apart is not None and apart * r.tensor.element.bytes < NEAR:
+        if apart is not None and apart * r.tensor.element.bytes < MAX_NEIGHBOUR_BYTES:
             return False
     return bool(beside)
 
@@ -129,8 +129,8 @@ class _Columns:
         self.parts = list(_parts(loop.body))
         shared = [*(s.tensor for s in loop.body if isinstance(s, Alloc)), *_shared_names(self.parts)]
         n = loop.index.extent
-        most = SUMS // max(_element(t).bytes for t in shared) // len(shared)
-        few = -(-n // (BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
+        most = SUMS_BYTES // max(_element(t).bytes for t in shared) // len(shared)
+        few = -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
         self.width = max(NARROWEST, min(most, few))
         self.index = Index("b", (n + (self.width - 1)) // self.width)
         self.first = self.index * self.width
@@ -189,15 +189,15 @@ class _Columns:
             return (replace(fold, body=self.some_rows(inner)),)
         length = affine(fold.end) - affine(fold.start)
         n = maximum(fold.end - fold.start, 0) if length.terms else as_index(length.constant)
-        block, row = Index("r", fold.index.extent // ROWS), Index("u", ROWS)
-        group = For(row, substitute_block(fold.body, {fold.index: fold.start + block * ROWS + row}))
+        block, row = Index("r", fold.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
+        group = For(row, substitute_block(fold.body, {fold.index: fold.start + block * ROWS_AT_ONCE + row}))
         narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
         if narrow is None:
-            some = For(block, (self.columns((group,)),), stop=n // ROWS)
+            some = For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
         else:
-            some = self.between(block, row, n // ROWS, *narrow)
-        rest = replace(fold, body=(self.columns(fold.body),), start=fold.start + n // ROWS * ROWS)
-        return (some,) if isinstance(n, Const) and n.value % ROWS == 0 else (some, rest)
+            some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)
+        rest = replace(fold, body=(self.columns(fold.body),), start=fold.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE)
+        return (some,) if isinstance(n, Const) and n.value % ROWS_AT_ONCE == 0 else (some, rest)
 
     def between(
         self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
@@ -205,7 +205,7 @@ class _Columns:
         """Narrow integers are added in a type between, as long as that holds them, before they go into their sums."""
         part = accumulator("part", element)
         self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
-        length = most // ROWS
+        length = most // ROWS_AT_ONCE
         turn = Index("c", (block.extent + (length - 1)) // length)
         first = turn * length
         adds = self.columns((For(row, (update("add", part, cast(value, element)),)),))

@@ -17,15 +17,15 @@ from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, statements
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
-from ..loops.clone import renamed
+from ..loops.clone import clone
 from ..loops.collapse import is_whole
 from ..storage.plan import Plan
 
-LEAST = 16  # rows: fewer are better taken apart for threads
+MIN_ROWS = 16  # rows: fewer are better taken apart for threads
 ROW = 1 << 18  # bytes of what a kernel touches in a row
 
 
-def by_rows(plan: Plan) -> Plan:
+def fuse_rows(plan: Plan) -> Plan:
     """The plan with kernels joined."""
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
@@ -59,7 +59,7 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
     outer, inner = (found[:depth] for found, _ in loops)
     rows = product(tuple(i.extent for i in outer))
     alike = all(same_size(a.extent, b.extent) for a, b in zip(outer, inner, strict=True))
-    if not alike or (isinstance(rows, int) and rows < LEAST):
+    if not alike or (isinstance(rows, int) and rows < MIN_ROWS):
         return None
     written, places = set(first.outputs), {home.get(t, t) for t in {*first.parameters, *second.parameters}}
     meet = written & set(second.parameters)
@@ -74,7 +74,7 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
     if not (_in_rows(before, outer, kept) and _in_rows(after, inner, kept)):
         return None
     mark = str(sum(1 for s in statements(before) if isinstance(s, (For, Let, Alloc))))
-    body: Block = (*before, *renamed(after, dict(zip(inner, outer, strict=True)), mark))
+    body: Block = (*before, *clone(after, dict(zip(inner, outer, strict=True)), mark))
     results = (*first.outputs, *second.outputs)
     given = dict.fromkeys(p for k in (first, second) for p in k.parameters if p not in results)
     return replace(first, parameters=(*given, *results), body=_around(body, outer), results=len(results))

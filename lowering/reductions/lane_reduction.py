@@ -44,7 +44,7 @@ BYTES = 128  # of the sums of other types: four vectors of 32 bytes
 FLOAT_BYTES = 256  # of floats in any order, whose maximum takes several instructions that wait for each other
 
 
-def lanes(kernel: Kernel) -> Kernel:
+def lane_reduction(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite_block(kernel.body, _folds))
 
 

@@ -19,15 +19,15 @@ from ...dialect.notation.loops import Alloc, For, Kernel, Store, statements, upd
 from ..analysis.accesses import reads
 from ..loops.collapse import is_whole
 from .blocked_sums import ASSOCIATIVE
-from .column_reduction import ROWS, SUMS, is_plain, reads_rows
+from .column_reduction import ROWS_AT_ONCE, SUMS_BYTES, is_plain, reads_rows
 from .lane_reduction import folded_value
 
 SHARES = 8
-LARGE = 1 << 20  # bytes of the rows
+MIN_BYTES = 1 << 20  # bytes of the rows
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
 
 
-def in_shares(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
+def partition_reduction(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     """The kernel that folds the rows of each share, and the one that folds what they give, where that is right and worth it."""
     match kernel.body:
         case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as fold, *after)) as loop,):
@@ -41,12 +41,12 @@ def in_shares(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     if found is None or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ()) or not reads_rows(fold, column, set()):
         return None
     columns, rows = column.extent, row.extent
-    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > SUMS:
+    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > SUMS_BYTES:
         return None
     each = sum(r.tensor.element.bytes for r in reads(fold.body) if r.tensor.rank)
-    length = -(-rows // (SHARES * ROWS)) * ROWS
+    length = -(-rows // (SHARES * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     count = -(-rows // length)
-    if count < 2 or each * rows * columns < LARGE:
+    if count < 2 or each * rows * columns < MIN_BYTES:
         return None
     parts = Tensor(f"{kernel.outputs[0].name}.parts", (count, columns), acc.element, "heap")
     share = Index("s", count)

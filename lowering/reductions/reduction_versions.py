@@ -21,25 +21,25 @@ from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapse
-from ..loops.forward_substitute import unname
-from ..loops.specialize_shapes import resized
-from .blocked_sums import LONG, folded, folded_by, keeps_order, terms
+from ..loops.forward_substitute import forward_substitute
+from ..loops.specialize_shapes import specialize_shapes
+from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
 from .lane_reduction import FLOAT_LANES, ORDERED, along_memory, folded_value
 
 Atoms = frozenset[Any]
 Order = Literal["terms", "blocks", "either"]
-MOST = 6  # sizes of a kernel
+MAX_SIZES = 6  # sizes of a kernel
 
 
 @dataclass(frozen=True, eq=False)
-class Ordered:
+class OrderedVersion:
     """A kernel whose long folds go in the order of their terms, or by blocks, or by what they are; and when it is to run."""
 
     kernel: Kernel
     order: Order
     condition: Expr | None = None
 
-    def only(self, condition: Expr) -> Ordered:
+    def only(self, condition: Expr) -> OrderedVersion:
         """The same, where a condition holds."""
         return replace(self, condition=condition if self.condition is None else condition & self.condition)
 
@@ -53,24 +53,27 @@ class Single:
     condition: Expr
 
 
-def by_order(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> list[Ordered]:
+def reduction_versions(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> list[OrderedVersion]:
     """The kernels that do a kernel's work, each for sizes that make one order. Those of each set in `never` are not all 1."""
     if not any(map(_is_ordered, statements(kernel.body))):
-        return [Ordered(kernel, "either")]
+        return [OrderedVersion(kernel, "either")]
     found = single(kernel, never)
     if found is not None:
         one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}")
-        ones = by_order(one, frozenset(n - found.atoms for n in never))
-        others = by_order(kernel, never | {found.atoms})
+        ones = reduction_versions(one, frozenset(n - found.atoms for n in never))
+        others = reduction_versions(kernel, never | {found.atoms})
         return [*(o.only(found.condition) for o in ones), *(o.only(~found.condition) for o in others)]
-    plain = collapse(unname(kernel))
+    plain = collapse(forward_substitute(kernel))
     kept, fold = keeps_order(plain), next(_folds(plain.body), None)
     if kept is False or fold is None:
-        return [Ordered(kernel, "either")]
-    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(fold), LONG))
+        return [OrderedVersion(kernel, "either")]
+    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(fold), MIN_TERMS))
     if not isinstance(long, Expr):
-        return [Ordered(kernel, "terms")]
-    return [Ordered(kernel, "terms", ~long), Ordered(replace(kernel, name=f"{kernel.name}.long"), "blocks", long)]
+        return [OrderedVersion(kernel, "terms")]
+    return [
+        OrderedVersion(kernel, "terms", ~long),
+        OrderedVersion(replace(kernel, name=f"{kernel.name}.long"), "blocks", long),
+    ]
 
 
 def _folds(block: Block) -> Iterator[For]:
@@ -87,14 +90,14 @@ def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | No
     are not all 1."""
     atoms = sorted(_atoms(kernel), key=repr)
     before = _orders(kernel) if atoms else []
-    if not any(o.may_change for o in before) or len(atoms) > MOST:
+    if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
         return None
     for count in range(1, len(atoms) + 1):
         for some in combinations(atoms, count):
             if any(n <= frozenset(some) for n in never):
                 continue
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
-            made = resized(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
+            made = specialize_shapes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
             if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(made)]:
                 condition = both(*(as_index(Size(((a, 1),))).eq(1) for a in some))
                 assert isinstance(condition, Expr)
@@ -134,7 +137,7 @@ class _Order:
 
 def _orders(kernel: Kernel) -> list[_Order]:
     """The orders of the folds of floats."""
-    return list(_in(collapse(unname(kernel)).body, (), {}))
+    return list(_in(collapse(forward_substitute(kernel)).body, (), {}))
 
 
 def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> Iterator[_Order]:
@@ -159,6 +162,6 @@ def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
     along = order.along and not (isinstance(last, int) and last < FLOAT_LANES)
     left = [n for n in extents if not same_size(n, 1)]
     count = product(tuple(left))
-    if not along and isinstance(count, int) and count < LONG:
+    if not along and isinstance(count, int) and count < MIN_TERMS:
         return (False,)
     return (along, *(n if isinstance(n, int) else n.key for n in left))

@@ -17,12 +17,12 @@ from ...dialect.ir.sizes import Dim, product, smaller
 from ...dialect.notation.index import Expr, Index, Tensor, Var, as_index
 from ...dialect.notation.loops import (
     Alloc,
+    Assert,
     Block,
     For,
     If,
     Kernel,
     Let,
-    Require,
     Statement,
     Store,
     assign,
@@ -34,13 +34,13 @@ from ...dialect.notation.loops import (
 )
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import is_whole
-from .blocked_sums import LONG, bounds, folded, has_order, length, terms
+from .blocked_sums import MIN_TERMS, bounds, folded, has_order, length, terms
 
 FEW = 16  # elements: of more, several threads compute different ones
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class SplitReduction:
     """The kernel that folds each block, and the one that folds what these give, in order if that matters, where `long` holds."""
 
     parts: Kernel
@@ -49,7 +49,7 @@ class Parts:
     ordered: bool
 
 
-def in_parts(kernel: Kernel) -> Parts | None:
+def split_reduction(kernel: Kernel) -> SplitReduction | None:
     """The kernel in two, where its folds may be long; None where they are not, or depend on each other."""
     indices, block = _around(kernel.body)
     shape = tuple(i.extent for i in indices)
@@ -57,19 +57,19 @@ def in_parts(kernel: Kernel) -> Parts | None:
     folds = [s for s in block if isinstance(s, For)]
     if not folds or not isinstance(points, int) or points > FEW or not all(map(_is_alone, folds)):
         return None
-    if any(isinstance(s, (If, Require)) for s in block) or len({_written(s) for s in folds}) > 1:
+    if any(isinstance(s, (If, Assert)) for s in block) or len({_written(s) for s in folds}) > 1:
         return None
     count = terms(first := folds[0])
     each = length(first)
-    if isinstance(each, Expr) or (isinstance(count, int) and count < LONG):
+    if isinstance(each, Expr) or (isinstance(count, int) and count < MIN_TERMS):
         return None
     number: Dim = (first.index.extent + (each - 1)) // each
     if isinstance(number, int) and number < 2:
         return None
     if not isinstance(count, int):
-        number = smaller(count // LONG, 1) * number  # no blocks at all of what is short
+        number = smaller(count // MIN_TERMS, 1) * number  # no blocks at all of what is short
     return _Two(kernel, indices, Index("b", number)).made(
-        block, None if isinstance(count, int) else as_index(count) >= LONG
+        block, None if isinstance(count, int) else as_index(count) >= MIN_TERMS
     )
 
 
@@ -116,7 +116,7 @@ class _Two:
         self.kernel, self.indices, self.block = kernel, indices, block
         self.shape = (block.extent, *(i.extent for i in indices))
 
-    def made(self, block: Block, long: Expr | None) -> Parts:
+    def made(self, block: Block, long: Expr | None) -> SplitReduction:
         within: list[Statement] = []
         after: list[Statement] = []
         arrays: list[Tensor] = []
@@ -140,7 +140,7 @@ class _Two:
         parts = (For(self.block, self.around(tuple(within))),)
         joined = self.around(tuple(after))
         kernel = self.kernel
-        return Parts(
+        return SplitReduction(
             Kernel(f"{kernel.name}.parts", (*self.inputs(parts), *arrays), parts, len(arrays), kernel.span),
             replace(kernel, parameters=(*self.inputs(joined), *arrays, *kernel.outputs), body=joined),
             long,

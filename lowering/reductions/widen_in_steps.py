@@ -37,10 +37,10 @@ BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
 }  # fmt: skip  # the type between, and how many terms it holds
 VECTORS = 128  # bytes of sums: four vectors
-LEAST = 4  # turns
+MIN_STEPS = 4  # turns
 
 
-def partial(kernel: Kernel) -> Kernel:
+def widen_in_steps(kernel: Kernel) -> Kernel:
     return kernel.with_body(rewrite_block(kernel.body, _sums))
 
 
@@ -63,7 +63,7 @@ def _sums(s: Statement) -> Block | None:
             whole = maximum(s.end - s.start, 0) // width
             strides = {stride(r.tensor, r.indices, s.index) for r in reads((Store(acc, (), value),))}
             extent = s.index.extent
-            if strides != {1} or not isinstance(extent, int) or extent < LEAST * width:
+            if strides != {1} or not isinstance(extent, int) or extent < MIN_STEPS * width:
                 return None
         case For(kind="vector"):
             return (s,)

@@ -23,11 +23,11 @@ from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Var, appl
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
 from ..analysis.affine import key
 
-TICKS = 1024  # of a leap
+TICKS_AT_ONCE = 1024  # of a leap
 WHOLE = 2.0**24  # all integers up to here are f32 numbers
 
 
-def leap(kernel: Kernel) -> Kernel | None:
+def fast_forward(kernel: Kernel) -> Kernel | None:
     """The kernel of one tick as one of TICKS; None where it does anything but count, or no leap would be exact."""
     exact: list[Expr] = []
     leaps: list[Store] = []
@@ -42,10 +42,10 @@ def leap(kernel: Kernel) -> Kernel | None:
         if not conditions:
             return None
         exact += conditions
-        leaps.append(Store(s.tensor, s.indices, before + constant(TICKS * step, F32)))
+        leaps.append(Store(s.tensor, s.indices, before + constant(TICKS_AT_ONCE * step, F32)))
     if not leaps:
         return None
-    one_by_one = For(Index("t", TICKS), kernel.body)
+    one_by_one = For(Index("t", TICKS_AT_ONCE), kernel.body)
     moving = reduce(or_, (_changes(s, values) for s in kernel.body if isinstance(s, Store)))
     return kernel.with_body((If(reduce(and_, exact), tuple(leaps), (If(moving, (one_by_one,)),)),))
 
@@ -77,7 +77,7 @@ def _exact(x: Expr, step: float) -> list[Expr]:
     over, _ = step.as_integer_ratio()
     odd = over // (over & -over)
     unit = step / odd
-    most = WHOLE - TICKS * abs(odd)
+    most = WHOLE - TICKS_AT_ONCE * abs(odd)
     largest = float(np.finfo(F32.dtype).max)
     if most < 0 or unit > largest / WHOLE or 1 / unit > largest:
         return []

@@ -24,7 +24,7 @@ from ...dialect.notation.traverse import with_children
 from ..analysis.affine import key
 from ..loops.vectorize import VECTOR_BYTES
 
-FEWEST = 16  # numbers of a group
+MIN_GROUP = 16  # numbers of a group
 SOURCES = 3  # rows and turns that one vector is put together from
 
 
@@ -69,7 +69,7 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
     groups: list[Group] = []
     size = 0
     for group in members.values():
-        if len(group) >= FEWEST and numbers[0].element.kind == "float":
+        if len(group) >= MIN_GROUP and numbers[0].element.kind == "float":
             groups.append(Group(size, len(group), -(-len(group) // lanes), lanes))
             places.update({t: groups[-1].place(n) for n, t in enumerate(group)})
             size += groups[-1].rows * lanes

@@ -32,7 +32,7 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
-class Clockwork:
+class StepAndObserve:
     """A graph as two functions over the values of all its states, in order."""
 
     states: tuple[State, ...]
@@ -46,7 +46,7 @@ class Clockwork:
         return tuple(s for s in self.states if s.driver is not None)
 
 
-def clockwork(module: Module, graph: Graph) -> Clockwork:
+def split_state(module: Module, graph: Graph) -> StepAndObserve:
     """The functions of a verified graph."""
     drivers = {o.operator.target: o.operator.driver for o in graph.operations if isinstance(o.operator, Feedback)}
     states: list[State] = []
@@ -78,7 +78,7 @@ def clockwork(module: Module, graph: Graph) -> Clockwork:
             trims += trim
     advance = _function(module, graph, "advance", arguments, (*computed, *trims), tuple(next_values))
     observe = _function(module, graph, "observe", arguments, tuple(computed), tuple(v for _, v in probes))
-    return Clockwork(tuple(states), advance, observe, tuple(n for n, _ in probes))
+    return StepAndObserve(tuple(states), advance, observe, tuple(n for n, _ in probes))
 
 
 def _function(

@@ -16,22 +16,22 @@ from ...dialect.notation.index import Expr, Read, Tensor, as_index
 from ...dialect.notation.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.traverse import rewrite
 from ...dialect.program.module import Module
-from ..loops.fuse_kernels import combine
+from ..loops.fuse_kernels import fuse_kernels
 from ..loops.split_complex import split_complex
 from ..pipeline import to_formulas, to_kernels
 from ..schedule import PASSES, schedule
 from ..storage.inplace import in_place
 from ..storage.plan import Plan, make_plan
-from .fast_forward import TICKS, leap
+from .fast_forward import TICKS_AT_ONCE, fast_forward
 from .slp_vectorize import Group, arrange, roll
-from .split_state import Clockwork
-from .time_skew import skew
+from .split_state import StepAndObserve
+from .time_skew import time_skew
 
 SCALARS = 10_000  # 0-dimensional states that one kernel may hold
 
 
 @dataclass(frozen=True)
-class Place:
+class StateSlot:
     """Where a state is: which array of the tick's arguments, and which element of it, if the array is shared."""
 
     array: int
@@ -39,7 +39,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Tick:
+class StepPlan:
     """The plan, whose arguments are arrays of state and whose results are the second buffers of some of them.
 
     `places` has an entry for each state; `turns` gives the argument that each result takes turns with.
@@ -47,17 +47,17 @@ class Tick:
     """
 
     plan: Plan
-    places: tuple[Place, ...]
+    places: tuple[StateSlot, ...]
     turns: tuple[int, ...]
     several: Plan | None = None
     ticks: int = 1
 
 
-def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> Tick:
+def make_step_plan(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:
     """The tick of a graph for a CPU; not `scheduled`, before any loop pass."""
     program = to_formulas(module, clockwork.advance)
     kernels, views, results = to_kernels(program)
-    kernels = combine(kernels, results, views, SCALARS)
+    kernels = fuse_kernels(kernels, results, views, SCALARS)
     moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
     arguments = program.arguments
     kernels, results = in_place(kernels, results, arguments, dict(enumerate(moving)), views)
@@ -70,7 +70,7 @@ def make_tick(module: Module, clockwork: Clockwork, scheduled: bool = True) -> T
         tuple(map(packing.kernel, kernels)),
         views,
     )
-    tick = Tick(split_complex(plan), tuple(packing.places), tuple(packing.turns))
+    tick = StepPlan(split_complex(plan), tuple(packing.places), tuple(packing.turns))
     if not scheduled:
         return tick
     tick = replace(tick, plan=schedule(tick.plan, _passes))
@@ -82,7 +82,7 @@ def _passes(kernel: Kernel) -> tuple[str, ...]:
     return tuple(name for name in PASSES if name != "stream")
 
 
-def _by_rows(tick: Tick, groups: Mapping[Tensor, tuple[Group, ...]]) -> Tick:
+def _by_rows(tick: StepPlan, groups: Mapping[Tensor, tuple[Group, ...]]) -> StepPlan:
     """The tick with its numbers in rows, two at a time where it is nothing else."""
     plan, constants = tick.plan, dict(tick.plan.constants)
     once: list[Kernel] = []
@@ -105,17 +105,17 @@ def _views(plan: Plan) -> dict[Tensor, Tensor]:
     return {t: home for t, home in plan.home.items() if t is not home}
 
 
-def _several(tick: Tick) -> Tick:
+def _several(tick: StepPlan) -> StepPlan:
     """The tick, with a plan for several where one pass over the state can do them."""
     plan = tick.plan
     if len(plan.kernels) != 1:
         return tick
     (kernel,) = plan.kernels
     states = {plan.arguments[n]: result for n, result in zip(tick.turns, plan.results, strict=True)}
-    if skewed := skew(kernel, states):
+    if skewed := time_skew(kernel, states):
         kernel, ticks = skewed.kernel, skewed.ticks
-    elif leaping := leap(kernel):
-        kernel, ticks = leaping, TICKS
+    elif leaping := fast_forward(kernel):
+        kernel, ticks = leaping, TICKS_AT_ONCE
     else:
         return tick
     several = make_plan(plan.name, plan.arguments, plan.results, plan.constants, (kernel,), _views(plan))
@@ -135,7 +135,7 @@ class _Packing:
         self.arrays: list[Tensor] = []
         self.seconds: list[Tensor] = []
         self.turns: list[int] = []
-        self.places: list[Place] = []
+        self.places: list[StateSlot] = []
         self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # of a packed scalar: the array and the element
         shared: dict[tuple[ElementType, bool], list[int]] = {}
         for n, argument in enumerate(arguments):
@@ -148,12 +148,12 @@ class _Packing:
         made: dict[tuple[ElementType, bool], int] = {}
         for n, argument in enumerate(arguments):
             if n not in rows:
-                self.places.append(Place(self.add(argument, nexts.get(n, argument))))
+                self.places.append(StateSlot(self.add(argument, nexts.get(n, argument))))
                 continue
             key = rows[n]
             if key not in made:
                 made[key] = self.add_shared(key, [(arguments[m], nexts.get(m)) for m in shared[key]])
-            self.places.append(Place(made[key], self.moved[argument][1]))
+            self.places.append(StateSlot(made[key], self.moved[argument][1]))
 
     def add(self, array: Tensor, second: Tensor) -> int:
         self.arrays.append(array)

@@ -24,10 +24,10 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..analysis.affine import affine
-from ..loops.clone import renamed
+from ..loops.clone import clone
 
-TICKS = 4  # of a pass
-SMALLEST = 1 << 23  # bytes of state: less stays in the caches as it is
+TICKS_PER_PASS = 4  # of a pass
+MIN_STATE_BYTES = 1 << 23  # bytes of state: less stays in the caches as it is
 RINGS = 1 << 18  # bytes of rows between ticks, of all of them together: they too stay there
 ROWS = 16  # of a block, for each that it computes again
 BLOCKS = 32
@@ -42,7 +42,7 @@ class Skewed:
     ticks: int
 
 
-def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
+def time_skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
     """The scheduled kernel of one tick as one of several; `states` maps each state that it moves to where it stores the next.
 
     None where the kernel is not one loop over rows, or where nothing is gained.
@@ -67,8 +67,8 @@ def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
         return None
     rows = 1 << (2 * reach).bit_length()
     row = sum(_bytes(t) // height for t in states)
-    ticks = min(TICKS, 1 + RINGS // (rows * row))
-    if row * height <= SMALLEST or ticks < 2 or height < 2 * ROWS * reach * ticks:
+    ticks = min(TICKS_PER_PASS, 1 + RINGS // (rows * row))
+    if row * height <= MIN_STATE_BYTES or ticks < 2 or height < 2 * ROWS * reach * ticks:
         return None
     return Skewed(kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks)
 
@@ -133,7 +133,7 @@ class _Skewing:
             body = map_expressions(body, lambda e: rewrite(e, lambda x: self.earlier(x, n)))
         if not last:
             body = rewrite_block(body, lambda s: self.kept(s, n))
-        return renamed(body, {self.loop.index: row}, str(n))
+        return clone(body, {self.loop.index: row}, str(n))
 
     def earlier(self, e: Expr, n: int) -> Expr | None:
         """A read of the state as one of the rows that the tick before left."""

@@ -30,17 +30,17 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.cost import UNKNOWN
 from ..analysis.interval_arithmetic import Interval
-from ..contraction.match import recognise, windowed
+from ..contraction.match import match_contraction, windowed
 from ..loops.collapse import collapse
-from ..loops.forward_substitute import unname
+from ..loops.forward_substitute import forward_substitute
 from .plan import Plan, make_plan, scratch_buffers
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
-SMALL = 1 << 18  # bytes of an array
-OFTEN = 4  # reads of an element: for more, widening it each time costs more than memory does
+MIN_BYTES = 1 << 18  # bytes of an array
+MAX_READS = 4  # reads of an element: for more, widening it each time costs more than memory does
 
 
-def compact(plan: Plan) -> Plan:
+def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
     kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
@@ -67,7 +67,7 @@ def compact(plan: Plan) -> Plan:
 
 def _is_small(tensor: Tensor) -> bool:
     size = product(tensor.shape)
-    return isinstance(size, int) and size * tensor.element.bytes <= SMALL
+    return isinstance(size, int) and size * tensor.element.bytes <= MIN_BYTES
 
 
 def narrowest(values: Interval, element: ElementType) -> ElementType:
@@ -90,11 +90,11 @@ def read_often(kernel: Kernel) -> set[Tensor]:
                 count(inner, inside)
 
     count(kernel.body, 1)
-    often = {p for p in kernel.parameters if counts[p] > OFTEN * evaluate(product(p.shape), UNKNOWN)}
+    often = {p for p in kernel.parameters if counts[p] > MAX_READS * evaluate(product(p.shape), UNKNOWN)}
     if not often:
         return often
-    plain = collapse(unname(kernel))
-    return often if recognise(plain) is None and windowed(plain) is None else set()
+    plain = collapse(forward_substitute(kernel))
+    return often if match_contraction(plain) is None and windowed(plain) is None else set()
 
 
 def _compacted(kernel: Kernel, narrowed: Mapping[Tensor, Tensor]) -> Kernel:

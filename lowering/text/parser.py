@@ -26,13 +26,13 @@ from ...dialect.notation.index import (
     Expr,
     Extent,
     Index,
+    Misalignment,
     Read,
-    Skew,
     Tensor,
     Var,
     as_index,
 )
-from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ...dialect.notation.scalars import SCALARS
 from .printer import PRECEDENCE
 
@@ -44,7 +44,7 @@ _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 
-def read_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
+def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
     """The kernels of a text, which `lowering.analysis.legality` has not seen yet; raises ParseError at the first thing that is none."""
     source = Source(filename, text)
     try:
@@ -151,14 +151,14 @@ class _Reader:
             raise self.mistake(f"{name} is no buffer that could be stored to", name)
         return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
-    def require(self, condition: Any, message: Any) -> Statement:
-        return Require(self.typed(condition, I1), _unquoted(str(message)))
+    def assert_(self, condition: Any, message: Any) -> Statement:
+        return Assert(self.typed(condition, I1), _unquoted(str(message)))
 
-    def ask(self, name: Any, at: Any) -> Statement:
+    def prefetch(self, name: Any, at: Any) -> Statement:
         tensor = self.known(self.names, name, "buffer")
         if not isinstance(tensor, Tensor):
-            raise self.mistake(f"{name} is no buffer that could be asked for", name)
-        return Ask(tensor, self.indices(at))
+            raise self.mistake(f"{name} is no buffer that could be prefetched", name)
+        return Prefetch(tensor, self.indices(at))
 
     def indices(self, tree: Any) -> tuple[Expr, ...]:
         return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
@@ -210,8 +210,8 @@ class _Reader:
 
     def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
         function = str(name)
-        if function == "skew":
-            return self.skew(name, arguments)
+        if function == "misalignment":
+            return self.misalignment(name, arguments)
         if function == "bitcast" or function in ELEMENT_TYPES:
             operand = self.typed(arguments[0], None)
             if function in ELEMENT_TYPES:
@@ -223,13 +223,13 @@ class _Reader:
             raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
         return self.applied(function, list(arguments), expected)
 
-    def skew(self, name: Any, arguments: tuple[Any, ...]) -> Expr:
+    def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> Expr:
         match [(a.data, *a.children) for a in arguments]:
             case [("read", of, None), ("integer", count)] if int(count) > 0:
                 tensor = self.known(self.names, of, "tensor")
                 if isinstance(tensor, Tensor):
-                    return Skew(tensor, int(count))
-        raise self.mistake("expected skew(tensor, elements of a line)", name)
+                    return Misalignment(tensor, int(count))
+        raise self.mistake("expected misalignment(tensor, elements of a line)", name)
 
     def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
         row = SCALARS[function]

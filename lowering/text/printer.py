@@ -19,14 +19,14 @@ from ...dialect.notation.index import (
     Expr,
     Extent,
     Index,
+    Misalignment,
     Read,
     Reduce,
-    Skew,
     Tensor,
     Var,
     When,
 )
-from ...dialect.notation.loops import Alloc, Ask, Block, For, If, Kernel, Let, Require, Statement, Store
+from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ...dialect.notation.scalars import SCALARS
 from ..formulas.build import Formulas, Nest, View
 from ..formulas.share_subexpressions import named
@@ -92,8 +92,8 @@ def expression_text(e: Expr, names: Names, expected: ElementType | None = None, 
             return names.of(e)
         case Extent(size):
             return size_text(size, names)
-        case Skew(tensor, line):
-            return f"skew({names.of(tensor)}, {line})"
+        case Misalignment(tensor, line):
+            return f"misalignment({names.of(tensor)}, {line})"
         case Read(tensor, at):
             return _place(tensor, at, names)
         case Cast(operand, element):
@@ -261,10 +261,10 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
         case Store(tensor, at, value, streaming):
             line = f"{pad}{_place(tensor, at, names)} = {text(value, tensor.element)}"
             return [line + (" streaming" if streaming else "")]
-        case Require(condition, message, _):
-            return [f"{pad}require {text(condition, I1)}, {quoted(message)}"]
-        case Ask(tensor, at):
-            return [f"{pad}ask {_place(tensor, at, names)}"]
+        case Assert(condition, message, _):
+            return [f"{pad}assert {text(condition, I1)}, {quoted(message)}"]
+        case Prefetch(tensor, at):
+            return [f"{pad}prefetch {_place(tensor, at, names)}"]
     raise TypeError(f"no text for {type(s).__name__}")
 
 

@@ -10,8 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from . import bit_operations as bits
-from . import float_operations as floats
+from . import bit_operations, float_operations
 from .ptx import Instruction, Unsupported
 from .ptx_types import TYPES, Array, Compute, Operation, dtype
 
@@ -74,9 +73,9 @@ def _fma(i: Instruction) -> Operation:
     kind = dtype(i.type)
     rounding = next((m for m in i.modifiers if m in ("rz", "rm", "rp")), "")
     if rounding and i.type == "f32":
-        return Operation((kind,) * 3, kind, lambda a, b, c: floats.fma_toward(a, b, c, rounding))
+        return Operation((kind,) * 3, kind, lambda a, b, c: float_operations.fma_toward(a, b, c, rounding))
     _directed(i)
-    return Operation((kind,) * 3, kind, floats.fma)
+    return Operation((kind,) * 3, kind, float_operations.fma)
 
 
 def _plain(function: Compute) -> Callable[[Instruction], Operation]:
@@ -87,8 +86,8 @@ def _plain(function: Compute) -> Callable[[Instruction], Operation]:
         if rounding and i.type == "f32" and i.name in ("add", "sub", "mul"):
             one, sign = np.float32(1), np.float32(-1 if i.name == "sub" else 1)
             if i.name == "mul":
-                return _same(lambda a, b: floats.fma_toward(a, b, np.zeros_like(a), rounding))(i)
-            return _same(lambda a, b: floats.fma_toward(a, np.full_like(a, one), sign * b, rounding))(i)
+                return _same(lambda a, b: float_operations.fma_toward(a, b, np.zeros_like(a), rounding))(i)
+            return _same(lambda a, b: float_operations.fma_toward(a, np.full_like(a, one), sign * b, rounding))(i)
         _directed(i)
         return _same(function)(i)
 
@@ -162,7 +161,7 @@ def _slct(i: Instruction) -> Operation:
 
 
 def _whole(a: Array, kind: np.dtype, rounding: str) -> Array:
-    return floats.WHOLE[rounding](a).astype(kind)
+    return float_operations.WHOLE[rounding](a).astype(kind)
 
 
 def _saturated(a: Array, kind: np.dtype) -> Array:
@@ -172,13 +171,13 @@ def _saturated(a: Array, kind: np.dtype) -> Array:
 
 def _cvt(i: Instruction) -> Operation:
     target, source = dtype(i.modifiers[-2]), dtype(i.type)
-    rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *floats.WHOLE)), "")
+    rounding = next((m for m in i.modifiers if m in ("rn", "rz", "rm", "rp", *float_operations.WHOLE)), "")
     if source.kind == "f" and target.kind != "f":
-        compute: Compute = partial(floats.to_integer, kind=target, rounding=rounding or "rzi")
-    elif source.kind == "f" and rounding in floats.WHOLE:
+        compute: Compute = partial(float_operations.to_integer, kind=target, rounding=rounding or "rzi")
+    elif source.kind == "f" and rounding in float_operations.WHOLE:
         compute = partial(_whole, kind=target, rounding=rounding)
     elif target.kind == "f":
-        compute = partial(floats.narrowed, kind=target, rounding=rounding)
+        compute = partial(float_operations.narrowed, kind=target, rounding=rounding)
     elif "sat" in i.modifiers:
         compute = partial(_saturated, kind=target)
     else:
@@ -221,20 +220,20 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "or": _same(np.bitwise_or),
     "xor": _same(np.bitwise_xor),
     "not": _same(np.invert),
-    "shl": lambda i: bits.shift(np.left_shift, i),
-    "shr": lambda i: bits.shift(np.right_shift, i),
-    "shf": bits.funnel,
+    "shl": lambda i: bit_operations.shift(np.left_shift, i),
+    "shr": lambda i: bit_operations.shift(np.right_shift, i),
+    "shf": bit_operations.funnel,
     "setp": _setp,
     "selp": _selp,
     "slct": _slct,
     "cvt": _cvt,
-    "clz": bits.leading_zeros,
+    "clz": bit_operations.leading_zeros,
     "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
-    "bfe": bits.extract,
-    "bfi": bits.insert,
-    "brev": bits.bits_reversed,
-    "prmt": bits.permute,
-    "lop3": bits.lop3,
+    "bfe": bit_operations.extract,
+    "bfi": bit_operations.insert,
+    "brev": bit_operations.bits_reversed,
+    "prmt": bit_operations.permute,
+    "lop3": bit_operations.lop3,
     "dp4a": _dp4a,
     "copysign": _copysign,
     "sqrt": _plain(np.sqrt),

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import warp_operations as warps
+from . import warp_operations
 from .alu import operation
 from .memory import SPACE, Local, Memory, Shared
 from .ptx import Instruction, Unsupported
@@ -198,7 +198,7 @@ class Instructions:
     def aligned(self, at: Array, width: int) -> None:
         """Finds fault with a vector that does not begin at a multiple of its bytes."""
         if np.any(at & np.uint64(width - 1)):
-            raise warps.Fault(f"an access to {width} bytes that is not aligned")
+            raise warp_operations.Fault(f"an access to {width} bytes that is not aligned")
 
     def count(self, what: str, inner: Shared | Local | None, lanes: Array, at: Array, width: int) -> None:
         """Counts what an access costs, where that is asked for."""
@@ -237,9 +237,9 @@ class Instructions:
         mode, lanes = i.modifiers[1], self.registers.lanes
 
         def step(active: Active) -> None:
-            source, inside = warps.shuffle_source(mode, lanes[active], by[active], clamp[active])
+            source, inside = warp_operations.shuffle_source(mode, lanes[active], by[active], clamp[active])
             if not np.isin(source, lanes[active]).all():
-                raise warps.Fault("a shuffle from a thread that does not take part")
+                raise warp_operations.Fault("a shuffle from a thread that does not take part")
             to[active] = of[source]
             if ok is not None:
                 ok[active] = inside
@@ -253,7 +253,7 @@ class Instructions:
         to, lanes = self.registers.target(i.operands[0], dtype(i.type)), self.registers.lanes
 
         def step(active: Active) -> None:
-            to[active] = warps.vote(mode, lanes[active], of[active] ^ negated)
+            to[active] = warp_operations.vote(mode, lanes[active], of[active] ^ negated)
 
         return step
 
@@ -261,7 +261,7 @@ class Instructions:
         to, lanes = self.registers.target(i.operands[0], np.dtype(np.uint32)), self.registers.lanes
 
         def step(active: Active) -> None:
-            to[active] = warps.vote("ballot", lanes[active], np.ones(len(lanes[active]), bool))
+            to[active] = warp_operations.vote("ballot", lanes[active], np.ones(len(lanes[active]), bool))
 
         return step
 
@@ -274,9 +274,9 @@ class Instructions:
         a, b, c = ([self.registers.source(n, word) for n in self._vector(i, o)] for o in i.operands[1:])
 
         def step(active: Active) -> None:
-            warps.whole_warps(lanes[active])
+            warp_operations.whole_warps(lanes[active])
             left, right, total = ([x[active] for x in part] for part in (a, b, c))
-            found = warps.matrix_product(left, right, total, kinds)
+            found = warp_operations.matrix_product(left, right, total, kinds)
             for to, values in zip(targets, found, strict=True):
                 to[active] = values
 
