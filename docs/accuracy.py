@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from cvm.dialect.ir.types import F16, F32, F64, ElementType  # noqa: E402
 from cvm.lowering.math import FUNCTIONS  # noqa: E402
-from exact import LONG, NUMPY, in_mpmath, in_numpy  # noqa: E402
+from exact_functions import LONG, NUMPY, in_mpmath, in_numpy  # noqa: E402
 from ulps import LANES, PAIRS, against_f64, arguments, digest, numbered, run, ulps, worst  # noqa: E402
 
 ELEMENTS = (F16, F32, F64)
@@ -46,8 +46,8 @@ drawn from all magnitudes and from near the places where a function overflows, v
 multiples of pi / 2 among them.
 f16 is computed in f32 and rounded.
 
-Written by `docs/accuracy.py` from `docs/accuracy.json`. `tests/test_accuracy.py` fails where a function gives other bits than when
-it was measured, or where another argument is found to be worse; `tests/test_polynomials.py` holds the values at the edges.
+Written by `docs/accuracy.py` from `docs/accuracy.json`. `tests/property/test_accuracy.py` fails where a function gives other bits than when
+it was measured, or where another argument is found to be worse; `tests/property/test_transcendental_functions.py` holds the values at the edges.
 """
 
 

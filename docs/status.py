@@ -15,12 +15,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from cases import cases, failures, operators  # noqa: E402
+from available_targets import HERE, missing  # noqa: E402
+from conformance_cases import cases, failures, operators  # noqa: E402
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
-from targets import HERE, missing  # noqa: E402
 from test_examples import agree  # noqa: E402
 
 import cvm  # noqa: E402

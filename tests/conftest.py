@@ -9,7 +9,7 @@ import pytest
 
 hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
 hypothesis.settings.load_profile("repeated")
-pytest.register_assert_rewrite("filetest")
+pytest.register_assert_rewrite("filetest_runner")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

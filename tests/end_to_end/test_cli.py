@@ -1,0 +1,406 @@
+"""The command line: what it prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from cvm.lowering.passes import STEPS
+
+import cvm
+from cvm import cli
+
+ROOT = Path(__file__).parents[2]
+
+ADD = """\
+func @main(%x: tensor<2x3xi32>, %y: tensor<2x3xi32>) -> tensor<2x3xi32> {
+  %sum = cvm.elemwise_add %x, %y
+  return %sum
+}
+"""
+OPEN = """\
+func @main(%x: tensor<?N x 2 x i32> {range = [5, 6]}, %y: tensor<?N x 2 x i32>) {
+  %sum = cvm.elemwise_add %x, %y
+  return %sum, %x
+}
+"""
+WRONG = """\
+func @main(%x: tensor<2xi32>) {
+  %y = cvm.relux %x
+  %z = cvm.relu %q
+  return %y
+}
+"""
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `cvm` in an empty folder; `stdin` is its standard input."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, stdin: str | bytes = "") -> Said:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        return Said(cli.main(arguments), *capsys.readouterr())
+
+    Path("add.cvm").write_text(ADD)
+    Path("open.cvm").write_text(OPEN)
+    Path("wrong.cvm").write_text(WRONG)
+    return run
+
+
+def arrays() -> None:
+    np.save("x.npy", np.arange(6, dtype=np.int32).reshape(2, 3))
+    np.savez("xy.npz", x=np.ones((2, 3), np.int32), y=np.full((2, 3), 7, np.int32))
+
+
+def test_run_takes_arrays_by_name(command: Command) -> None:
+    arrays()
+    said = command("run", "add.cvm", "--inputs", "xy.npz", "--input", "x=x.npy", "--output", "out.npz")
+    assert said == (0, "%sum: tensor<2x3xi32>\n  [[7, 8, 9],\n   [10, 11, 12]]\n", "")
+    with np.load("out.npz") as out:
+        assert out.files == ["sum"]
+        assert out["sum"].dtype == np.int32 and out["sum"].tolist() == [[7, 8, 9], [10, 11, 12]]
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_random_inputs_are_those_of_their_seed(command: Command, target: str) -> None:
+    first, again, other = (command("run", "open.cvm", "--random-inputs", seed, "--target", target) for seed in "112")
+    assert first == again and first.out != other.out
+    assert first.err == "sizes of %x left open, here ?N = 4\n"
+    assert "%x: tensor<4x2xi32>" in first.out and set(first.out.partition("%x:")[2]) <= set("56tensor<4x2xi32> [],\n")
+
+
+def test_given_arrays_settle_sizes_of_random_ones(command: Command) -> None:
+    arrays()
+    np.save("tall.npy", np.full((9, 2), 5, np.int32))
+    said = command("run", "open.cvm", "--input", "x=tall.npy", "--random-inputs", "0")
+    assert said.status == 0 and "%sum: tensor<9x2xi32>" in said.out and said.err == ""
+
+
+def test_digest_is_of_type_and_elements(command: Command) -> None:
+    import hashlib
+
+    arrays()
+    said = command("run", "add.cvm", "--inputs", "xy.npz", "--digest")
+    elements = np.full((2, 3), 8, "<i4").tobytes()
+    assert hashlib.sha256(b"tensor<2x3xi32>\n" + elements).hexdigest() in said.out
+
+
+def test_run_says_how_long_it_took(command: Command) -> None:
+    assert "compiled in " in command("run", "add.cvm", "--random-inputs", "0", "--time").out
+
+
+def test_profile_lists_the_kernels(command: Command) -> None:
+    said = command("run", "open.cvm", "--random-inputs", "0", "--profile")
+    heading, kernel, total = said.out.splitlines()[-3:]
+    assert heading.split() == ["time", "share", "GB/s", "G", "op/s", "kernel", "writes"]
+    assert "100.0%" in kernel and "%sum: 8xi32" in kernel and " in 1 kernel, " in total
+    refused = command("run", "open.cvm", "--random-inputs", "0", "--profile", "--target", "reference")
+    assert refused.status == 2 and "--profile is for functions on the target cpu" in refused.err
+
+
+def test_results_to_standard_output(command: Command) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cvm", "run", str(Path("add.cvm").resolve()), "--random-inputs", "3", "--output", "-"],
+        cwd=ROOT, capture_output=True, check=True,
+    )  # fmt: skip
+    with np.load(io.BytesIO(done.stdout)) as out:
+        assert out["sum"].shape == (2, 3)
+    assert b"%sum: tensor<2x3xi32>" in done.stderr
+
+
+def test_large_results_are_shown_by_their_first_elements(command: Command) -> None:
+    text = "func @main(%x: tensor<8x9xi32> {range = [4, 4]}) {\n  return %x\n}\n"
+    assert command("run", "-", "--random-inputs", "0", stdin=text).out == (
+        "%x: tensor<8x9xi32>\n  4, 4, 4, 4, 4, 4, 4, 4, ... (72 values, from 4 to 4)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("run add.cvm", "no array for %x, %y: it takes %x: tensor<2x3xi32>, %y: tensor<2x3xi32>"),
+        ("run add.cvm --inputs x.npy", "x.npy holds one array"),
+        ("run add.cvm --input x=xy.npz", "xy.npz holds several arrays"),
+        ("run add.cvm --input x=none.npy", "none.npy cannot be read: no such file or directory"),
+        ("run add.cvm --input x=add.cvm", "add.cvm cannot be read: not an .npy or .npz file"),
+        ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
+        ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
+        ("run add.cvm --input x=x.npy --input %x=x.npy", "--input %x=x.npy: x is given twice"),
+        ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),
+        (
+            "run add.cvm --random-inputs 0 --output no/folder.npz",
+            "no/folder.npz cannot be written: no such file or directory",
+        ),
+        ("run add.cvm --threads 0", "--threads 0: "),
+        ("run add.cvm --target tpu", "unknown target 'tpu'; the targets are cpu, "),
+        (
+            "lower add.cvm --to loops --ranges",
+            "--ranges shows the ranges of a program's values: it goes with --to graph",
+        ),
+        ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, formulas, loops, "),
+        ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
+        ("frobnicate", "invalid choice"),
+        ("", "required"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2(command: Command, arguments: str, said: str) -> None:
+    arrays()
+    found = command(*arguments.split())
+    assert found.status == 2 and said in found.err and found.out == ""
+
+
+def test_a_program_that_fails_is_status_1(command: Command) -> None:
+    np.save("wide.npy", np.zeros((2, 4), np.int32))
+    for arguments, said in {
+        "run no.cvm": "no.cvm",
+        "run add.cvm --random-inputs 0 --entry other": "no function @other; it has @main",
+        "run add.cvm --random-inputs 0 --input x=wide.npy": (
+            "add.cvm:1:12: error[call.argument]: argument %x: expected tensor<2x3xi32>, got tensor<2x4xi32>"
+        ),
+    }.items():
+        found = command(*arguments.split())
+        assert found.status == 1 and said in found.err and found.err.endswith("1 error\n") and found.out == ""
+
+
+def test_check_warns_of_overflows(command: Command) -> None:
+    Path("open.cvm").write_text(OPEN.replace("elemwise_add %x, %y", "elemwise_add %x, %x"))
+    assert command("check", "--overflow", "open.cvm") == (0, "open.cvm: ok, 1 function, 1 operation\n", "")
+    found = command("check", "--overflow", "add.cvm", "open.cvm")
+    assert found.status == 1 and found.out.count(": ok, ") == 2
+    assert found.err.splitlines() == [
+        "add.cvm:2:10: warning[cvm.elemwise_add.overflow]: the sum fits i32, [-2147483648, 2147483647], "
+        "but it may reach [-4294967296, 4294967294]",
+        "    %sum = cvm.elemwise_add %x, %y",
+        "           ^~~~~~~~~~~~~~~~",
+        "1 possible overflow",
+    ]
+
+
+def test_lower_shows_ranges(command: Command) -> None:
+    Path("open.cvm").write_text(OPEN.replace("elemwise_add %x, %y", "elemwise_add %x, %x"))
+    found = command("lower", "open.cvm", "--to", "graph", "--ranges")
+    assert found.status == 0 and "  %sum = cvm.elemwise_add %x, %x  // [10, 12]\n" in found.out
+    assert command("lower", "-", "--to", "graph", "--ranges", stdin=found.out) == found
+    assert command("lower", "-", "--to", "graph", stdin=found.out) == command("lower", "open.cvm", "--to", "graph")
+
+
+def test_check_says_every_mistake_and_their_count(command: Command) -> None:
+    found = command("check", "wrong.cvm", "add.cvm")
+    assert found.status == 1 and found.out == "add.cvm: ok, 1 function, 1 operation\n"
+    assert "wrong.cvm:2:8: error[op.unknown]" in found.err and "wrong.cvm:3:17: error[value.undefined]" in found.err
+    assert found.err.endswith("\n2 errors\n")
+
+
+def test_many_mistakes_are_cut_short(command: Command) -> None:
+    Path("many.cvm").write_text("func @main() {\n" + "  %y = cvm.relu %x\n" * 300 + "  return\n}\n")
+    found = command("check", "many.cvm")
+    assert found.err.count("error[") == cli.SHOWN and found.err.endswith(f"errors, the first {cli.SHOWN} shown\n")
+
+
+def test_every_stage_is_shown(command: Command) -> None:
+    marks = {
+        "graph": "cvm.elemwise_add",
+        "formulas": "%x[%i0, %i1] + %y[%i0, %i1]",
+        "loops": "for %i0",
+        "llvm": "define",
+        "llvm-opt": "define",
+        "asm": ".text",
+    }
+    for stage, mark in marks.items():
+        found = command("lower", "add.cvm", "--to", stage, "-o", "out.txt")
+        assert found == (0, "", "") and mark in Path("out.txt").read_text()
+
+
+TWICE = """\
+func @main(%x: tensor<4xi32>) -> tensor<4xi32> {
+  %a = cvm.relu %x
+  %b = cvm.relu %x
+  %c = cvm.elemwise_add %a, %b
+  return %c
+}
+"""
+
+
+def test_opt_applies_passes_by_name(command: Command) -> None:
+    said = command("opt", "-", stdin=TWICE)
+    assert said == (0, TWICE, "")
+    said = command("opt", "-", "--pipeline", "cse, dce", "--print-after", "cse", "--timing", stdin=TWICE)
+    assert said.status == 0 and "%b" not in said.out and "cvm.elemwise_add %a, %a" in said.out
+    assert said.err.startswith("// after cse\nfunc @main") and re.search(r"^dce +\S+ (µs|ms) +\d+%$", said.err, re.M)
+
+
+def test_opt_goes_down_the_levels(command: Command) -> None:
+    said = command("opt", "-", "--pipeline", "cse,fuse", stdin=TWICE)
+    assert said.status == 0 and "%c[%i0]: 4xi32 = %t0 + %t0" in said.out
+    loops = command("opt", "-", "--pipeline", "cse,fuse,forward_substitute", stdin=TWICE).out
+    assert loops.startswith("kernel @main.0(")
+    assert command("opt", "-", "--pipeline", "unroll,vectorize", stdin=loops) == command(
+        "opt", "-", "--pipeline", "cse,fuse,forward_substitute,unroll,vectorize", stdin=TWICE
+    )
+
+
+def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
+    listed = command("opt", "--list").out
+    for name in STEPS:
+        assert re.search(rf"^  {name} +\S", listed, re.M), name
+        said = command("opt", "-", "--pipeline", name, stdin=TWICE)
+        assert said.status == 0 and said.out, name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--pipeline", "fuse,cse"), "cse works on the graph, but after fuse there are only formulas"),
+        (
+            ("--pipeline", "cse", "--print-after", "fold_constants,"),
+            "there is no pass fold_constants,; did you mean fold_constants; opt --list names them all",
+        ),
+        (("--pipeline", "cse,dce", "--print-after", "fuse"), "--print-after fuse: the pipeline is cse,dce"),
+        (("--print-after", "cse"), "--print-after cse: the pipeline is empty"),
+        (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
+        (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
+    ],
+)
+def test_opt_says_why_a_pipeline_cannot_be(command: Command, arguments: tuple[str, ...], said: str) -> None:
+    assert command("opt", "-", *arguments, stdin=TWICE) == (2, "", f"cvm: {said}\n")
+
+
+def test_opt_of_kernels_that_are_none(command: Command) -> None:
+    said = command("opt", "-", stdin="kernel @x() -> (%y: tensor<3xi32>) {\n  for\n}\n")
+    assert said.status == 1 and "<stdin>:3:1: error[parse.kernel]: this is no kernel from here on" in said.err
+    kernel = "kernel @x() -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = 1\n  }\n}\n"
+    assert command("opt", "-", stdin=kernel) == (0, kernel, "")
+    said = command("opt", "-", "--pipeline", "cse", stdin=kernel)
+    assert said == (2, "", "cvm: cse works on the graph, but - holds loops\n")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("%y[%i] = %z[%i]", "there is no value %z"),
+        ("%z[%i] = 1", "there is no buffer %z"),
+        ("%i = 1", "%i is no buffer that could be stored to"),
+        ("%y[%i] = 1.5", "expected a literal of type i32, got 1.5"),
+        ("%y[%i] = largest(1, 2)", "there is no function largest"),
+        ("%y[%i] = max(1)", "max takes 2 operands, got 1"),
+        ("%y[%i] = max(1, i32)", "expected an operand, got the name i32"),
+        ("%y[%i] = bitcast(%x[%i])", "expected bitcast(value, type)"),
+        ("%y[%i] = i32(misalignment(%x[%i], 4))", "expected misalignment(tensor, elements of a line)"),
+        ("%y[%i] = i32(misalignment(%i, 4))", "expected misalignment(tensor, elements of a line)"),
+        ("%y[%i] = i32(misalignment(%x, 0))", "expected misalignment(tensor, elements of a line)"),
+        ("%y[%i] = i32(1)", "the type of this literal is not known; (1 : i32) says it"),
+        ("let %a: i33 = 1", "there is no element type i33"),
+        ("alloc stack %a: tensor<3xi33>", "there is no type tensor<3xi33>"),
+        ("%y[%i + 1] = 1", "kernel @k: "),
+        ("%y[%i] = %x[%i] < 1", "kernel @k: "),
+    ],
+)
+def test_opt_says_what_is_wrong_with_a_kernel(command: Command, statement: str, said: str) -> None:
+    kernel = "kernel @k(%x: tensor<3xi32>) -> (%y: tensor<3xi32>) {{\n  for %i in 0..3 {{\n    {}\n  }}\n}}\n"
+    assert command("opt", "-", stdin=kernel.format("%y[%i] = %x[%i]")).status == 0
+    found = command("opt", "-", stdin=kernel.format(statement))
+    assert found.status == 1 and said in found.err and "internal error" not in found.err
+
+
+def test_generic_form_of_a_whole_module(command: Command) -> None:
+    said = command("opt", "-", "--generic", stdin=TWICE)
+    assert said == command("lower", "-", "--to", "mlir", stdin=TWICE)
+    assert '"cvm.elemwise_add"(%a, %b) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>' in said.out
+    assert cvm.parse(said.out).functions["main"].result_types == cvm.parse(TWICE).functions["main"].result_types
+
+
+def test_fmt_rewrites_in_place_and_filters(command: Command) -> None:
+    Path("loose.cvm").write_text(ADD.replace(" = ", "=").replace("  ", "        "))
+    assert command("fmt", "--check", "loose.cvm", "add.cvm") == (1, "", "loose.cvm: would change\n")
+    assert command("fmt", "loose.cvm") == (0, "", "")
+    assert Path("loose.cvm").read_text() == ADD
+    assert command("fmt", "--check", "loose.cvm") == (0, "", "")
+    assert command("fmt", "no.cvm").status == 1
+    assert command("fmt", "wrong.cvm").status in (0, 1)
+    assert command("fmt", "-", stdin=b"\xff\x00").status == 1
+
+
+def test_fmt_of_standard_input(command: Command) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cvm", "fmt", "-"], input=ADD.encode(), cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout == ADD.encode()
+
+
+def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cvm, "load", broken)
+    found = command("check", "add.cvm")
+    assert found.status == 1 and "internal error: RuntimeError: a bug" in found.err and "CVM_TRACEBACK=1" in found.err
+    monkeypatch.setenv("CVM_TRACEBACK", "1")
+    with pytest.raises(RuntimeError):
+        command("check", "add.cvm")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError("Unable to allocate 8 TiB")])
+def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def end(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cvm, "load", end)
+    found = command("check", "add.cvm")
+    assert found.status == 1 and found.err.startswith("cvm: ") and found.err.count("\n") == 1
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    ops = subprocess.Popen(
+        [sys.executable, "-m", "cvm", "ops"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert ops.stdout is not None and ops.stderr is not None
+    ops.stdout.close()
+    assert ops.stderr.read() == b""
+    assert ops.wait() == 1
+    ops.stderr.close()
+
+
+def test_closed_streams() -> None:
+    """Output that nobody takes is no reason to fail, and input that is not there is one to say so."""
+
+    def closed(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            f"exec {sys.executable} -m cvm {command}", shell=True, cwd=ROOT, capture_output=True, text=True
+        )
+
+    unheard = closed("ops cvm.relu >&-")
+    assert (unheard.returncode, unheard.stdout, unheard.stderr) == (0, "", "")
+    for command in ("check -", "fmt -", "run - --random-inputs 1"):
+        nothing = closed(f"{command} <&-")
+        assert (nothing.returncode, nothing.stdout, nothing.stderr) == (2, "", "cvm: -: standard input is closed\n")
+
+
+def test_fmt_says_once_what_is_no_text(command: Command) -> None:
+    for text in (b"\xff\xfe\x00", b"\xef\xbb\xbf" + ADD.encode()):
+        for options in (("check", "-"), ("fmt", "-")):
+            said = command(*options, stdin=text).err
+            assert "error[parse.encoding]" in said and "error[parse.character]" not in said
+
+
+def test_bad_bytes_are_diagnostics(command: Command) -> None:
+    for text in (b"\xff\xfe", b"func @main(\x00", b"", b"(" * 5000):
+        found = command("check", "-", stdin=text)
+        assert found.status in (0, 1) and "internal" not in found.err

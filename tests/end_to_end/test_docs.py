@@ -1,0 +1,134 @@
+"""The documents: what they show is what happens, their links lead somewhere, and their tables are complete."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cvm.dialect.spec.op import OPERATORS
+from cvm.parser.format import format_text
+from filetest_runner import Filetest, perform
+
+import cvm
+from cvm import cli
+from cvm.commands.ops import by_dialect
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of a language in a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def test_ci_uses_the_commands_of_the_readme() -> None:
+    first, second = blocks(README, "sh")[:2]
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert first in script and second in script
+
+
+def test_readme_shows_what_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = next(b for b in blocks(README, "cvm") if b.startswith("// layer.cvm"))
+    narrow = re.sub(r"(\[-?\d+, -?\d+), -?\d+\]", r"\1]", program).replace("tensor<4x3xi32>", "tensor<4x2xi32>")
+    (tmp_path / "layer.cvm").write_text(program, "utf-8")
+    (tmp_path / "wrong.cvm").write_text(narrow.replace("layer.cvm", "wrong.cvm"), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(README, "console"):
+        command, _, shown = block.partition("\n")
+        cli.main(command.removeprefix("$ cvm ").split())
+        said = capsys.readouterr()
+        assert said.err + said.out == shown
+
+
+def test_status_lists_every_operator() -> None:
+    listed = re.findall(r"^\| `([\w.]+)` \|", README, re.MULTILINE)
+    assert listed == [op.name for ops in by_dialect().values() for op in ops if op.dialect != "builtin"], (
+        "python docs/status.py brings the table up to date"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} points at {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+def test_programs_in_pages_are_programs(page: Path) -> None:
+    """A block of language `cvm` is a whole program, in the usual layout."""
+    for block in blocks(page.read_text("utf-8"), "cvm"):
+        cvm.parse(block, page.name)
+        assert format_text(block) == block
+
+
+def test_python_in_pages_runs() -> None:
+    """What docs/derivatives.md does in Python."""
+    (block,) = blocks((ROOT / "docs" / "derivatives.md").read_text("utf-8"), "python")
+    found: dict[str, Any] = {}
+    exec(compile(block, "docs/derivatives.md", "exec"), found)
+    assert set(found["gradient"]) == {"scale", "shift"}
+    x, scale = found["x"], found["w"]["scale"]
+    np.testing.assert_allclose(found["gradient"]["scale"], (2 * x * (x * scale + 0.5)).sum(0))
+    np.testing.assert_allclose(found["tangent"], np.exp(x))
+    np.testing.assert_allclose(found["cotangent"], np.cos(x))
+
+
+def test_a_graph_from_python_and_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What docs/clocked.md does with its counter."""
+    page = (ROOT / "docs" / "clocked.md").read_text("utf-8")
+    (program,), (block,), (commands,) = (blocks(page, language) for language in ("cvm", "python", "sh"))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {"text": program}
+    exec(compile(block, "docs/clocked.md", "exec"), found)
+    assert found["g"].time() == 1 and found["g"].read("next") == 11
+    Path("counter.cvm").write_text(program, "utf-8")
+    Path("life.cvm").write_bytes((ROOT / "examples" / "life" / "life.cvm").read_bytes())
+    np.save("start.npy", np.ones((512, 512), np.float32))
+    for command in commands.splitlines():
+        command, _, _ = command.partition(" --plot")  # which needs matplotlib
+        assert cli.main(command.removeprefix("cvm ").split()) == 0
+    assert "1002.75" in capsys.readouterr().out and np.load("state.npz")["state.n"] == 1002.75
+
+
+def test_stages_of_a_convolution() -> None:
+    """What docs/lowering.md shows of each stage is there."""
+    page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
+    (program,) = blocks(page, "cvm")
+    compiled = cvm.compile(cvm.parse(program))
+    for stage, count in (("formulas", 1), ("loops", 1), ("schedule", 3)):
+        shown = blocks(page, stage)
+        assert len(shown) == count
+        for block in shown:
+            assert block in compiled.lower(stage)
+    for name in re.findall(r"`((?:lowering|jit|dialect)/[\w/]+\.py)`", page):
+        assert (ROOT / name).exists(), name
+
+
+def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator of docs/operators.md can be added as it stands, and passes its filetests."""
+    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    module = ModuleType("cvm.dialect.cvm.worked")
+    module.__package__ = "cvm.dialect.cvm"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(blocks(page, "python")[0], "docs/operators.md", "exec"), module.__dict__)
+    try:
+        for n, text in enumerate(blocks(page, "cvm-test")):
+            path = tmp_path / f"{n}.cvm"
+            path.write_text(text, "utf-8")
+            for command in Filetest.load(path).commands:
+                perform(Filetest.load(path), command, update=command == "loops")
+    finally:
+        OPERATORS._known.pop("cvm.weigh_rows", None)

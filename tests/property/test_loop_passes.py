@@ -1,0 +1,72 @@
+"""Every loop pass keeps kernels legal and what they compute, one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cvm.dialect.notation.loops import Kernel
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops.loop_partition import loop_partition
+from cvm.lowering.pipeline import unscheduled
+from cvm.lowering.schedule import PASSES
+from cvm.lowering.text.parser import parse_kernels
+from cvm.lowering.text.printer import kernels_text
+from loop_interpreter import execute
+from operator_checks import program
+from samples import SAMPLES
+
+import cvm
+
+
+def run(kernel: Kernel, operands: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The results of a kernel, flat, as its parameters may have got other shapes."""
+    given = []
+    for parameter in kernel.inputs:
+        array = operands[parameter.name]
+        shape = tuple(d if isinstance(d, int) else -1 for d in parameter.shape)
+        given.append(array if array.ndim == parameter.rank else array.reshape(shape))
+    return [np.ravel(y) for y in execute(kernel, *given)]
+
+
+@pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", sorted(n for n in SAMPLES if n.startswith("cvm")))
+def test_passes_keep_kernels_legal(name: str, unknown_sizes: bool) -> None:
+    for seed in range(3):
+        try:
+            module, arrays = program(SAMPLES[name](np.random.default_rng(seed)), unknown_sizes)
+        except cvm.VerifyError:
+            continue
+        plan = unscheduled(module, module.functions["main"])
+        operands = {t.name: a for t, a in zip(plan.arguments, arrays, strict=True)}
+        known = not unknown_sizes and all(p.name in operands for k in plan.kernels for p in k.inputs)
+        for kernel in plan.kernels:
+            wanted = run(kernel, operands) if known else []
+            for pass_name, change in PASSES.items():
+                kernel = change(kernel)
+                check_kernel(kernel)
+                if known:
+                    for found, array in zip(run(kernel, operands), wanted, strict=True):
+                        np.testing.assert_array_equal(found, array, f"seed {seed}: after {pass_name}")
+
+
+FRAMED = """kernel @k(%x: tensor<8x8xi32>) -> (%y: tensor<10x10xi32>) {
+  for %i in 0..10 {
+    for %j in 0..10 {
+      %y[%i, %j] = 0
+    }
+    if %i >= 1 & %i < 9 {
+      for %j in 1..9 {
+        %y[%i, %j] = %x[%i - 1, %j - 1]
+      }
+    }
+  }
+}
+"""
+
+
+def test_borders_without_what_holds_nowhere_in_them() -> None:
+    (kernel,) = parse_kernels(FRAMED)
+    made = loop_partition(kernel)
+    assert "if" not in kernels_text([made])
+    x = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype(np.int32)
+    np.testing.assert_array_equal(execute(made, x)[0], np.pad(x, 1))

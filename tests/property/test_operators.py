@@ -1,0 +1,69 @@
+"""What holds of every operator with samples: its reference, its index formula and its inferred types agree."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+import samples_builtin as samples_like  # noqa: F401  (enters its samples)
+import samples_dali  # noqa: F401  (enters its samples)
+import samples_theano  # noqa: F401  (enters its samples)
+from cvm.dialect.spec.op import OPERATORS, violated
+from loop_interpreter import by_formula
+from operator_checks import assert_same, program, references, types, ulps
+from samples import SAMPLES
+
+import cvm
+
+SEEDS = range(40)
+DIALECTS = ("cvm", "dali")
+
+
+def declared(*dialects: str) -> list[str]:
+    return sorted(name for name, op in OPERATORS.items() if op.dialect in dialects)
+
+
+@pytest.mark.parametrize("name", declared(*DIALECTS))
+def test_every_operator_has_samples(name: str) -> None:
+    assert name in SAMPLES
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_formula_agrees_with_reference(name: str) -> None:
+    for seed in SEEDS:
+        op = SAMPLES[name](np.random.default_rng(seed))
+        typed = types(op)
+        broken, _ = violated(typed, typed.constraints)
+        assert broken is None, f"seed {seed}: the sample {op} breaks C{broken.number}: {broken.text}"
+        wanted = references(op)
+        assert len(wanted) == len(op.results), f"seed {seed}"
+        for array, type in zip(wanted, typed.result_types(), strict=True):
+            assert isinstance(array, np.ndarray), f"seed {seed}: the reference gives {array!r}"
+            assert array.dtype == type.element.dtype, f"seed {seed}: {array.dtype} is not {type}"
+            assert array.shape == type.array_shape, f"seed {seed}: {array.shape} is not {type}"
+        for unknown_sizes in (False, True):
+            for found, array in zip(by_formula(op, unknown_sizes), wanted, strict=True):
+                assert_same(found, array, ulps(op), f"seed {seed}: {op}")
+
+
+@pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
+    for seed in SEEDS[:6]:
+        op = SAMPLES[name](np.random.default_rng(seed))
+        try:
+            module, arrays = program(op, unknown_sizes)
+        except cvm.VerifyError:
+            assert unknown_sizes, f"seed {seed}: {op}"
+            continue  # some attributes mean something only for sizes that are known
+        found = cvm.compile(module)(*arrays)
+        for got, wanted in zip(found if isinstance(found, tuple) else (found,), references(op), strict=True):
+            assert_same(got, wanted, ulps(op), f"seed {seed}: {op}")
+
+
+@pytest.mark.parametrize("name", declared(*DIALECTS))
+def test_example_is_a_program(name: str) -> None:
+    module = cvm.parse(textwrap.dedent(OPERATORS[name].example))
+    used = [o.operator.name for f in module.functions.values() for o in f.operations]
+    assert name in used

@@ -1,0 +1,132 @@
+"""The conformance cases: programs with the arrays they are given and must return, recorded from other implementations.
+
+A line of `conformance/DIALECT.jsonl` is a case; `DIALECT.npz` holds its arrays by name. A case that is not valid has to
+be rejected, when it is compiled or when it is called.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from batched_nvrtc import compile_together
+
+import cvm
+
+FOLDER = Path(__file__).parents[1] / "conformance"
+OPERATORS = re.compile(r"(?<![!\w.])(?:cvm|dali|theano|cog)\.\w+")
+Case = dict[str, Any]
+
+
+@cache
+def cases() -> dict[str, list[Case]]:
+    """All cases, by operator."""
+    found: dict[str, list[Case]] = {}
+    for path in sorted(FOLDER.glob("*.jsonl")):
+        for line in path.read_text("utf-8").splitlines():
+            case = json.loads(line)
+            found.setdefault(operator(case), []).append(case)
+    return found
+
+
+def operator(case: Case) -> str:
+    """What a case is about: the operator it names, or the last one of its program where it names a symbol or a topic."""
+    used = OPERATORS.findall(case["program"])
+    return case["op"] if case["op"] in used or not used else used[-1]
+
+
+def operators(case: Case) -> set[str]:
+    """All that a case's program uses."""
+    return {operator(case), *OPERATORS.findall(case["program"])}
+
+
+@cache
+def arrays(dialect: str) -> dict[str, np.ndarray]:
+    with np.load(FOLDER / f"{dialect}.npz") as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def failures(op: str, target: str) -> Iterator[str]:
+    """The operator's cases that do not hold on a target, each with what is wrong."""
+    made = [(case, compiled(case, target)) for case in cases()[op]]
+    if target == "cuda-sim":
+        compile_together(f.lower("cuda") for _, f in made if not isinstance(f, Exception))
+    for case, f in made:
+        wrong = failure(case, arrays(op.partition(".")[0]), f)
+        if wrong is not None:
+            yield f"{case['id']}: {wrong}\n{case['program']}"
+
+
+def compiled(case: Case, target: str) -> Any:
+    """The case's program, or why there is none."""
+    try:
+        return cvm.compile(case["program"], target=target)
+    except Exception as e:
+        return e
+
+
+def failure(case: Case, known: dict[str, np.ndarray], function: Any) -> str | None:
+    given = [known[name].copy() for name in case["inputs"]]
+    try:
+        if isinstance(function, Exception):
+            raise function
+        returned = played(function, case) if "script" in case else function(*given)
+    except cvm.Error as e:
+        return f"it is rejected: {e}" if case["valid"] else None
+    except Exception as e:
+        return f"it raises {type(e).__name__}: {e}"
+    if not case["valid"]:
+        return f"it is accepted, but should be rejected: {case['why']}"
+    results = returned if isinstance(returned, tuple) else (returned,)
+    if len(results) != len(case["outputs"]):
+        return f"it gives {len(results)} results, not {len(case['outputs'])}"
+    for result, name in zip(results, case["outputs"], strict=True):
+        wrong = differs(result, known[name], case)
+        if wrong is not None:
+            return wrong
+    for array, name in zip(given, case.get("after", ()), strict=False):
+        if not np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc"):
+            return "an argument does not hold afterwards what it should"
+    return None
+
+
+def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
+    """What a graph gives to read while it goes through a script, stacked: of a single reading that reading."""
+    seen: dict[str, list[np.ndarray]] = {name: [] for name in case["reads"]}
+    for command, *arguments in case["script"]:
+        if command == "read":
+            for name, values in seen.items():
+                values.append(graph.read(name))
+        else:
+            getattr(graph, command)(*arguments)
+    wanted = [known.shape for known in (arrays("cog")[n] for n in case["outputs"])]
+    once = all(len(v) == 1 and v[0].shape == shape for v, shape in zip(seen.values(), wanted, strict=True))
+    return tuple(v[0] if once else np.stack(v) for v in seen.values())
+
+
+def differs(got: np.ndarray, wanted: np.ndarray, case: Case) -> str | None:
+    """Where a result is not what the case says, within the case's own tolerance."""
+    if got.shape != wanted.shape:
+        return f"the shape is {got.shape}, not {wanted.shape}"
+    if case.get("dtype_matters", True) and got.dtype != wanted.dtype:
+        return f"the type is {got.dtype}, not {wanted.dtype}"
+    tolerance = case["tolerance"]
+    if tolerance == "exact":
+        same = got == wanted
+        if wanted.dtype.kind in "fc":
+            same |= np.isnan(got) & np.isnan(wanted)
+    else:
+        bound = tolerance if isinstance(tolerance, dict) else {"rtol": tolerance, "atol": 0.0}
+        if bound["atol"] == 0.0 and wanted.dtype == np.float32:  # a result in single precision was recorded as such
+            bound = {"rtol": max(bound["rtol"], 1e-6), "atol": 1e-37}
+        with np.errstate(all="ignore"):
+            same = np.isclose(got.astype(wanted.dtype), wanted, equal_nan=True, **bound)
+    if np.all(same):
+        return None
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}"

@@ -1,0 +1,394 @@
+"""The paths to native code, each forced: what is set in the compiler, what becomes of a case's program, and how it is called.
+
+Costs decide which path a program takes, and cases are small: without this, most of them would go only one way. What needs many
+rows, columns or terms, whatever it costs, is computed as part of a larger case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance_cases import Case
+from cvm.dialect.builtin import Data
+from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.program.printer import print_module
+from cvm.jit.cache.keys import environment
+from cvm.lowering import schedule
+from cvm.lowering.processor import Processor
+from enlarge_contractions import larger
+from llvmlite import binding as llvm
+
+import cvm
+
+Arrays = dict[str, np.ndarray]
+Given = list[np.ndarray]
+ARGUMENT = r"(%\w+): (tensor<((?:\d+x)*)(\w+|complex<\w+>)>)"
+TYPED = re.compile(ARGUMENT + r"(?! *\{)")  # and nothing else is said of it
+
+
+def _as_it_is(case: Case, known: Arrays) -> Case:
+    return case
+
+
+def _plainly(function: Any, given: Given, case: Case) -> Any:
+    return function(*given)
+
+
+@dataclass(frozen=True)
+class Path:
+    """One of them. `settings` are by the name of what they set; a program that cannot be `rewritten` stays away."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
+    called: Callable[[Any, Given, Case], Any] = _plainly
+    threads: int = 1
+    kept: bool = False  # on disk, and compiled once more
+    only: tuple[str, ...] = ()  # the operators whose cases go this way, if not all do
+    seen: str = ""  # in the kernels of some case that goes this way,
+    of: str = "cvm.conv2d"  # of this operator
+
+    @contextmanager
+    def taken(self, folder: File) -> Iterator[None]:
+        """While the path is taken by what is compiled and called."""
+        before = cvm.get_num_threads()
+        environment()  # is remembered: that of this machine
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CVM_CACHE_DIR", str(folder) if self.kept else "")
+            for name, value in self.settings.items():
+                patch.setattr(name, value)
+            cvm.set_num_threads(self.threads)
+            try:
+                yield
+            finally:
+                cvm.set_num_threads(before)
+
+
+def _main(program: str) -> tuple[str, str, str]:
+    """A program before the arguments of @main, these, and what follows."""
+    before, main, rest = program.partition("func @main(")
+    depth, end = 1, 0
+    while depth:
+        depth += {"(": 1, ")": -1}.get(rest[end], 0)
+        end += 1
+    return before + main, rest[: end - 1], rest[end - 1 :]
+
+
+def _without_results(rest: str) -> str:
+    """The same where nothing is said of result types, which follow from others."""
+    return re.sub(r"^\) *->.*\{$", ") {", rest, count=1, flags=re.M)
+
+
+def _of_unknown_sizes(case: Case, known: Arrays) -> Case | None:
+    """With all sizes but 1 left open: a size of 1 is one that is broadcast."""
+    if "func @main(" not in case["program"]:
+        return None
+    before, arguments, rest = _main(case["program"])
+    opened = TYPED.sub(
+        lambda m: f"{m[1]}: tensor<{re.sub('[0-9]+', lambda n: '1' if n[0] == '1' else '?', m[3])}{m[4]}>", arguments
+    )
+    return _accepted(case, before + opened + _without_results(rest))
+
+
+def _of_declared_ranges(case: Case, known: Arrays) -> Case | None:
+    """With the least and the largest number of each argument said."""
+    if "func @main(" not in case["program"]:
+        return None
+    before, arguments, rest = _main(case["program"])
+    given = iter(case["inputs"])
+
+    def declared(m: re.Match[str]) -> str:
+        array = known[next(given)]
+        if m[5] or array.dtype.kind not in "iu" or not array.size:
+            return m[0]
+        return f"{m[0]} {{range = [{array.min()}, {array.max()}]}}"
+
+    return {**case, "program": before + re.sub(ARGUMENT + r"( *\{)?", declared, arguments) + rest}
+
+
+def _clipped(case: Case, known: Arrays) -> Case | None:
+    """With arguments that become arrays of known ranges first."""
+    if not case["op"].startswith("cvm.") or "func @main(" not in case["program"]:
+        return None
+    before, arguments, rest = _main(case["program"])
+    head, brace, body = rest.partition("{\n")
+    clips = ""
+    for m, name in zip(TYPED.finditer(arguments), case["inputs"], strict=False):
+        array = known[name]
+        if m[4] == "i32" and array.size:
+            clips += f"  {m[1]}.clipped = cvm.clip {m[1]} {{a_min = {array.min()}, a_max = {max(int(array.max()), int(array.min()) + 1)}}}\n"
+            body = re.sub(rf"{m[1]}\b", f"{m[1]}.clipped", body)
+    return _accepted(case, before + arguments + head + brace + clips + body)
+
+
+def _of_constants(case: Case, known: Arrays) -> Case | None:
+    """With all arguments but the first as constants."""
+    if "func @main(" not in case["program"] or len(case["inputs"]) < 2 or case.get("after"):
+        return None
+    before, arguments, rest = _main(case["program"])
+    found = list(TYPED.finditer(arguments))
+    if len(found) != len(case["inputs"]):
+        return None
+    constants = "".join(
+        f"  {m[1]} = const {Data(known[name]).text} : {m[2]}\n"
+        for m, name in zip(found[1:], case["inputs"][1:], strict=True)
+    )
+    head, brace, body = rest.partition("{\n")
+    program = f"{before}{arguments[: found[0].end()]}{head}{brace}{constants}{body}"
+    return _accepted({**case, "inputs": case["inputs"][:1]}, program)
+
+
+def _in_generic_form(case: Case, known: Arrays) -> Case | None:
+    try:
+        return {**case, "program": print_module(cvm.parse(case["program"]), generic=True)}
+    except cvm.Error:
+        return None
+
+
+def _many_ticks_at_once(case: Case, known: Arrays) -> Case | None:
+    """A script that begins anew before each reading, and goes there in one step."""
+    script: list[list[Any]] = []
+    ticks = 0
+    for command, *arguments in case.get("script", ()):
+        if command == "read":
+            script += [["reset"], ["step", ticks], ["read"]]
+        elif command == "step":
+            ticks += arguments[0]
+        elif command == "reset":
+            ticks = 0
+        else:
+            return None
+    return {**case, "script": script} if script else None
+
+
+def _accepted(case: Case, program: str) -> Case | None:
+    """The case with another program, if that is a valid one."""
+    try:
+        cvm.parse(program)
+    except cvm.Error:
+        if case["valid"]:
+            return None
+    return {**case, "program": program}
+
+
+def _into_arrays(function: Any, given: Given, case: Case) -> Any:
+    """Results in arrays that are there, full of something else."""
+    if not hasattr(function, "lower"):
+        return function(*given)
+    made = function(*(a.copy() for a in given))
+    if not isinstance(made, tuple):
+        return function(*given, out=_full(made))
+    return function(*given, out=tuple(map(_full, made))) if made else function(*given)
+
+
+def _full(like: np.ndarray) -> np.ndarray:
+    held = np.empty(like.shape, like.dtype)
+    held.reshape(-1).view(np.uint8)[...] = 1
+    return held
+
+
+def _apart(function: Any, given: Given, case: Case) -> Any:
+    """Arguments whose elements do not lie beside each other, backwards."""
+    spread = []
+    for array in given:
+        held = np.zeros([2 * n for n in array.shape], array.dtype)
+        view = held[(..., *(slice(None, None, -2) for _ in array.shape))]
+        view[...] = array
+        spread.append(view)
+    returned = function(*spread)
+    for array, view in zip(given, spread, strict=True):
+        array[...] = view
+    return returned
+
+
+def _known_weights(case: Case, known: Arrays, **how: bool) -> Case | None:
+    """Part of a larger case whose weights are constant."""
+    made = larger(case, known, **how)
+    return None if made is None else _of_constants(made, known)
+
+
+def _known_weights_of_ranges(case: Case, known: Arrays) -> Case | None:
+    """With the weights as constants, and the range of the rest said."""
+    made = _of_constants(case, known)
+    return None if made is None else _of_declared_ranges(made, known)
+
+
+def _part(function: Any, given: Given, case: Case) -> Any:
+    """Those results of a larger case that were recorded."""
+    return function(*given)[case["part"]]
+
+
+def _baseline(jit: bool = True) -> Any:
+    """Code for the oldest processor of the family."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=_oldest(), features="", opt=3, reloc="pic", codemodel="default", jit=jit)
+
+
+def _oldest() -> str:
+    return "x86-64" if "x86_64" in llvm.get_default_triple() else "generic"
+
+
+def _features() -> llvm.FeatureMap:
+    return llvm.FeatureMap({"sse2": True} if _oldest() == "x86-64" else {})
+
+
+C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
+SMALL = {f"{C}.strategies.MIN_PRODUCTS": 0, f"{C}.strategies.MIN_ROWS": 1, f"{C}.strategies.MIN_K": 1}
+SHARED = {
+    "cvm.lowering.loops.parallelize.MIN_OPERATIONS": 0,
+    "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
+    "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
+    f"{C}.micro_kernel.MIN_PARALLEL_PRODUCTS": 1,
+    f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
+    f"{C}.pack_panels.LEAST_TILES": 1,
+    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
+}
+PLAIN = {"cvm.jit.functions.native_function.processor": Processor}
+QUADS = {"cvm.jit.functions.native_function.processor": lambda: Processor(quads=True)}
+UPRIGHT = SMALL | {f"{C}.strategies.lower_winograd": lambda *_: None, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
+LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
+SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
+STREAMS = {
+    f"cvm.lowering.loops.nontemporal_stores.{name}": 1
+    for name in ("LARGE_BYTES", "ALL_ARRAYS_BYTES", "MIN_RESULT_BYTES")
+} | {"cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
+STREAMS |= {
+    f"{M}.tiled_transpose.{name}": 0
+    for name in ("MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES")
+}
+IN_BLOCKS = {
+    f"{F}.blocked_sums.MIN_TERMS": 1,
+    f"{F}.blocked_sums.BLOCK_TERMS": 16,
+    f"{F}.partition_reduction.MIN_BYTES": 1,
+    f"{F}.column_reduction.MAX_NEIGHBOUR_BYTES": 1,
+}
+IN_BLOCKS |= {f"{F}.split_reduction.MIN_TERMS": 1, f"{F}.reduction_versions.MIN_TERMS": 1}
+IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATIONS": 0, f"{F}.fuse_rows.MIN_ROWS": 1}
+
+
+TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("PRODUCTS", "ROWS", "TILES", "STEPS", "RESULTS")}
+BY_TWO, BY_FOUR = ({f"{C}.winograd.MAX_COST_RATIO": gain} for gain in (0, inf))
+NOT_TURNED = {f"{C}.strategies.lower_winograd": lambda *_: None}
+NOT_BYTES = {f"{C}.strategies._of_bytes": lambda *_: None}
+CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
+SHORT = {
+    f"{M}.interleave.MIN_TRIPS_RATIO": 0,
+    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
+    f"{F}.widen_in_steps.MIN_STEPS": 0,
+}
+SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
+
+
+def _cut(levels: int) -> dict[str, Any]:
+    """Blocks cut so often, whatever that costs."""
+    blocks = {f"{C}.strassen.LEVELS": (levels,), f"{C}.strassen.MAX_COST_RATIO": inf}
+    return SMALL | NOT_TURNED | NOT_BYTES | blocks
+
+
+L = "cvm.lowering.stepping"
+AT_ONCE = {f"{L}.fast_forward.TICKS_AT_ONCE": 2, f"{L}.step_plan.TICKS_AT_ONCE": 2}
+AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, f"{L}.time_skew.MIN_STATE_BYTES": 0, f"{L}.time_skew.ROWS": 1}
+
+
+APART = {
+    "cvm.lowering.formulas.fuse.MAX_NODES": 0,
+    "cvm.lowering.loops.fuse_kernels.MAX_NODES": 0,
+    "cvm.lowering.loops.fuse_kernels.MAX_LOOKBACK": 0,
+}
+NARROW = {"cvm.lowering.storage.narrow_storage.MIN_BYTES": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 20}
+
+
+OLD = {
+    "cvm.jit.llvm.llvm_context.target_machine": _baseline,
+    "cvm.jit.llvm.native_code.target_machine": _baseline,
+    "cvm.jit.llvm.llvm_context._spare": [],
+    "cvm.jit.llvm.native_code._features": lambda: frozenset(_features()),
+    "llvmlite.binding.get_host_cpu_name": _oldest,
+    "llvmlite.binding.get_host_cpu_features": _features,
+    **PLAIN,
+}
+
+
+class _Passes(dict[str, Callable[[Kernel], Kernel]]):
+    """Some passes, and none where another one is named."""
+
+    def __missing__(self, name: str) -> Callable[[Kernel], Kernel]:
+        return lambda kernel: kernel
+
+
+def _without(*names: str) -> dict[str, Any]:
+    passes = _Passes({n: p for n, p in schedule.PASSES.items() if n not in names})
+    return {f"cvm.lowering.{module}.PASSES": passes for module in ("schedule", "passes", "stepping.step_plan")}
+
+
+PATHS = {
+    "as costs say": Path(),
+    "no passes over loops": Path(_without(*schedule.PASSES)),
+    "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
+    "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ("decompose",)}),
+    "nothing fused": Path(APART),
+    "panels": Path(SMALL, seen="pairdot("),
+    "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
+    "panels, sums wait": Path(SMALL | {f"{C}.micro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
+    "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
+    "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x8x"),
+    "larger, turned windows": Path(
+        SMALL | TURNED | BY_TWO, partial(larger, windows=True), _part, only=CONTRACTIONS[:1], seen=".turned("
+    ),
+    "larger, turned windows, weights known": Path(
+        SMALL | TURNED | BY_FOUR, partial(_known_weights, windows=True), _part, only=CONTRACTIONS[:1], seen="x36x8x"
+    ),
+    "larger, blocks": Path(_cut(1), larger, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
+    "larger, blocks of blocks": Path(_cut(2), larger, _part, only=CONTRACTIONS, seen="%points: tensor<49x"),
+    "larger, blocks, weights known": Path(_cut(1), _known_weights, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
+    "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
+    "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
+    "larger, vectors of rows, signs": Path(
+        UPRIGHT | {f"{C}.m_vectorized.PLACES": 0}, _known_weights, _part, only=CONTRACTIONS[:1]
+    ),
+    "larger, bytes": Path(
+        SMALL | NOT_TURNED | PLAIN, partial(larger, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+    ),
+    "larger, bytes, weights known": Path(
+        SMALL | NOT_TURNED | PLAIN, partial(_known_weights, signless=True), _part, only=CONTRACTIONS, seen="bytepairs("
+    ),
+    "larger, tiles": Path({}, larger, _part, only=TRANSPOSITIONS, seen=".tile in", of="cvm.transpose"),
+    "larger, strips": Path(STREAMS, larger, _part, only=TRANSPOSITIONS, seen=" overlap ", of="cvm.transpose"),
+    "larger, planes": Path(
+        SHORT | STREAMS, partial(larger, short=True), _part, only=TRANSPOSITIONS, seen="%planes", of="cvm.transpose"
+    ),
+    "streams": Path(STREAMS, seen="streaming", of="cvm.elemwise_add"),
+    "short rows": Path(SHORT, seen="for %l in", of="cvm.broadcast_div"),
+    "windows as words": Path(SHORT, _known_weights_of_ranges, only=CONTRACTIONS, seen=".windows("),
+    "folds in blocks": Path(IN_BLOCKS, seen="%part", of="theano.sum"),
+    "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
+    "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
+    "numbers in rows": Path(
+        {f"{L}.slp_vectorize.MIN_GROUP": 2}, _many_ticks_at_once, seen="%scalars.f32.next: tensor", of="cog.feedback"
+    ),
+    "two threads": Path(SHARED, threads=2, seen=" parallel ", of="dali.add"),
+    "two threads, declared ranges": Path(SHARED | LOOKED, _of_declared_ranges, threads=2, only=SUMS),
+    "three threads, panels": Path(SMALL | SHARED, threads=3, seen="pairdot("),
+    "unknown sizes": Path(rewritten=_of_unknown_sizes, seen="<?"),
+    "unknown sizes, panels": Path(SMALL, _of_unknown_sizes, seen="pairdot("),
+    "declared ranges": Path(rewritten=_of_declared_ranges),
+    "constants": Path(rewritten=_of_constants, seen="xi8>"),
+    "four products added": Path(SMALL | QUADS, _of_declared_ranges),
+    "generic form": Path(rewritten=_in_generic_form),
+    "an old processor": Path(OLD),
+    "an old processor, panels": Path(OLD | SMALL, only=CONTRACTIONS, seen="pairdot("),
+    "calls by ctypes": Path({"cvm.jit.calls.fastcall.usable": lambda: False}),
+    "results into arrays": Path(called=_into_arrays),
+    "arguments apart": Path(called=_apart),
+    "kept on disk": Path(kept=True),
+}

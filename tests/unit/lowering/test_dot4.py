@@ -1,0 +1,129 @@
+"""Contractions of bytes whose products are added four at once: exact at the ends of all ranges, whatever the processor has."""
+
+from __future__ import annotations
+
+from math import inf
+
+import contraction_programs as contractions
+import numpy as np
+import pytest
+from cvm.jit.functions import native_function
+from cvm.jit.llvm import native_code
+from cvm.jit.llvm.target_intrinsics import complete, has_quads
+from cvm.lowering.contraction import dot4, m_vectorized, strategies, winograd
+from cvm.lowering.processor import Processor
+from cvm.lowering.text.printer import kernels_text
+from depthwise_programs import SHAPES
+from depthwise_programs import text as windows
+from int8_programs import PROGRAMS
+from legal_and_equal import legal
+
+import cvm
+
+RANGES = {  # of the image
+    "without a sign": (0, 127),
+    "all of a byte": (0, 255),
+    "with a sign": (-128, 127),
+    "negative": (-128, 0),
+}
+
+
+TILES = [(3, 7, "columns"), (4, 5, "columns"), (6, 2, "columns"), (7, 3, "rows"), (14, 2, "rows")]
+
+
+@pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[0]} by {tile[1]}, vectors of {tile[2]}")
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Processor:
+    """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
+    *tile, vectors = request.param
+    found = Processor(quads=True)
+    for kind in (dot4, m_vectorized):
+        monkeypatch.setattr(kind, "TILES", {found.registers: (tuple(tile),)})
+    monkeypatch.setattr(m_vectorized, "MAX_COST_RATIO", inf if vectors == "rows" else 0)
+    monkeypatch.setattr(m_vectorized, "PLACES", 0 if tile == [14, 2] else m_vectorized.PLACES)
+    monkeypatch.setattr(native_function, "processor", lambda: found)
+    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
+    return found
+
+
+def agreed(program: str, processor: Processor, *given: tuple[np.ndarray, ...]) -> str:
+    lowered = kernels_text(legal(program, processor))
+    function, reference = cvm.compile(program), cvm.compile(program, target="reference")
+    for arrays in given:
+        np.testing.assert_array_equal(function(*arrays), reference(*arrays), strict=True)
+    return lowered
+
+
+def images(shape: tuple[int, ...], low: int, high: int) -> list[tuple[np.ndarray]]:
+    random = np.random.default_rng(0)
+    ends = [np.full(shape, low, np.int32), np.full(shape, high, np.int32)]
+    return [(x,) for x in (*ends, random.integers(low, high, shape, np.int32, endpoint=True))]
+
+
+def weights(shape: tuple[int, ...]) -> np.ndarray:
+    found = np.random.default_rng(1).choice(np.array([-128, -1, 0, 127], np.int32), shape)
+    found.flat[:2] = -128, 127
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("ends", RANGES)
+def test_constant_weights(name: str, ends: str, processor: Processor) -> None:
+    (low, high), (_, image, kernel) = RANGES[ends], PROGRAMS[name]
+    program = contractions.text(PROGRAMS[name], f" {{range = [{low}, {high}]}}", weights(kernel))
+    lowered = agreed(program, processor, *images(image, low, high))
+    assert "quaddot_us" in lowered and ("^" in lowered) == (low < 0)
+
+
+@pytest.mark.parametrize("name", ["dense", "strided", "groups", "7x7 pixels"])
+def test_ranges_found_when_called(name: str, processor: Processor) -> None:
+    _, image, kernel = PROGRAMS[name]
+    w = weights(kernel)
+    found = [x for ends in ((0, 255), (0, 256), (-128, 127), (-129, 0), (-1, 128)) for x in images(image, *ends)]
+    lowered = agreed(contractions.text(PROGRAMS[name], "", w), processor, *found)
+    assert "quaddot_us" in lowered and ".other." in lowered
+    both = [(x, n) for (x,) in found for n in (w, abs(w), w * 2)]
+    lowered = agreed(contractions.text(PROGRAMS[name]), processor, *both)
+    assert "quaddot_us" in lowered and ".other." in lowered
+
+
+def test_the_weights_may_be_those_without_a_sign(processor: Processor) -> None:
+    w = np.arange(13 * 16).reshape(13, 16, 1, 1)
+    program = contractions.text(PROGRAMS["1x1"], " {range = [-128, 127]}", w)
+    assert "^" not in agreed(program, processor, *images(PROGRAMS["1x1"][1], -128, 127))
+
+
+@pytest.mark.parametrize("ends", RANGES)
+@pytest.mark.parametrize("size, window, step, edge", [(7, 3, 1, 1), (8, 5, 2, 2), (9, 2, 1, 3), (14, 3, 2, 1)])
+def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edge: int, processor: Processor) -> None:
+    """Also where no part of a window is inside."""
+    (low, high), w = RANGES[ends], weights((17, 8, window, window))
+    given = f"%x: tensor<1x8x{size}x{size}xi32> {{range = [{low}, {high}]}}"
+    program = f"""func @main({given}) {{
+        %w = const dense<{w.tolist()}> : tensor<17x8x{window}x{window}xi32>
+        %y = cvm.conv2d %x, %w {{padding = [{edge}, {edge}], stride = [{step}, {step}]}}
+        return %y
+    }}"""
+    lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == (m_vectorized.MAX_COST_RATIO > 0)
+
+
+def test_larger_numbers_go_another_way(processor: Processor) -> None:
+    program = contractions.text(PROGRAMS["dense"], " {range = [-1, 128]}", weights(PROGRAMS["dense"][2]))
+    assert "quaddot_us" not in agreed(program, processor, *images(PROGRAMS["dense"][1], -1, 128))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) -> None:
+    image, kernel, _ = SHAPES[name]
+    lowered = agreed(windows(name, 0, 255, weights(kernel)), processor, *images(image, 0, 255))
+    assert "quaddot_us" in lowered
+
+
+@pytest.mark.parametrize("features", [set(), {"avxvnni"}, {"avx512vnni"}, {"avx512vnni", "avx512vl"}])
+@pytest.mark.parametrize("lanes", [4, 8, 16, 2])
+def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) -> None:
+    wide = f"<{lanes} x i32>"
+    made = complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
+    assert ("vpdpbusd" in made) == (has_quads(features) and lanes > 2)
+    native_code.optimise(f"{complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")

@@ -1,0 +1,540 @@
+"""How kernels lie on a GPU: every access coalesced, folds with the bits of a CPU, and what the emulator finds wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cvm.dialect.ir.types import F32, I32
+from cvm.dialect.notation.index import Index, Tensor
+from cvm.dialect.notation.loops import For, Kernel, Store
+from cvm.jit.cuda.emit import Source, emit
+from cvm.jit.cuda.emulator.memory import Fault, Memory
+from cvm.jit.cuda.gpu_function import SimulatedFunction
+from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.text.printer import kernels_text
+from emulated_kernels import needs_nvrtc, plan_of, run
+from native_kernels import kernel, tensor
+
+import cvm
+
+pytestmark = needs_nvrtc
+RANDOM = np.random.default_rng(5)
+
+
+def program(signature: str, line: str, returns: str = "%y") -> str:
+    return f"func @main({signature}) {{\n  {line}\n  return {returns}\n}}\n"
+
+
+def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
+    """The result on the simulated GPU, and the memory with its statistics."""
+    f = cvm.compile(text, target="cuda-sim")
+    assert isinstance(f, SimulatedFunction)
+    for k in f.gpu_plan.kernels:
+        check_kernel(k)
+    memory = Memory(count_transactions=True)
+    (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
+    f.simulate(list(arrays), outputs, memory)
+    np.testing.assert_array_equal(output, cvm.compile(text)(*arrays), strict=True)
+    assert memory.statistics is not None
+    return f, memory
+
+
+def excess(memory: Memory) -> tuple[float, float]:
+    """How many times the sectors that could hold what was wanted were loaded, and stored."""
+    s = memory.statistics
+    assert s is not None
+    return s["load sectors"] / max(s["load least"], 1), s["store sectors"] / s["store least"]
+
+
+def requests(memory: Memory) -> tuple[int, int]:
+    """How often a warp loaded, and stored."""
+    assert memory.statistics is not None
+    return memory.statistics["load requests"], memory.statistics["store requests"]
+
+
+def conflicts(memory: Memory) -> int:
+    """How often shared memory had to answer again because threads wanted several words of one bank."""
+    assert memory.statistics is not None and memory.statistics["shared answers"]
+    return memory.statistics["bank conflicts"]
+
+
+WIDTHS = {"ui8": "u1", "i16": "i2", "f16": "f2", "f32": "f4", "i32": "i4", "f64": "f8", "i64": "i8"}
+
+
+@pytest.mark.parametrize("size", ["64x96", "?x?", "7x1000"])
+@pytest.mark.parametrize("element", WIDTHS)
+def test_elementwise_kernels_are_coalesced(size: str, element: str) -> None:
+    shape = (64, 96) if size != "7x1000" else (7, 1000)
+    x = RANDOM.integers(0, 9, shape).astype(WIDTHS[element])
+    given = f"%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>"
+    _, memory = counted(program(given, '%z = theano.elemwise %x, %y {scalar_op = "add"}', "%z"), x, x)
+    assert excess(memory) == (1, 1)
+
+
+def test_rows_that_are_broadcast_are_coalesced() -> None:
+    x, w = RANDOM.normal(size=(100, 96)).astype("f4"), RANDOM.normal(size=96).astype("f4")
+    _, memory = counted(program("%x: tensor<100x96xf32>, %w: tensor<96xf32>", "%y = dali.mul %x, %w"), x, w)
+    assert excess(memory) == (1, 1)
+
+
+@pytest.mark.parametrize("size", ["256x3", "33x7", "?x3", "5x9x7"])
+@pytest.mark.parametrize("element", ["ui8", "f32"])
+def test_packs_go_on_from_row_to_row(size: str, element: str) -> None:
+    shape = {"256x3": (256, 3), "33x7": (33, 7), "?x3": (41, 3), "5x9x7": (5, 9, 7)}[size]
+    x, w = (
+        RANDOM.integers(0, 256, shape).astype(element.replace("ui8", "u1").replace("f32", "f4")),
+        RANDOM.normal(size=shape[-1]),
+    )
+    given = f"%x: tensor<{size}x{element}>, %w: tensor<{size.split('x')[-1]}xf32>"
+    f, memory = counted(program(given, "%y = dali.mul %x, %w"), x, w.astype("f4"))
+    assert f"*(const Pack<{'float' if element == 'f32' else 'unsigned char'}, 4>*)" in f.lower("cuda")
+    assert excess(memory)[1] < 1.2
+
+
+@pytest.mark.parametrize("size", ["1000", "999", "?", "12x16"])
+def test_functions_with_rare_branches_are_by_packs(size: str) -> None:
+    shape = (12, 16) if size == "12x16" else (999,) if size != "1000" else (1000,)
+    x = (RANDOM.normal(size=shape) * 10.0 ** RANDOM.integers(-5, 5, shape)).astype("f4")
+    f, memory = counted(
+        program(f"%x: tensor<{size}xf32>", "%a = dali.exp %x\n  %b = dali.sin %a\n  %y = dali.add %b, %x"), x
+    )
+    assert "Pack<float, 4>" in f.lower("cuda") and excess(memory) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape", "order"),
+    [
+        ("64x96", (64, 96), "[1, 0]"),
+        ("256x384", (256, 384), "[1, 0]"),
+        ("?x?", (96, 160), "[1, 0]"),
+        ("4x32x64", (4, 32, 64), "[0, 2, 1]"),
+        ("2x3x64x32", (2, 3, 64, 32), "[1, 0, 3, 2]"),
+        ("2x64x8x16", (2, 64, 8, 16), "[0, 2, 3, 1]"),
+    ],
+)
+@pytest.mark.parametrize("element", WIDTHS)
+def test_transposes_are_coalesced(sizes: str, shape: tuple[int, ...], order: str, element: str) -> None:
+    """No sector is accessed twice, and no bank has to give two words at once."""
+    x = (np.arange(np.prod(shape)) % 2000).reshape(shape).astype(WIDTHS[element])
+    line = f"%y = theano.dimshuffle %x {{new_order = {order}}}"
+    f, memory = counted(program(f"%x: tensor<{sizes}x{element}>", line), x)
+    assert "__shared__" in f.lower("cuda")
+    assert excess(memory) == (1, 1) and conflicts(memory) == 0
+    if shape == (256, 384):  # by packs of 16 bytes, or of four elements
+        assert requests(memory) == (x.nbytes // min(16, 4 * x.itemsize) // 32,) * 2
+
+
+@pytest.mark.parametrize("element", ["ui8", "f32"])
+def test_transposes_with_what_follows(element: str) -> None:
+    """Several arrays that are read across, others that are not, and another type that is stored."""
+    x, z, w = (RANDOM.integers(0, 99, s).astype(WIDTHS[element]) for s in ((64, 128), (64, 128), (128, 64)))
+    lines = [f"%{r} = theano.dimshuffle %{a} {{new_order = [1, 0]}}" for r, a in (("a", "x"), ("b", "z"))]
+    given = f"%x: tensor<64x128x{element}>, %z: tensor<64x128x{element}>"
+    for more, last, operand in (
+        (", %w: tensor<128x64xf32>", "dali.mul %c, %w", (w.astype("f4"),)),
+        ("", "dali.mul %c, 0.5", ()),
+    ):
+        f, memory = counted(
+            program(given + more, "\n  ".join([*lines, "%c = dali.sub %a, %b", f"%y = {last}"])), x, z, *operand
+        )
+        assert "__shared__" in f.lower("cuda") and excess(memory) == (1, 1) and conflicts(memory) == 0
+
+
+def test_transposes_of_parts_of_rows() -> None:
+    """Packs begin at multiples of their size, or there are none."""
+    x = RANDOM.integers(0, 99, (65, 70), np.int32)
+    for first in (0, 1, 4):
+        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        f, memory = counted(program("%x: tensor<65x70xi32>", line), x)
+        assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
+    x = RANDOM.integers(0, 99, (65, 72), np.int32)
+    for first in (0, 1, 4):
+        line = f"%s = cvm.slice %x {{begin = [0, {first}], end = [64, {first + 64}]}}\n  %y = cvm.transpose %s"
+        f, memory = counted(program("%x: tensor<65x72xi32>", line), x)
+        assert ("Pack<int, 4>" in f.lower("cuda")) == (first != 1)
+
+
+@pytest.mark.parametrize("shape", [(33, 65), (8, 100), (9, 8)])
+def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
+    line = "%y = theano.dimshuffle %x {new_order = [1, 0]}"
+    for element in ("ui8", "f16", "f32", "f64"):
+        for size in ("?x?", "x".join(map(str, shape))):
+            x = RANDOM.integers(0, 99, shape).astype(WIDTHS[element])
+            _, memory = counted(program(f"%x: tensor<{size}x{element}>", line), x)
+            assert conflicts(memory) == 0
+
+
+@pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
+@pytest.mark.parametrize("element", ["f32", "f64", "i32", "i64"])
+@pytest.mark.parametrize("known", [True, False])
+def test_folds_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: str, known: bool) -> None:
+    x = (RANDOM.normal(size=shape) * 1000).astype(element.replace("i", "int").replace("f", "float"))
+    size = f"{shape[0]}x{shape[1]}" if known else "?x?"
+    for line in ("%y = theano.sum %x {axis = [1]}", "%y = theano.sum %x", "%y = theano.max %x {axis = [1]}"):
+        if shape[1] or "max" not in line:
+            counted(program(f"%x: tensor<{size}x{element}>", line), x)
+
+
+def test_folds_of_rows_are_coalesced() -> None:
+    x = RANDOM.normal(size=(64, 256)).astype("f4")
+    f, memory = counted(program("%x: tensor<64x256xf32>", "%y = theano.sum %x {axis = [1]}"), x)
+    assert "__shfl_xor_sync" in f.lower("cuda")
+    assert excess(memory)[0] == 1
+
+
+@pytest.mark.parametrize(("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)])
+def test_folds_keep_memory_busy(line: str, threads: int) -> None:
+    """Many threads, on all processors, each with many loads under way."""
+    result = "4096xf32" if line else "f32"
+    f = cvm.compile(
+        f"func @main(%x: tensor<4096x4096xf32>) -> tensor<{result}> {{\n  %y = theano.sum %x{line}\n  return %y\n}}",
+        target="reference",
+    )
+    first = f.gpu_source.launches[0]
+    assert first.work == threads and threads // first.threads >= 120
+    ahead = 32 if threads > 4096 else 64
+    assert f"#pragma unroll {ahead}\n" in f.gpu_source.text.partition("kernel_1")[0]
+
+
+# What the emulator finds
+
+
+def transposition() -> tuple[Kernel, np.ndarray]:
+    i, j = Index("i", 40), Index("j", 50)
+    x, y = tensor("x", F32, 50, 40), tensor("y", F32, 40, 50)
+    return kernel((For(i, (For(j, (Store(y, (i, j), x[j, i]),)),)),), x, y), RANDOM.normal(size=(50, 40)).astype("f4")
+
+
+def broken(k: Kernel, operand: np.ndarray, old: str, new: str) -> None:
+    plan = plan_of(k)
+    source = emit(plan)
+    assert np.array_equal(run(plan, source, operand)[0], operand.T)
+    assert old in source.text
+    run(plan, Source(source.text.replace(old, new, 1), source.launches, source.requirements), operand)
+
+
+def test_a_missing_barrier_is_found() -> None:
+    with pytest.raises(Fault, match="reads shared memory that another wrote since the last barrier"):
+        broken(*transposition(), "__syncthreads();", "")
+
+
+def test_a_wrong_guard_is_found() -> None:
+    with pytest.raises(Fault, match="outside of its array"):
+        broken(*transposition(), "< 40", "< 41")
+
+
+def test_a_barrier_that_some_threads_miss_is_found() -> None:
+    with pytest.raises(Fault, match="barrier"):
+        broken(*transposition(), "__syncthreads();", "if (threadIdx.x < 100) __syncthreads();")
+
+
+def test_shared_memory_that_is_too_small_is_found() -> None:
+    with pytest.raises(Fault, match="outside of the 4192 bytes of shared memory"):
+        broken(*transposition(), "[1056]", "[1048]")
+
+
+def test_two_writers_of_one_place_are_found() -> None:
+    i = Index("i", 64)
+    x, y = Tensor("x", (64,), I32), Tensor("y", (64,), I32)
+    plan = plan_of(kernel((For(i, (Store(y, (i,), x[i]),)),), x, y))
+    source = emit(plan)
+    race = 'extern "C" __global__ void kernel_0(const int* x, int* y) { __shared__ volatile int s; s = threadIdx.x; if (x[0]) y[0] = s; }'
+    launches = (replace(source.launches[0], arrays=(x, y)),)
+    with pytest.raises(Fault, match="two threads write one place of shared memory"):
+        run(plan, Source(race, launches, ()), np.zeros(64, np.int32))
+
+
+# Contractions
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 16), (70, 33, 100), (16, 130, 1000)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dense_layers_by_tiles(shape: tuple[int, int, int], bias: bool) -> None:
+    m, n, k = shape
+    arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((m, k), (n, k), (n,))]
+    given = f"%x: tensor<{m}x{k}xi32>, %w: tensor<{n}x{k}xi32>" + (f", %b: tensor<{n}xi32>" if bias else "")
+    line = "%y = cvm.dense %x, %w" + (", %b" if bias else "") + "\n  %z = cvm.relu %y"
+    f, memory = counted(program(given, line, "%z"), *arrays[: 2 + bias])
+    assert "__shared__" in f.lower("cuda") and conflicts(memory) == 0
+    assert excess(memory)[0] < 2.6  # rows of 8 numbers, which begin anywhere
+
+
+@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+def test_convolutions_by_tiles(attributes: str) -> None:
+    arrays = [RANDOM.integers(-(2**31), 2**31, s, np.int32) for s in ((2, 5, 14, 13), (20, 5, 3, 3))]
+    given = "%x: tensor<2x5x14x13xi32>, %w: tensor<20x5x3x3xi32>"
+    f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), *arrays)
+    assert "__shared__" in f.lower("cuda")
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "attributes",
+    ["", "{padding = [1, 1]}", "{padding = [2, 1], stride = [2, 1]}", "{padding = [2, 2], dilation = [2, 2]}"],
+)
+def test_convolutions_of_floats_by_tiles(element: str, attributes: str) -> None:
+    """Nothing is added for what is padding: neither infinities and NaN of weights, nor to -0.0, are seen there."""
+    kind = f"f{int(element[1:]) // 8}"
+    x, w = (RANDOM.normal(size=s).astype(kind) for s in ((2, 5, 14, 13), (20, 5, 3, 3)))
+    w[3, 2, 0, 1], w[4, 1, 2, 2] = np.inf, np.nan
+    tiny = np.finfo(kind).tiny
+    x[1], w[7] = np.abs(x[1]) * tiny, -np.abs(w[7]) * tiny  # sums of -0.0
+    given = f"%x: tensor<2x5x14x13x{element}>, %w: tensor<20x5x3x3x{element}>"
+    f, _ = counted(program(given, f"%y = cvm.conv2d %x, %w {attributes}"), x, w)
+    assert "__shared__" in f.lower("cuda") and "fma" in f.lower("cuda")
+    y = f(x, w)
+    assert np.isfinite(y[:, 4]).any() == bool(attributes) and np.signbit(y[1, 7][y[1, 7] == 0]).any()
+
+
+@pytest.mark.parametrize("element", ["f32", "i32", "i8"])
+@pytest.mark.parametrize("width", [7, 16])
+def test_convolutions_in_groups_by_tiles(element: str, width: int) -> None:
+    declared = SMALL if element == "i8" else ""
+    given = "%x: tensor<2x{0}x9x8x{1}> {2}, %w: tensor<{3}x{4}x3x3x{1}> {2}".format(
+        4 * width, element.replace("i8", "i32"), declared, 64, width
+    )
+    shapes = (2, 4 * width, 9, 8), (64, width, 3, 3)
+    x, w = (RANDOM.normal(size=s).astype("f4") if element == "f32" else small(*s) for s in shapes)
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1], groups = 4}"), x, w)
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("second", ["jk", "kj"])
+def test_products_of_floats_by_tiles(element: str, second: str) -> None:
+    """The order of the sums is that of a CPU's panels, also where the terms are no whole number of steps."""
+    for m, n, k in ((64, 80, 32), (33, 40, 53)):
+        arrays = [
+            RANDOM.normal(size=s).astype(f"f{int(element[1:]) // 8}")
+            for s in ((m, k), (n, k) if second == "jk" else (k, n))
+        ]
+        order = '[0, "x", 1]', '["x", 0, 1]' if second == "jk" else '["x", 1, 0]'
+        lines = [
+            f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)
+        ]
+        lines += [
+            '%c = theano.elemwise %a, %b {scalar_op = "mul"}',
+            '%y = theano.careduce %c {scalar_op = "add", axis = [2]}',
+        ]
+        shapes = ["x".join(map(str, a.shape)) for a in arrays]
+        given = f"%x: tensor<{shapes[0]}x{element}>, %w: tensor<{shapes[1]}x{element}>"
+        f, _ = counted(program(given, "\n  ".join(lines)), *arrays)
+        assert "__shared__" in f.lower("cuda") and "fma" in f.lower("cuda")
+
+
+SMALL = "{range = [-128, 127]}"
+
+
+def small(*shape: int) -> np.ndarray:
+    return RANDOM.integers(-128, 128, shape, np.int32)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (70, 33, 100), (20, 16, 200)])
+@pytest.mark.parametrize("known", [True, False])
+def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) -> None:
+    """Rows of any length, constants packed beforehand, and what follows the sums."""
+    m, n, k = shape
+    x, w, b = small(m, k), small(n, k), RANDOM.integers(-(2**31), 2**31, n, np.int32)
+    given, line = (
+        f"%x: tensor<{m}x{k}xi32> {SMALL}, %b: tensor<{n}xi32>",
+        "%y = cvm.dense %x, %w, %b\n  %z = cvm.relu %y",
+    )
+    if known:
+        line = f"%w = const dense<{w.tolist()}> : tensor<{n}x{k}xi32>\n  {line}"
+    else:
+        given += f", %w: tensor<{n}x{k}xi32> {SMALL}"
+    f, _ = counted(program(given, line, "%z"), *((x, b) if known else (x, b, w)))
+    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == (2 if known else 3)
+
+
+@pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
+@pytest.mark.parametrize("channels", [16, 20])
+def test_convolutions_on_tensor_cores(attributes: str, channels: int) -> None:
+    given = f"%x: tensor<2x{channels}x14x13xi32> {SMALL}, %w: tensor<24x{channels}x3x3xi32> {SMALL}"
+    f, _ = counted(
+        program(given, f"%y = cvm.conv2d %x, %w {attributes}"), small(2, channels, 14, 13), small(24, channels, 3, 3)
+    )
+    assert on_tensor_cores(f)
+
+
+BYTES = {"s8": (-128, 127), "u8": (0, 255), "both": (0, 127)}
+
+
+@pytest.mark.parametrize(("a", "b"), [("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("both", "u8"), ("both", "both")])
+@pytest.mark.parametrize("known", [True, False])
+def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
+    """Factors from their least to their greatest number, and at those."""
+    (low, high), (least, most) = BYTES[a], BYTES[b]
+    x, w = RANDOM.integers(low, high + 1, (40, 100), np.int32), RANDOM.integers(least, most + 1, (33, 100), np.int32)
+    x[0], x[1], w[0], w[1] = low, high, least, most
+    given, line = f"%x: tensor<40x100xi32> {{range = [{low}, {high}]}}", "%y = cvm.dense %x, %w"
+    if known:
+        line = f"%w = const dense<{w.tolist()}> : tensor<33x100xi32>\n  {line}"
+    else:
+        given += f", %w: tensor<33x100xi32> {{range = [{least}, {most}]}}"
+    f, _ = counted(program(given, line), *((x,) if known else (x, w)))
+    types = ".".join("s8" if n == "both" else n for n in (a, b))
+    assert f"mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32" in f.ptx
+
+
+def test_convolutions_of_what_is_not_negative_on_tensor_cores() -> None:
+    given = f"%x: tensor<2x20x14x13xi32> {{range = [0, 255]}}, %w: tensor<24x20x3x3xi32> {SMALL}"
+    x = RANDOM.integers(0, 256, (2, 20, 14, 13), np.int32)
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), x, small(24, 20, 3, 3))
+    assert "m16n8k32.row.col.s32.s8.u8.s32" in f.ptx
+
+
+@pytest.mark.parametrize("elements", [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
+def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
+    order = '[0, "x", 1]', '["x", 0, 1]'
+    lines = [f"%{r} = theano.dimshuffle %{x} {{new_order = {o}}}" for r, x, o in zip("ab", "xw", order, strict=True)]
+    lines += [f'%{r}.wide = theano.elemwise %{r} {{scalar_op = "cast", dtype = i32}}' for r in "ab"]
+    lines += ['%c = theano.elemwise %a.wide, %b.wide {scalar_op = "mul"}']
+    lines += ['%y = theano.careduce %c {scalar_op = "add", axis = [2]}']
+    given = f"%x: tensor<40x48x{elements[0]}>, %w: tensor<36x48x{elements[1]}>"
+    x, w = (
+        small(n, 48).astype(e.replace("ui8", "u1").replace("i8", "i1")) for n, e in zip((40, 36), elements, strict=True)
+    )
+    f, _ = counted(program(given, "\n  ".join(lines)), x, w)
+    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == 1
+
+
+def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cvm.lowering.gpu.block_tiles.PROCESSORS", 1)
+    given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
+    f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
+    assert excess(memory)[0] == 1
+    assert on_tensor_cores(f) and "tensor<256x4x4x4xi32>" in kernels_text(f.gpu_plan.kernels)
+    given = "%x: tensor<150x40xi32>, %w: tensor<130x40xi32>"
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 40), small(130, 40))
+    assert "tensor<256x8x8xi32>" in kernels_text(f.gpu_plan.kernels)
+
+
+def on_tensor_cores(f: SimulatedFunction) -> bool:
+    return "mma.sync.aligned.m16n8k32.row.col.s32." in f.ptx
+
+
+@pytest.mark.parametrize("lowest", [-129, -128])
+def test_what_may_not_fit_8_bits_is_multiplied_in_32(lowest: int) -> None:
+    given = f"%x: tensor<40x40xi32> {{range = [{lowest}, 0]}}, %w: tensor<30x40xi32> {SMALL}"
+    x = np.full((40, 40), lowest, np.int32)
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), x, small(30, 40))
+    assert on_tensor_cores(f) == (lowest == -128)
+
+
+BROKEN = [  # a kernel by tiles, what is wrong with it, and what is said of that
+    (SMALL, "__syncthreads();", "", "another wrote since the last barrier"),
+    (SMALL, "< 60", "< 61", "outside of its array"),
+    (SMALL, "[2048]", "[1000]", "shared memory"),
+    (
+        SMALL,
+        " multiply_pieces(",
+        " if (v7 % 32 < 16) multiply_pieces(",
+        "a warp's instruction without all of its threads",
+    ),
+    ("", "__syncthreads();", "", "another wrote since the last barrier"),
+    ("", "< 60", "< 61", "outside of its array"),
+    ("", "[2176]", "[2000]", "shared memory"),
+]
+
+
+@pytest.mark.parametrize(("declared", "old", "new", "fault"), BROKEN)
+def test_a_broken_product_is_found(declared: str, old: str, new: str, fault: str) -> None:
+    given = f"%x: tensor<60x33xi32> {declared}, %w: tensor<64x33xi32> {declared}"
+    f = cvm.compile(program(given, "%y = cvm.dense %x, %w"), target="reference")
+    before, last, text = f.gpu_source.text.rpartition("extern")
+    assert old in text
+    wrong = text.replace(old, new, 1 if new == "" else -1)
+    with pytest.raises(Fault, match=fault):
+        run(f.gpu_plan, Source(before + last + wrong, f.gpu_source.launches, ()), small(60, 33), small(64, 33))
+
+
+@pytest.mark.parametrize("declared", [SMALL, ""])
+@pytest.mark.parametrize("count", [0, 1, 70])
+def test_products_of_unknown_sizes(declared: str, count: int) -> None:
+    given = f"%x: tensor<?Mx40xi32> {declared}, %w: tensor<?Nx40xi32> {declared}"
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(count, 40), small(33, 40))
+    assert on_tensor_cores(f) == bool(declared) and "__shared__" in f.lower("cuda")
+
+
+@pytest.mark.parametrize("element", ["i32", "i8", "f32"])
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 64, 100])
+def test_products_of_unknown_depth(element: str, count: int) -> None:
+    declared, kind = (SMALL, "i32") if element == "i8" else ("", element)
+    given = f"%x: tensor<?x?Kx{kind}> {declared}, %w: tensor<40x?Kx{kind}> {declared}"
+    x, w = (small(n, count).astype("f4" if element == "f32" else "i4") for n in (33, 40))
+    f, _ = counted(program(given, "%y = cvm.dense %x, %w"), x, w)
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == (element == "i8")
+
+
+@pytest.mark.parametrize("declared", [SMALL, ""])
+def test_convolutions_of_unknown_channels(declared: str) -> None:
+    given = f"%x: tensor<2x?Cx9x8xi32> {declared}, %w: tensor<16x?Cx3x3xi32> {declared}"
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(2, 20, 9, 8), small(16, 20, 3, 3))
+    assert "__shared__" in f.lower("cuda") and on_tensor_cores(f) == bool(declared)
+
+
+def test_weights_of_known_depth_for_what_has_unknown_depth() -> None:
+    x, w = small(33, 64), small(40, 64)
+    lines = f"%w = const dense<{w.tolist()}> : tensor<40x64xi32>\n  %y = cvm.dense %x, %w"
+    counted(program(f"%x: tensor<?x?xi32> {SMALL}", lines), x)
+
+
+def test_convolutions_of_unknown_sizes() -> None:
+    given = f"%x: tensor<?Nx16x?Hx?Wxi32> {SMALL}, %w: tensor<16x16x3x3xi32> {SMALL}"
+    f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), small(3, 16, 9, 8), small(16, 16, 3, 3))
+    assert on_tensor_cores(f)
+
+
+@pytest.mark.parametrize("element", ["i8", "ui8", "i16", "i32", "ui32", "i64"])
+@pytest.mark.parametrize("operands", ["add %x, %y", "sub %x, %y", "mul %x, %y", "neg %x", "xor %x, %y"])
+def test_negated_operations(element: str, operands: str) -> None:
+    text = f"""func @main(%x: tensor<9x{element}>, %y: tensor<9x{element}>) {{
+      %a = dali.{operands}
+      %z = dali.neg %a
+      %w = dali.sub %y, %z
+      %v = dali.neg %z
+      return %z, %w, %v
+    }}"""
+    f, reference = cvm.compile(text, target="cuda-sim"), cvm.compile(text, target="reference")
+    dtype = f.function.arguments[0].known_type.element.dtype
+    x, y = RANDOM.integers(0, 2**63, (2, 9)).astype(dtype)
+    for found, wanted in zip(f(x, y), reference(x, y), strict=True):
+        np.testing.assert_array_equal(found, wanted, strict=True)
+
+
+@pytest.mark.parametrize("size", [4096, 4095])
+@pytest.mark.parametrize("element", ["i8", "ui8"])
+@pytest.mark.parametrize("operator", ["add", "sub", "mul"])
+def test_bytes_that_are_computed_and_compared(operator: str, element: str, size: int) -> None:
+    """A sum of bytes that wraps is a byte when it is compared: NVRTC 13 forgets that of vectors of them."""
+    text = f"""func @main(%x: tensor<{size}x{element}>, %y: tensor<{size}x{element}>, %z: tensor<{size}xi1>) {{
+      %a = dali.{operator} %x, %y
+      %less = dali.lt %a, 3 : {element}
+      %least = dali.ge %a, %x
+      %both = dali.expr(%less & %z)
+      return %less, %least, %both
+    }}"""
+    x, y = RANDOM.integers(0, 256, (2, size)).astype(np.uint8)
+    arguments = [a.view(np.int8 if element == "i8" else np.uint8) for a in (x, y)]
+    expected = cvm.compile(text)(*arguments, x > 99)
+    for one, other in zip(cvm.compile(text, target="cuda-sim")(*arguments, x > 99), expected, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("element", ["i8", "f16", "f32", "f64"])
+@pytest.mark.parametrize(
+    ("shape", "begin", "end"),
+    [((2, 90), (1,), (2,)), ((5, 130), (1, 0), (4, 128)), ((3, 18), (0, 0), (3, 16)), ((2, 3, 22), (1, 0), (2, 2))],
+)
+def test_rows_that_begin_within_a_pack(shape: tuple[int, ...], begin: Any, end: Any, element: str) -> None:
+    """A GPU finds fault with a pack that does not begin at a multiple of its bytes."""
+    sizes = "x".join(map(str, shape))
+    text = program(f"%x: tensor<{sizes}x{element}>", f"%y = cvm.slice %x {{begin = {[*begin]}, end = {[*end]}}}")
+    x = (100 * RANDOM.random(shape)).astype(cvm.parse(text).functions["main"].arguments[0].known_type.element.dtype)
+    np.testing.assert_array_equal(
+        cvm.compile(text, target="cuda-sim")(x), x[tuple(slice(b, e) for b, e in zip(begin, end, strict=True))]
+    )

@@ -1,0 +1,93 @@
+"""Rooms import one way, packages are listed, and `import cvm` is light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# room: the rooms it may import beside itself, and the packages
+MAY_IMPORT = {
+    "grammar": ("", ""),
+    "dialect": ("", "numpy"),
+    "parser": ("grammar dialect", "lark numpy"),
+    "lowering": ("grammar dialect parser", "numpy"),
+    "jit": ("lowering dialect", "numpy llvmlite"),
+    "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
+}
+ALSO = {
+    "jit/cuda/device.py": "pycuda",
+    "lowering/text/parser.py": "lark",
+    "cvm/plot.py": "matplotlib PIL",
+}  # files that may import more
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules a file imports, in full: relative ones with the package they stand in."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = ("cvm", *path.relative_to(ROOT).parts[: -node.level]) if node.level else ()
+            parts = folder[1:] if folder[1:2] == ("cvm",) else folder
+            module = ".".join([*parts, *([node.module] if node.module else [])])
+            yield from ([f"{module}.{alias.name}" for alias in node.names] if module == "cvm" else [module])
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_rooms_import_one_way(room: str) -> None:
+    rooms, packages = (set(names.split()) for names in MAY_IMPORT[room])
+    for path in (ROOT / room).rglob("*.py"):
+        more = set(ALSO.get(str(path.relative_to(ROOT)), "").split())
+        for module in imports(path):
+            top, _, rest = module.partition(".")
+            if top == "cvm":
+                found = rest.partition(".")[0]
+                target = found if found in MAY_IMPORT else "cvm"
+                assert target in {room, *rooms}, f"{path}: {room} does not import {module}"
+            else:
+                assert top in {*sys.stdlib_module_names, *packages, *more}, f"{path}: {room} does not import {module}"
+
+
+def test_rooms_have_one_name() -> None:
+    """Nothing imports a room as `dialect`, only as `cvm.dialect`: it would be there twice."""
+    for folder in (*MAY_IMPORT, "tests", "examples", "benchmarks", "docs"):
+        for path in (ROOT / folder).rglob("*.py"):
+            bare = [m for m in imports(path) if m.partition(".")[0] in MAY_IMPORT.keys() - {"cvm"}]
+            assert not bare, f"{path} imports {bare}"
+    assert not MAY_IMPORT.keys() - {"cvm"} & sys.modules.keys()
+
+
+def test_packages_are_listed() -> None:
+    """The wheel has every folder of every room."""
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    folders = {p.parent.relative_to(ROOT).parts for room in MAY_IMPORT for p in (ROOT / room).rglob("__init__.py")}
+    assert set(setup["packages"]) == {".".join(f if f[0] == "cvm" else ("cvm", *f)) for f in folders}
+    assert setup["package-dir"] == {"cvm": "cvm", **{f"cvm.{room}": room for room in MAY_IMPORT if room != "cvm"}}
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op"),
+        ("import cvm; cvm.parse('func @main() { return }')", "llvmlite lark pycuda cvm.lowering cvm.jit"),
+        ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
+        ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),
+    ],
+)
+def test_what_is_imported(code: str, absent: str) -> None:
+    """How long that takes is shown by benchmarks/import_time.py."""
+    listed = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert set(absent.split()).isdisjoint(listed)
