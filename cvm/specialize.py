@@ -48,16 +48,15 @@ class TracedFunction:
         self._shapes: dict[Signature, int] = {}
         self._names = _positional_names(self._parameters)
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
-        self._ways: dict[
-            CompiledFunction, DispatchEntry
-        ] = {}  # of what is called directly, the rest going to `__call__`
+        self._ways: dict[CompiledFunction, DispatchEntry] = {}  # kept with the traces: a call may be on any of them
+        self._direct: set[CompiledFunction] = set()  # called directly now, the rest going to `__call__`
         self._last: CompiledFunction | None = None
         self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
         update_wrapper(self, function)
         self.__name__: str = getattr(function, "__name__", type(function).__name__)
         if _is_direct(self):
             self._slow = MethodType(TracedFunction.__call__, weakref.proxy(self))
-            self._way = DispatchEntry(self._slow)
+            self._way = self._fallback = DispatchEntry(self._slow)
             self._way.serve(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
@@ -96,7 +95,7 @@ class TracedFunction:
         structure, arrays = self._flatten(args, kwargs)
         compiled, form = self._compiled(structure, arrays)
         answer = _result(compiled, form, arrays, out)
-        if compiled not in self._ways and not kwargs and len(args) == len(self._names) and _is_direct(self):
+        if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
             self._call_directly(compiled, form, [part for _, part in structure])
         return answer
 
@@ -104,11 +103,16 @@ class TracedFunction:
         """The next calls like this one go to machine code, where they give what the compiled function gives."""
         if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
-        if len(self._ways) >= 2 * MANY:
-            self._dropped, self._ways = self._ways, {}  # kept a while: a call may be on one of them
-            self._way = DispatchEntry(self._slow)
-        self._ways[compiled] = self._way = DispatchEntry(self._slow, compiled.table, structure, self._way)
-        self._way.serve(self)
+        if len(self._direct) >= 2 * MANY:
+            self._direct.clear()
+            self._way = self._fallback
+        way = self._ways.get(compiled)
+        if way is None:
+            way = self._ways[compiled] = DispatchEntry(self._slow, compiled.table, structure)
+        way.follow(self._way)
+        self._direct.add(compiled)
+        self._way = way
+        way.serve(self)
 
     def batch(self, *samples: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank and differing shapes.

@@ -134,10 +134,9 @@ class DispatchEntry:
         slow: Callable[..., Any],
         table: CallTable | None = None,
         structure: Any = None,
-        following: DispatchEntry | None = None,
     ) -> None:
         """`structure` has a part for each argument that is given."""
-        self.slow, self.table, self.structure, self.following = slow, table, structure, following
+        self.slow, self.table, self.structure = slow, table, structure
         positional = -1 if table is None else table.arguments
         form = 0
         if structure is not None and any(part != ("array",) for part in structure):
@@ -149,9 +148,14 @@ class DispatchEntry:
             "positional": positional,
             "form": form,
             "slow": id(slow),
-            "next": ctypes.addressof(following.words) if following is not None else 0,
+            "next": 0,
         }
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
+
+    def follow(self, following: DispatchEntry) -> None:
+        """What does not fit goes on to another way, on whose own chain this one is not."""
+        self.following = following
+        self.words[WAY.index("next")] = ctypes.addressof(following.words)
 
     def serve(self, called: object) -> None:
         """Lets calls of an object go this way."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Program: TypeAlias = Callable[[], tuple[Module, Function]]  # read when it is asked for
 
+ALIGNMENT = 64  # bytes, as the plan's: its module is not loaded for functions from the disk cache
 LARGEST_KEPT = 1 << 24  # bytes of workspace that a function with a direct entry keeps
 WORTH_RELEASING = 50_000  # operations and bytes of a call from which on other threads run meanwhile
 ENTRY = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # the entry's parameters: pointers, sizes, workspace
@@ -164,8 +165,12 @@ class NativeFunction(CompiledFunction):
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
-        work = self.workspace(sizes)
-        self.report(self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, work))
+        memory = self._take_workspace(sizes)
+        try:
+            status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, memory.ctypes.data)
+        finally:
+            self._scratch.memory = memory
+        self.report(status)
         if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
 
@@ -189,15 +194,19 @@ class NativeFunction(CompiledFunction):
             message, span = self._made.requirements[status - 1]
             raise CallError(Diagnostic(message, span, "run"))
 
-    def workspace(self, sizes: Mapping[Any, int]) -> int:
-        """The address of memory for intermediate arrays, kept for this thread's next call."""
+    def _take_workspace(self, sizes: Mapping[Any, int]) -> np.ndarray:
+        """Memory for intermediate arrays, which belongs to the call until it gives it back to its thread. A call that begins
+        meanwhile, as in a signal handler, takes memory of its own."""
         needed = evaluate(self._made.workspace, sizes)
-        if not needed:
-            return 0
-        held: np.ndarray | None = getattr(self._scratch, "memory", None)
-        if held is None or held.size < needed + 64:
-            held = self._scratch.memory = np.empty(needed + 64, np.uint8)
-        return (held.ctypes.data + 63) // 64 * 64
+        held: np.ndarray | None = self._scratch.__dict__.pop("memory", None)
+        return held if held is not None and held.size >= needed else aligned_memory(needed)
+
+
+def aligned_memory(size: int) -> np.ndarray:
+    """Bytes that begin on a cache line; the array keeps them."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
 
 
 def native_function(module: Module, function: Function) -> NativeFunction:

@@ -19,7 +19,7 @@ from ..calls.arguments import size_place
 from ..llvm.emit import emit
 from ..llvm.native_code import Library
 from ..runtime.thread_pool import imports, is_parallel
-from .native_function import ENTRY, NativeFunction
+from .native_function import ENTRY, NativeFunction, aligned_memory
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     plan, text = f.plan, f.native_text
     places = [size_place(f.function, atom) for atom in text.sizes]
     sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
-    pointers, workspace = f.pointers([*given, *results]), f.workspace(sizes)
+    pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))
     runs = [_runner(plan, n, pointers, workspace, sizes) for n in range(len(plan.kernels))]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
@@ -51,12 +51,12 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     return [_spent(plan, n, statistics.median(found), sizes) for n, found in enumerate(times)]
 
 
-def _runner(plan: Plan, n: int, pointers: Any, workspace: int, sizes: Mapping[Any, int]) -> Callable[[], int]:
+def _runner(plan: Plan, n: int, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int]) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n))
     library = Library(text.module, {"entry": ENTRY}, imports=imports(is_parallel(text.module)))
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
-    return lambda: library.functions["entry"](pointers, known, workspace)
+    return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 
 
 def _alone(plan: Plan, n: int) -> Plan:
