@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cvm.dialect.ir.diagnostics import CallError, Diagnostic, TraceError
+from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
@@ -92,8 +93,9 @@ class TracedFunction:
         """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
         if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
             return self.function(*args, **kwargs)
-        structure, arrays = self._flatten(args, kwargs)
-        compiled, form = self._compiled(structure, arrays)
+        with DefaultFpEnvironment():
+            structure, arrays = self._flatten(args, kwargs)
+            compiled, form = self._compiled(structure, arrays)
         answer = _result(compiled, form, arrays, out)
         if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
             self._call_directly(compiled, form, [part for _, part in structure])

@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
+from ..dialect.ir.fp_environment import DefaultFpEnvironment
 from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
@@ -29,6 +30,7 @@ from ..lowering.storage.plan import ALIGNMENT, Plan
 from .llvm import native_code
 from .llvm.emit import emit
 from .llvm.range_check import declared, within_text
+from .runtime.fp_environment import declarations, in_default_environment, register_of
 from .runtime.thread_pool import PARALLEL, SERIAL
 from .targets import compile_function, find
 
@@ -48,6 +50,7 @@ class Built:
     header: str
 
 
+@DefaultFpEnvironment()
 def build(
     module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> Built:
@@ -75,6 +78,7 @@ def build(
         text.module.replace(f"{PARALLEL}\n", "").replace("define i32 @entry", "define internal i32 @entry"),
         SERIAL.replace("define void", "define internal void"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
+        declarations(register_of()),
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
@@ -177,7 +181,12 @@ class _Wrapper:
             for n, array in enumerate(plan.constants.values())
         ]
         looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
-        return "\n".join([*constants, *looks, f"define i32 @{self.symbol}({parameters}) nounwind {{", *lines, "}"])
+        run = f"@{self.entry}_run"
+        head = f"define internal i32 {run}({parameters}) noinline nounwind {{"
+        exported = in_default_environment(
+            f"i32 @{self.symbol}({parameters}) nounwind", run, parameters.split(", "), register_of()
+        )
+        return "\n".join([*constants, *looks, head, *lines, "}", exported])
 
 
 def _bytes(data: bytes) -> str:

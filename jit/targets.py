@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..dialect.ir.compiling import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
-from ..dialect.ir.gc_pause import gc_paused
 from ..dialect.program.module import Function, Module
 from ..lowering.graph.inline import has_derivatives
 from .functions.compiled_function import CompiledFunction
 
 
-@gc_paused()
+@compiling()
 def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
     module, function = prepared(module, entry, target)

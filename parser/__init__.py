@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..dialect.ir.compiling import compiling
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
-from ..dialect.ir.gc_pause import gc_paused
 from ..dialect.program import verify
 from ..dialect.program.module import Module
 from .build_module import build
@@ -31,7 +31,7 @@ def check(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> tuple[Module, list[Diagnostic]]:
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
-    with gc_paused():
+    with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
         verified, more = verify.check(module)
     return verified, sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
@@ -41,7 +41,7 @@ def parse_unverified(
     text: str | bytes, filename: str = "<text>", folder: Path | None = None, allow_outside: bool = False
 ) -> Module:
     """The module with names resolved but no types inferred."""
-    with gc_paused():
+    with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
     return _good(module, sorted(diagnostics, key=lambda d: d.span.start))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..runtime.fp_environment import declarations, in_default_environment, register_of
 from .pytree import FORMS, item, load
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
@@ -64,7 +65,14 @@ def call_text() -> str:
     """The IR of `@call`."""
     known = [f"declare {type.replace(' (', f' @{name}(', 1)}" for name, type in FUNCTIONS.items()]
     known += [f"@{name} = external global i8" for name in OBJECTS]
-    return "\n".join([*known, CHECK, FORMS, CALL])
+    register = register_of()
+    run = in_default_environment(
+        "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind",
+        "%program",
+        ("ptr %pointers", "ptr %sizes", "ptr %workspace"),
+        register,
+    )
+    return "\n".join([*known, declarations(register), run, CHECK, FORMS, CALL])
 
 
 # The data of an array that is of a type and shape, or null. Sizes seen first are noted.
@@ -432,11 +440,11 @@ ready:
   br i1 %releases, label %run_released, label %run_held
 run_released:
   %thread = call ptr @PyEval_SaveThread()
-  %released_status = call i32 %program(ptr %pointers, ptr %known, ptr %workspace)
+  %released_status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
   call void @PyEval_RestoreThread(ptr %thread)
   br label %done
 run_held:
-  %held_status = call i32 %program(ptr %pointers, ptr %known, ptr %workspace)
+  %held_status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
   br label %done
 done:
   %status = phi i32 [ %released_status, %run_released ], [ %held_status, %run_held ]

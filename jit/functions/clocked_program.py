@@ -15,8 +15,9 @@ from zipfile import is_zipfile
 import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
+from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.gc_pause import gc_paused
+from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.program.module import Function, Graph, Module
 from ...lowering.stepping.split_state import State, split_state
 from ...lowering.stepping.step_plan import StepPlan, make_step_plan
@@ -37,7 +38,7 @@ class CompiledGraph:
         self.module = module
         self.graph = graph
         self.target = target
-        with gc_paused():
+        with compiling():
             self._clockwork = split_state(module, graph)
         self._states = {s.name: s for s in self._clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
@@ -160,6 +161,7 @@ class CompiledGraph:
             view.flags.writeable = False
             return view
 
+    @DefaultFpEnvironment()
     def write(self, name: str, value: Any) -> None:
         """Replaces the current value of a field or sensor."""
         with self._lock:
@@ -227,6 +229,7 @@ class CompiledGraph:
                 self._ready().current[name][...] = value
             self._time = int(time)
 
+    @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
         if stage in ("loops", "schedule"):
@@ -244,7 +247,7 @@ class CompiledGraph:
         assert self._machine is not None
         return self._machine
 
-    @gc_paused()
+    @compiling()
     def _make_machine(self) -> Machine:
         if self.target == "cpu":
             return NativeStepper(self._clockwork, self._tick)
@@ -255,7 +258,7 @@ class CompiledGraph:
     def _tick(self) -> StepPlan:
         return make_step_plan(self.module, self._clockwork)
 
-    @gc_paused()
+    @compiling()
     def _function(self, function: Function) -> CompiledFunction:
         if function.name not in self._functions:
             self._functions[function.name] = TARGETS[self.target](self.module, function)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
+from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import in_order, samples_of, take_arguments, take_outputs
@@ -68,7 +69,8 @@ class CompiledFunction:
         """Runs the function. Arguments are checked, and may be named; `out` is an array, or a tuple of them, to write the results into."""
         arguments = in_order(self.head, arguments, named)
         try:
-            return self._called(arguments, out)
+            with DefaultFpEnvironment():
+                return self._called(arguments, out)
         except MemoryError as e:
             raise CallError(Diagnostic(f"memory does not suffice: {e}", self.head.span, "run")) from None
 
@@ -161,6 +163,7 @@ class CompiledFunction:
         types = instantiate(self.module, self.function, given)
         return [types.get(r) or r.known_type for r in self.function.results]
 
+    @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
         """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
         from .stages import text_at

@@ -165,11 +165,14 @@ class NativeFunction(CompiledFunction):
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
-        memory = self._take_workspace(sizes)
+        needed = evaluate(self._made.workspace, sizes)
+        memory = self._take_workspace(needed) if needed else None
+        workspace = None if memory is None else memory.ctypes.data
         try:
-            status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, memory.ctypes.data)
+            status = self.library.functions["entry"](self.pointers([*arrays, *outputs]), known, workspace)
         finally:
-            self._scratch.memory = memory
+            if memory is not None:
+                self._scratch.memory = memory
         self.report(status)
         if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
@@ -194,10 +197,9 @@ class NativeFunction(CompiledFunction):
             message, span = self._made.requirements[status - 1]
             raise CallError(Diagnostic(message, span, "run"))
 
-    def _take_workspace(self, sizes: Mapping[Any, int]) -> np.ndarray:
+    def _take_workspace(self, needed: int) -> np.ndarray:
         """Memory for intermediate arrays, which belongs to the call until it gives it back to its thread. A call that begins
         meanwhile, as in a signal handler, takes memory of its own."""
-        needed = evaluate(self._made.workspace, sizes)
         held: np.ndarray | None = self._scratch.__dict__.pop("memory", None)
         return held if held is not None and held.size >= needed else aligned_memory(needed)
 

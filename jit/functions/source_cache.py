@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...dialect.ir.compiling import compiling
 from ...dialect.ir.constant_files import FileConstantError, Files
 from ...dialect.ir.diagnostics import Source
-from ...dialect.ir.gc_pause import gc_paused
 from ...dialect.program.module import Function, Module
 from ..cache import disk_cache
 from ..cache.keys import name_of_text
@@ -41,7 +41,7 @@ def compile_text(
             return found
     from ..compile import compile_program  # and with it all that reads and compiles programs
 
-    with gc_paused():
+    with compiling():
         made = compile_program(parse(), entry)
     if name is not None and isinstance(made, NativeFunction):
         _remember(name, made)

@@ -15,6 +15,7 @@ from ...lowering.stepping.step_plan import StepPlan
 from ...lowering.storage.plan import Plan
 from ..llvm.emit import emit
 from ..llvm.ir_writer import IRWriter
+from ..runtime.fp_environment import declarations, in_default_environment, register_of
 
 TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
@@ -172,6 +173,7 @@ def ticks_text(tick: StepPlan) -> str:
     plans = _plans(tick)
     text = emit(*plans).module.replace("define i32 @entry", "define internal i32 @entry")
     names = (("ticks", "entry"), ("passes", "entry1"))
+    text += declarations(register_of())
     return text + "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
 
 
@@ -201,8 +203,8 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
         one, other = pointers[n]
         head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
         head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
-    return f"""
-define i32 @{name}(ptr %context, i64 %n) nounwind {{
+    loop = f"""
+define internal i32 @{name}.loop(ptr %context, i64 %n) noinline nounwind {{
 entry:
 {f.text()}
 head:
@@ -223,6 +225,8 @@ failed:
   ret i32 %status
 }}
 """
+    head_of = f"i32 @{name}(ptr %context, i64 %n) nounwind"
+    return loop + in_default_environment(head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of())
 
 
 def _load(f: IRWriter, table: str, n: int) -> str:

@@ -24,10 +24,12 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from ...dialect.ir.diagnostics import Error
+from .fp_environment import declarations, register_of, set_default
 
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 PAUSES = {"x86_64": ("llvm.x86.sse2.pause()", "()"), "aarch64": ("llvm.aarch64.hint(i32 1)", "(i32)")}
 PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
+REGISTER = register_of()
 PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # how a module asks for it
 MOST = 256
 MASK = 16  # words of 64 processors that are told apart
@@ -54,6 +56,7 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare i32 @sched_getcpu()
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare void @{PAUSE.partition("(")[0]}{PAUSE_TYPE}
+{declarations(REGISTER)}
 
 define internal void @work() nounwind {{
 entry:
@@ -185,6 +188,7 @@ done:
 
 define i32 @worker(i32 %first) nounwind {{
 entry:
+{set_default(REGISTER)}
   br label %look
 look:
   %seen = phi i32 [ %first, %entry ], [ %seen, %idle ], [ %seen, %awake ], [ %current, %back ]
