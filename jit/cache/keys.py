@@ -8,46 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
 from ...dialect.program.module import Function, Module
 from . import disk_cache
-
-ROOMS = ("grammar", "dialect", "parser", "lowering", "jit")
-SOURCES = (".py", ".lark", ".json")
-
-
-@lru_cache(maxsize=1)
-def compiler() -> str:
-    """The files of the compiler, as Python itself tells them apart: by size and time."""
-    house = Path(__file__).parent.parent.parent
-    return "\n".join(sorted(line for room in ROOMS for line in _files(str(house / room), room)))
-
-
-def _files(folder: str, name: str) -> Iterator[str]:
-    with os.scandir(folder) as found:
-        for entry in found:
-            if entry.is_dir():
-                yield from _files(entry.path, f"{name}/{entry.name}")
-            elif entry.name.endswith(SOURCES):
-                about = entry.stat()
-                yield f"{name}/{entry.name} {about.st_size} {about.st_mtime_ns}"
+from .compiler_digest import compiler_digest
 
 
 @lru_cache(maxsize=1)
 def _machine() -> tuple[str, ...]:
-    version = ".".join(map(str, llvm.llvm_version_info))
-    return version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return llvmlite.__version__, str(llvm.llvm_version_info), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def environment() -> tuple[str, ...]:
     """What machine code depends on besides what it is made of: the compiler, NumPy, LLVM and the processor."""
-    return compiler(), np.__version__, *_machine()
+    return compiler_digest(), np.__version__, *_machine()
 
 
 def name_of_text(text: bytes, folder: Path | None, entry: str) -> str | None:

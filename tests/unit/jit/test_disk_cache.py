@@ -166,7 +166,7 @@ graph @main {
 
 def test_another_compiler_keeps_its_own(folder, monkeypatch):
     compiled(PROGRAM)
-    monkeypatch.setattr(keys, "compiler", lambda: "another")
+    monkeypatch.setattr(keys, "compiler_digest", lambda: "another")
     compiled(PROGRAM)
     assert len(entries(folder)) == 2
 

@@ -137,7 +137,7 @@ def test_another_text_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert cvm.compile(changed)(X, W)[:, :3].tolist() == (X + np.array([5, 6, 8])).tolist()
     assert is_read(PROGRAM + " ")
     assert not is_read(PROGRAM)
-    monkeypatch.setattr(keys, "compiler", lambda: "another")
+    monkeypatch.setattr(keys, "compiler_digest", lambda: "another")
     assert is_read(PROGRAM)
 
 
