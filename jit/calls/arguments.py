@@ -177,14 +177,14 @@ def take_outputs(
             or array.dtype != type.element.dtype
             or array.shape != type.array_shape
             or not array.flags.writeable
-            or _repeats(array)
+            or has_internal_overlap(array)
             or masked(array)
         ):
             got = builtins.type(array).__name__ if not isinstance(array, np.ndarray) else describe(array)
             got = masked(array) or got
             if isinstance(array, np.ndarray) and not array.flags.writeable:
                 got += ", read-only"
-            elif isinstance(array, np.ndarray) and _repeats(array):
+            elif isinstance(array, np.ndarray) and has_internal_overlap(array):
                 got += ", whose elements share memory"
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
             raise CallError(
@@ -249,9 +249,24 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
         return False
 
 
-def _repeats(array: np.ndarray) -> bool:
-    """Whether several elements lie in one place."""
-    return any(stride == 0 and n > 1 for stride, n in zip(array.strides, array.shape, strict=True))
+def has_internal_overlap(array: np.ndarray) -> bool:
+    """Whether several elements of an array share memory."""
+    if array.flags.c_contiguous:
+        return False
+    axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
+    reach = array.itemsize  # bytes from the first element's start to the last one's end, along the axes so far
+    nested = True
+    for stride, n in axes:
+        nested = nested and stride >= reach
+        reach += stride * (n - 1)
+    if nested or not array.size:
+        return False
+    if array.nbytes > reach:
+        return True
+    starts = np.zeros((), np.int64)
+    for stride, n in axes:
+        starts = np.add.outer(starts, np.arange(n) * stride)
+    return bool(np.diff(np.sort(starts, axis=None)).min() < array.itemsize)
 
 
 def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:

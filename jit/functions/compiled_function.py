@@ -15,7 +15,7 @@ from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.module import Function, Module
-from ..calls.arguments import in_order, samples_of, take_arguments, take_outputs
+from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
 
 if TYPE_CHECKING:
     from ...dialect.program.deferred_checks import DeferredChecks
@@ -99,15 +99,10 @@ class CompiledFunction:
     ) -> list[np.ndarray]:
         """Where to compute the results: an argument's array where the plan says that one takes its storage."""
         for k in self.overwritten.values():
-            if isinstance(given[k], np.ndarray) and not given[k].flags.writeable:
+            if isinstance(array := given[k], np.ndarray) and (why := _unwritable(array)):
                 argument = self.head.arguments[k]
-                raise CallError(
-                    Diagnostic(
-                        f"argument %{argument.name} is overwritten, but the array is read-only",
-                        argument.span,
-                        "call.argument",
-                    )
-                )
+                message = f"argument %{argument.name} is overwritten, but the array {why}"
+                raise CallError(Diagnostic(message, argument.span, "call.argument"))
         found = list(outputs)
         for n in self._computed_in_place:
             k = self.overwritten[n]
@@ -209,6 +204,13 @@ class CompiledFunction:
         from ..cuda.nvrtc import compile_source
 
         return compile_source(self.gpu_source.text).decode()
+
+
+def _unwritable(array: np.ndarray) -> str:
+    """Why a result cannot be left in an array; empty where it can."""
+    if not array.flags.writeable:
+        return "is read-only"
+    return "has elements that share memory" if has_internal_overlap(array) else ""
 
 
 def _shares(arrays: Sequence[np.ndarray], k: int) -> bool:

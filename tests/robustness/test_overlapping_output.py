@@ -1,0 +1,57 @@
+"""Arrays to write into whose own elements share memory are refused; all others that a stride can describe are taken."""
+
+import numpy as np
+import pytest
+from cvm.jit.calls.arguments import has_internal_overlap
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+import cvm
+
+ADD = "func @main(%a: tensor<?N x ?M x i32>) { %y = cvm.elemwise_add %a, %a return %y }"
+INPLACE = """
+func @main(%a: tensor<?Nxi32> {inplace}) {
+  %y = theano.elemwise %a, %a {scalar_op = "add", inplace_pattern = {0 = 0}}
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((4, 4), (4, 4)), ((3, 3), (8, 4)), ((2, 5), (12, 4)), ((3, 2), (4, 8)), ((5, 3), (-4, 4))]
+)
+def test_refused(shape, strides, target):
+    base = np.zeros(60, np.int32)
+    out = as_strided(base[30:], shape, strides)
+    with pytest.raises(cvm.CallError, match="whose elements share memory"):
+        cvm.compile(ADD, target=target)(np.ones(shape, np.int32), out=out)
+    assert not base.any()
+
+
+@pytest.mark.parametrize("strides", [(16, 4), (4, 12), (-40, 8), (8, -40), (12, 8)])
+def test_taken(strides):
+    out = as_strided(np.zeros(100, np.int32)[50:], (3, 2), strides)
+    a = np.arange(6, dtype=np.int32).reshape(3, 2)
+    cvm.compile(ADD)(a, out=out)
+    assert np.array_equal(out, a + a)
+
+
+def test_overwritten_arguments():
+    f = cvm.compile(INPLACE)
+    assert f(np.arange(3, dtype=np.int32)).tolist() == [0, 2, 4]
+    with pytest.raises(cvm.CallError, match="%a is overwritten, but the array has elements that share memory"):
+        f(as_strided(np.arange(3, dtype=np.int32), (3,), (2,)))
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), min_size=1, max_size=4), st.sampled_from(["i1", "<i2"])
+)
+def test_every_shape_and_stride(axes, dtype):
+    array = as_strided(np.zeros(400, np.int8)[200:].view(np.int8), [n for n, _ in axes], [s for _, s in axes])
+    array = array if dtype == "i1" else as_strided(np.zeros(200, dtype)[100:], array.shape, array.strides)
+    starts = [sum(i * s for i, s in zip(place, array.strides, strict=True)) for place in np.ndindex(array.shape)]
+    taken = [start + byte for start in starts for byte in range(array.itemsize)]
+    assert has_internal_overlap(array) == (len(set(taken)) < len(taken))
