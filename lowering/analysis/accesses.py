@@ -1,4 +1,4 @@
-"""How loops access memory: what a block reads and writes, and how far apart an index moves an access."""
+"""Memory accesses of loops: the reads and stores of a block, their strides, and their dependence on an index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Accesses = dict[Tensor, list[tuple[Expr, ...]]]
 
 @lru_cache(maxsize=256)
 def reads(block: Block) -> tuple[Read, ...]:
-    """Every read of a block, of its loop bounds and conditions too; an expression that is shared counts once."""
+    """Every read of a block, those in loop bounds and conditions included; a shared expression counts once."""
     return tuple(dict.fromkeys(e for e in nodes(block) if isinstance(e, Read)))
 
 
@@ -25,7 +25,7 @@ def stores(block: Block) -> Iterator[Store]:
 
 
 def accesses(block: Block) -> tuple[Accesses, Accesses]:
-    """At which indices each tensor is read, and at which it is stored to."""
+    """The indices at which each tensor is read, and those at which it is stored to."""
     read: Accesses = {}
     stored: Accesses = {}
     for r in reads(block):
@@ -36,7 +36,7 @@ def accesses(block: Block) -> tuple[Accesses, Accesses]:
 
 
 def every_access(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    """Every access of a block, stores first: which tensor, at which indices."""
+    """Every access of a block as tensor and indices, stores first."""
     yield from ((s.tensor, s.indices) for s in stores(block))
     yield from ((r.tensor, r.indices) for r in reads(block))
 
@@ -47,7 +47,9 @@ def allocated(block: Block) -> set[Tensor]:
 
 
 def is_straight(block: Block) -> bool:
-    """Whether a block names values, in accumulators of its own, too, and stores some, with rare branches for the former."""
+    """Test whether a block is straight-line code: lets, stores and accumulators, with branches only where they are
+    rare.
+    """
     own = accumulators(block)
     rare = [i for s in block if is_rare(s) for i in statements((s,))]
     return all(
@@ -64,12 +66,14 @@ def accumulators(block: Iterable[Statement]) -> set[Tensor]:
 
 
 def depends(e: Expr, indices: set[Expr]) -> bool:
-    """Whether an expression mentions one of the indices or variables."""
+    """Test whether an expression mentions one of the indices or variables."""
     return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
 
 
 def steps(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> list[int] | None:
-    """Numbers of elements whose multiples add up to where an access is while the index is 0; None where one is not known."""
+    """The constant terms of an access's position at index 0, in elements: their gcd divides the position. None if one
+    is unknown.
+    """
     found: list[int] = []
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
@@ -82,7 +86,7 @@ def steps(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> list[int] | Non
 
 
 def stride(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
-    """How many elements an access moves when the index grows by 1; None where that is not one known number."""
+    """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
     total = 0
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
@@ -106,12 +110,12 @@ def varying_values(block: Block, index: Index) -> set[object]:
 
 
 def varies(node: Expr, varying: set[object]) -> bool:
-    """Whether a node is, or reads, one of these."""
+    """Test whether a node is, or reads, one of `varying`."""
     return node in varying or (isinstance(node, Read) and node.tensor in varying)
 
 
 def is_index_arithmetic(e: Expr) -> bool:
-    """Whether an expression reads no memory."""
+    """Test whether an expression reads no memory."""
     return (
         not isinstance(e, Read) and all(map(is_index_arithmetic, children(e)))
         if isinstance(e, Apply)

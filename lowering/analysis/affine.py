@@ -1,8 +1,7 @@
-"""Index arithmetic as sums: an i64 expression as integer multiples of atoms and a constant.
+"""Affine forms of index arithmetic: an i64 expression as a constant plus integer multiples of atoms.
 
-Atoms are indices, sizes, variables and what is not linear.
-
-Also proves that such a sum is not negative, from facts of the same form: loop bounds, guards, and what defines an atom.
+Atoms are indices, sizes, variables and non-linear subexpressions. Also proves that an affine form is not negative, from
+facts of the same form: loop bounds, guards and definitions of atoms.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Affine:
 
 
 def affine(e: Expr) -> Affine:
-    """An i64 expression as a sum; what is not linear in it is an atom."""
+    """An i64 expression as an affine form; non-linear parts are atoms."""
     match e:
         case Const(value, _):
             return Affine({}, value)
@@ -103,7 +102,7 @@ def _extent(atom: tuple[object, ...]) -> Expr:
 
 
 def key(e: Expr) -> Key:
-    """Equal for expressions that are written alike."""
+    """A key that is equal for structurally equal expressions."""
     match e:
         case Const(value, type):
             return value, type.name
@@ -125,7 +124,7 @@ def key(e: Expr) -> Key:
 
 
 def affine_conditions(e: Expr) -> list[Affine] | None:
-    """Sums that are all >= 0 exactly where a condition holds; None where it is not such a conjunction."""
+    """Affine forms that are all >= 0 exactly if a condition holds; None if it is no such conjunction."""
     match e:
         case Const(True, _):
             return []
@@ -150,7 +149,7 @@ def affine_conditions(e: Expr) -> list[Affine] | None:
 
 
 def negated_conditions(e: Expr) -> list[Affine] | None:
-    """The same where a condition does not hold."""
+    """The affine conditions of a condition's negation."""
     match e:
         case Apply("or", (a, b), _):
             x, y = negated_conditions(a), negated_conditions(b)
@@ -166,23 +165,25 @@ def negated_conditions(e: Expr) -> list[Affine] | None:
 # Proofs
 
 
-STEPS = 3000  # how many sums a proof may look at before it gives up
+STEPS = 3000  # affine forms that a proof examines before it gives up
 
 
 def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
-    """Whether the goal is >= 0 wherever the facts are. `order` says when each index was bound: inner ones go first."""
+    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices by binding: inner ones are eliminated
+    first.
+    """
     wanted, known = _plain(goal), tuple(_plain(f) for f in facts)
     return any(_follows(wanted, f) for f in known) or _Proof(order).holds(wanted, known)
 
 
 def _follows(goal: Affine, fact: Affine) -> bool:
-    """Whether a goal is a fact, or a fact and something more."""
+    """Test whether a goal is a fact plus a constant that is not negative."""
     rest = goal - fact
     return rest.constant >= 0 and not rest.terms
 
 
 class _Proof:
-    """Replaces atoms of a goal, one after the other, by what facts say is at most as much (Fourier and Motzkin)."""
+    """Fourier-Motzkin elimination: atoms of the goal are replaced, one by one, by bounds from the facts."""
 
     def __init__(self, order: dict[Key, int]) -> None:
         self.order = order
@@ -214,11 +215,11 @@ class _Proof:
         if mine * factor <= 0 or any(self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()):
             return False
         common = gcd(mine, factor)
-        times = abs(mine) // common  # a goal is whole: it is not negative where so many times it is above minus that
+        times = abs(mine) // common  # integers: goal >= 0 if times * goal > -times
         return self.holds(_plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts)
 
     def rank(self, atom: Expr) -> tuple[int, int]:
-        """Atoms that hold others rank above them; indices by when they were bound; sizes last."""
+        """The order of elimination: an atom ranks above its operands, indices by binding, sizes last."""
         match atom:
             case Apply(_, operands, _):
                 inner = max((self.rank(a) for o in operands for a, _ in affine(o).terms.values()), default=(0, 0))
@@ -229,12 +230,12 @@ class _Proof:
 
 
 def _natural(atom: Expr) -> bool:
-    """Whether an atom is never negative: a size is not, an index neither."""
+    """Test whether an atom is never negative, as sizes and indices are."""
     return isinstance(atom, (Extent, Index))
 
 
 def _plain(sum: Affine) -> Affine:
-    """A sum without remainders: a mod c is a - c * (a // c)."""
+    """An affine form without remainders: a mod c is a - c * (a // c)."""
     for atom, factor in list(sum.terms.values()):
         match atom:
             case Apply("floormod", (a, Const(c) as divisor), _) if c > 0:
@@ -244,7 +245,7 @@ def _plain(sum: Affine) -> Affine:
 
 
 def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
-    """What an atom may be, and what holds then; None where it is no such choice."""
+    """The values an atom may have, each with the facts that hold then; None if the atom is no such choice."""
     match atom:
         case Apply("max" | "min" as which, (a, b), _):
             larger = affine(a) - affine(b) if which == "max" else affine(b) - affine(a)
@@ -257,13 +258,13 @@ def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
 
 
 def _definition(atom: Expr) -> Iterator[Affine]:
-    """What always holds of an atom."""
+    """The facts that always hold of an atom."""
     match atom:
         case Apply("floordiv", (a, Const(c)), _) if c > 0:
             rest = affine(a) - affine(atom) * c
             yield rest
             yield (rest * -1).plus(c - 1)
-            low, high = interval(atom)  # tighter than the above, which forget that a quotient is whole
+            low, high = interval(atom)  # tighter than the facts above, which ignore that a quotient is an integer
             if low is not None:
                 yield affine(atom).plus(-low)
             if high is not None:

@@ -1,4 +1,6 @@
-"""What a function does when it is called: operations and bytes, counted from its kernels. An estimate for people and scheduling."""
+"""Cost model: scalar operations and bytes of a call, counted from its kernels. An estimate for users and for
+scheduling.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ..storage.plan import Plan
 
 @dataclass(frozen=True)
 class Cost:
-    """Per call: scalar operations on elements, bytes of the arrays that kernels read and write, and of intermediates."""
+    """The cost of a call: scalar operations on elements, bytes read and written by kernels, bytes of intermediates."""
 
     operations: int
     bytes_read: int
@@ -24,7 +26,7 @@ class Cost:
 
 
 def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
-    """The cost of a plan. `sizes` gives the sizes that are unknown while compiling; each of them counts as 1 without."""
+    """The cost of a plan. `sizes` binds the sizes that are unknown at compile time; an unbound size counts as 1."""
     known = _Sizes(sizes or {})
     read = sum(_bytes(t, known) for k in plan.kernels for t in k.inputs)
     written = sum(_bytes(t, known) for k in plan.kernels for t in k.outputs)
@@ -41,11 +43,11 @@ class _Sizes(dict[Any, int]):
         return 1
 
 
-UNKNOWN: Mapping[Any, int] = _Sizes()  # every size
+UNKNOWN: Mapping[Any, int] = _Sizes()  # binds every size to 1
 
 
 def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> int:
-    """The scalar operations that a block of statements does, at most; an element written to memory counts as `moved`."""
+    """An upper bound on the scalar operations of a block; each element written to memory adds `moved`."""
     count = 0
     for s in block:
         match s:
@@ -68,7 +70,7 @@ FLOAT_OPERATIONS = frozenset({"add", "sub", "mul", "fma", "div", "sqrt"})
 
 
 def chain(block: Block) -> int:
-    """How many operations on floats each wait for the one before, at most; those of rare branches do not count."""
+    """The length of the critical path: dependent float operations of a block, rare branches left out."""
     before: dict[Var | Tensor, int] = {}
     done: dict[int, int] = {}
 
@@ -96,6 +98,6 @@ def chain(block: Block) -> int:
 
 
 def _work(e: Expr) -> int:
-    """The operations of an expression, the arithmetic of indices left out."""
+    """The operations of an expression, index arithmetic left out."""
     inside = {id(x) for r in walk(e) if isinstance(r, Read) for i in r.indices for x in walk(i)}
     return sum(1 for x in walk(e) if isinstance(x, Apply) and id(x) not in inside)

@@ -1,6 +1,6 @@
-"""Conditions on indices, looked at point by point: whether a window has an element inside wherever it stands.
+"""Decide conditions on indices by enumeration: every window contains a point inside the input.
 
-0 <= 2 p + k - 1 < 7  for some k in 0..3, whatever p in 0..4 is
+for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from ...dialect.notation.scalars import SCALARS
 from ...dialect.notation.traverse import walk
 from ..loops.tighten_bounds import conjunction
 
-MAX_POINTS = 1 << 18  # points
+MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 
 
 def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
-    """Whether, for all values of the other indices, a condition holds for some of these; False where that is not plain."""
+    """Test whether, for all values of the other indices, a condition holds for some value of `over`; False if that
+    cannot be decided.
+    """
     parts: list[tuple[set[Index], list[Expr]]] = []
     for test in conjunction(condition):
         indices = {n for n in walk(test) if isinstance(n, Index)}
-        met = [p for p in parts if p[0] & indices]  # what depends on none of the others' indices is looked at by itself
+        met = [p for p in parts if p[0] & indices]  # conditions without a common index are independent
         parts = [p for p in parts if not p[0] & indices]
         parts.append((indices.union(*(p[0] for p in met)), [test, *(t for p in met for t in p[1])]))
     return all(_part_holds(indices, tests, over) for indices, tests in parts)

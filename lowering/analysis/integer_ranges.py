@@ -1,9 +1,9 @@
-"""The interval that every integer value stays in, from the formulas of a program:
+"""Interval analysis of integer values, over the formulas of a program:
 
     x in [-127, 127], w constant:  y[i, j] = sum over k of x[i, k] * w[j, k]  in  127 * [-m, m],  m the largest sum of |w[j]|
 
-Where exact arithmetic could leave an expression's type it wraps, so the interval is then all of the type. Elements of a
-constant that is read along plain indices count one by one; a choice narrows what its condition compares.
+Where exact arithmetic could leave an expression's type the value wraps, so its interval is that of the type. Elements
+of a constant that is read along plain indices keep bounds of their own. A select narrows the operands of its condition.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, UNBOUNDED, Bounds, 
 Ranges = Mapping[Tensor, Interval]
 Arrays = Mapping[Tensor, np.ndarray]
 
-EXACT = 1 << 62  # magnitudes that an int64 holds
-MAX_ELEMENTS = 1 << 25  # elements of an array of bounds
-MAX_NESTED_CHOICES = 6  # choices inside each other that narrow
+EXACT = 1 << 62  # magnitude up to which bounds are computed in int64
+MAX_ELEMENTS = 1 << 25  # elements of an array of bounds, at most
+MAX_NESTED_CHOICES = 6  # nested selects that narrow, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +55,14 @@ class Overflow:
 
 
 def interval(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
-    """Where the values of an integer or a condition lie. A tensor that is not among `ranges` holds anything."""
+    """The interval of an integer or a condition. A tensor that is not in `ranges` may hold any value of its type."""
     found = _Evaluation(ranges, constants).of(expr)
     assert found is not None, f"an interval of {expr.type}"
     return Interval(*scalar(found))
 
 
 def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
-    """The nodes of an expression whose values may leave their types, operands first; arithmetic on indices left out."""
+    """The nodes of an expression whose values may leave their types, operands first; index arithmetic left out."""
     evaluation = _Evaluation(ranges, constants)
     stack, seen = [expr], set[int]()
     while stack:
@@ -74,7 +74,7 @@ def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({
 
 
 def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[Tensor, Interval]:
-    """The range of every tensor of integers or conditions, from what is declared of the arguments; of nests nothing is known."""
+    """The range of every integer or boolean tensor, from the declared ranges of arguments; results of nests have none."""
     ranges = dict(declared)
     ranges.update({t: range_of(a) for t, a in program.constants.items() if t.element.is_discrete})
     for step in program.steps:
@@ -85,7 +85,7 @@ def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dic
 
 
 def declared_range(argument: Value) -> Interval | None:
-    """What a program declares of an argument, as far as its type can hold it."""
+    """The declared range of an argument, clipped to its type."""
     bounds, element = argument.attributes.get("range"), argument.known_type.element
     if bounds is None or not element.is_discrete:
         return None
@@ -99,11 +99,11 @@ def range_of(array: np.ndarray) -> Interval:
 
 
 class _Evaluation:
-    """The bounds of one expression's nodes. Those of floats are None: nothing is known of them."""
+    """The bounds of one expression's nodes; None for floats."""
 
     def __init__(self, ranges: Ranges, constants: Arrays) -> None:
         self.ranges, self.constants = ranges, constants
-        self.axes: dict[Index, int] = {}  # of arrays of bounds, from the end: which is which index's
+        self.axes: dict[Index, int] = {}  # the axis of each index in arrays of bounds, counted from the end
         self.known: dict[int, Bounds | None] = {}
         self.assumed: dict[int, Bounds] = {}
         self.seen: dict[int, int] = {}
@@ -147,7 +147,7 @@ class _Evaluation:
         return e.type.limits
 
     def looks(self, e: Expr) -> int:
-        """A number that is equal for expressions that are written alike."""
+        """A value number: equal for structurally equal expressions."""
         if id(e) not in self.seen:
             match e:
                 case Const(value, type):
@@ -178,7 +178,7 @@ class _Evaluation:
         return (found.low, found.high) if found is not None else tensor.element.limits
 
     def elements(self, array: np.ndarray, indices: list[Index]) -> Bounds:
-        """Every element by itself, in an array with the axes of these indices."""
+        """Bounds for every element of an array, along the axes of these indices."""
         places = [self.axes.setdefault(i, len(self.axes)) for i in indices]
         order = sorted(range(len(places)), key=lambda n: -places[n])
         shape = [1] * (max(places) + 1)
@@ -218,14 +218,14 @@ class _Evaluation:
         return self.fitted(e, found)
 
     def fitted(self, e: Expr, found: Bounds) -> Bounds:
-        """The bounds, or those of the type where they go beyond it."""
+        """The bounds, or those of the type if the value may overflow it."""
         reached = Interval(*scalar(found))
         if reached.within(e.type):
             return found
         self.beyond.append(Overflow(e, reached))
         return e.type.limits
 
-    # choices
+    # selects
 
     def chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Bounds:
         held = self.of(condition)
@@ -240,7 +240,7 @@ class _Evaluation:
         return hull(*_safe(sides)) if sides else then.type.limits
 
     def under(self, narrowed: dict[int, Bounds], side: Expr) -> Bounds | None:
-        """The bounds of one side of a choice."""
+        """The bounds of one side of a select under the facts of its condition."""
         if self.depth >= MAX_NESTED_CHOICES or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
             return self.of(side)
         outer = self.known, self.assumed
@@ -250,7 +250,7 @@ class _Evaluation:
         return found
 
     def implied(self, condition: Expr, truth: bool) -> dict[int, Bounds] | None:
-        """What is known of compared expressions where a condition has this value; None where it never has."""
+        """The facts that a condition's truth value implies for compared expressions; None if it never has that value."""
         match condition:
             case Apply("not", (operand,), type) if type.kind == "bool":
                 return self.implied(operand, not truth)
@@ -265,7 +265,7 @@ class _Evaluation:
         return {}
 
     def compared(self, function: str, a: Expr, b: Expr) -> dict[int, Bounds] | None:
-        """What `a` is where it compares so with `b`."""
+        """The bounds of `a` implied by its comparison with `b`."""
         x, y = self.of(a), self.of(b)
         assert x is not None and y is not None
         (low, high), (least_y, greatest_y) = scalar(x), scalar(y)
@@ -282,7 +282,7 @@ class _Evaluation:
             return None
         return {} if isinstance(a, Const) else {self.looks(a): (low, high)}
 
-    # folds
+    # reductions
 
     def folded(self, e: Reduce) -> Bounds:
         start = identity(e.function, e.type)
@@ -303,13 +303,13 @@ class _Evaluation:
             body = scalar(body)
         over = [(-1 - self.axes[i] if i in self.axes else None, n) for i, n in zip(e.indices, counts, strict=True)]
         found = FOLDS[e.function](body, over) if e.function in FOLDS else e.type.limits
-        if any(isinstance(i.extent, Size) for i in e.indices):  # which may be zero
+        if any(isinstance(i.extent, Size) for i in e.indices):  # an unknown extent may be zero
             found = hull(*_safe([found, none]))
         return self.fitted(e, found)
 
 
 def _safe(operands: list[Bounds]) -> list[Bounds]:
-    """The operands for one operation: arrays in a type that holds its result, or plain ints where none does."""
+    """The operands of one operation: arrays in a type that holds its result, or plain ints if no type does."""
     arrays = [b for pair in operands for b in pair if isinstance(b, np.ndarray)]
     if not arrays:
         return operands
@@ -326,12 +326,12 @@ def _held(bounds: Bounds, type: type[np.integer]) -> Bounds:
 
 
 def _met(a: dict[int, Bounds], b: dict[int, Bounds]) -> dict[int, Bounds] | None:
-    """What holds where both do; None where they contradict each other."""
+    """The conjunction of two sets of facts; None if they contradict each other."""
     met = {k: (max(v[0], b[k][0]), min(v[1], b[k][1])) if k in b else v for k, v in a.items()}
     return None if any(low > high for low, high in met.values()) else {**b, **met}
 
 
-_COMPARISONS = {  # what each is when it does not hold, and with its operands exchanged
+_COMPARISONS = {  # each comparison's negation, and the comparison with exchanged operands
     "lt": ("ge", "gt"),
     "le": ("gt", "ge"),
     "gt": ("le", "lt"),

@@ -1,7 +1,7 @@
-"""The scalar functions of integers and conditions over intervals: one row each, from the operands' bounds to the result's.
+"""Interval arithmetic: for each scalar function, a row from the operands' bounds to the result's.
 
-Bounds are exact, as if integers had no width; what a type does to those beyond it is said in `ranges`. A bound is an
-int, or an array of them where it differs from element to element.
+Bounds are those of unbounded integers; `integer_ranges` wraps them to the type. A bound is an int, or an array where it
+differs between elements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...dialect.ir.types import ElementType
 Bound: TypeAlias = Any  # an int, or an array of integers
 Bounds: TypeAlias = tuple[Bound, Bound]
 
-UNBOUNDED = 1 << 200  # stands for a bound that grows with sizes which are not known
+UNBOUNDED = 1 << 200  # a bound that grows with sizes unknown at compile time
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, other: Interval | ElementType) -> bool:
-        """Whether all of it lies in another interval, or in what a type holds."""
+        """Test whether the interval is contained in another one, or in the limits of a type."""
         low, high = (other.low, other.high) if isinstance(other, Interval) else other.limits
         return low <= self.low and self.high <= high
 
@@ -45,12 +45,12 @@ class Interval:
 
 
 def whole(element: ElementType) -> Interval:
-    """All that a discrete type holds."""
+    """The interval of all values of a discrete type."""
     return Interval(*element.limits)
 
 
 def least(*bounds: Bound) -> Bound:
-    """The smallest of some bounds, element by element."""
+    """The elementwise minimum of some bounds."""
     found = bounds[0]
     for b in bounds[1:]:
         found = min(found, b) if isinstance(found, int) and isinstance(b, int) else np.minimum(found, b)
@@ -58,7 +58,7 @@ def least(*bounds: Bound) -> Bound:
 
 
 def greatest(*bounds: Bound) -> Bound:
-    """The largest of some bounds, element by element."""
+    """The elementwise maximum of some bounds."""
     found = bounds[0]
     for b in bounds[1:]:
         found = max(found, b) if isinstance(found, int) and isinstance(b, int) else np.maximum(found, b)
@@ -66,7 +66,7 @@ def greatest(*bounds: Bound) -> Bound:
 
 
 def hull(*bounds: Bounds) -> Bounds:
-    """The smallest bounds around all of these."""
+    """The smallest bounds that contain all of these."""
     return least(*(b[0] for b in bounds)), greatest(*(b[1] for b in bounds))
 
 
@@ -77,7 +77,7 @@ def scalar(bounds: Bounds) -> tuple[int, int]:
 
 
 def _mul(a: Bounds, b: Bounds) -> Bounds:
-    if a[0] is a[1] or b[0] is b[1]:  # one factor is known
+    if a[0] is a[1] or b[0] is b[1]:  # one factor is a single value
         known, other = (a[0], b) if a[0] is a[1] else (b[0], a)
         return hull(*((known * v, known * v) for v in other))
     corners = [x * y for x in a for y in b]
@@ -89,7 +89,9 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _divisors(b: Bounds) -> list[int]:
-    """The divisors that matter: both ends, and those next to zero, which is none."""
+    """The divisors at which a quotient is extreme: both ends of the interval and its members nearest to zero, without
+    zero.
+    """
     return [v for v in {*b, -1, 1} if v and b[0] <= v <= b[1]]
 
 
@@ -103,13 +105,13 @@ def _floordiv(a: Bounds, b: Bounds) -> Bounds | None:
 
 
 def _rem(a: Bounds, b: Bounds) -> Bounds:
-    """C's remainder: the sign of the dividend, nearer to zero than the divisor, no further than the dividend."""
+    """C's remainder: it has the dividend's sign, a magnitude below the divisor's, and at most the dividend's magnitude."""
     most = max(abs(b[0]), abs(b[1]), 1) - 1
     return max(min(a[0], 0), -most), min(max(a[1], 0), most)
 
 
 def _floormod(a: Bounds, b: Bounds) -> Bounds:
-    """The sign of the divisor and nearer to zero; a dividend that is so already stays."""
+    """Floor modulo: it has the divisor's sign and a magnitude below it; a dividend already in that range is unchanged."""
     low, high = min(b[0] + 1, 0), max(b[1] - 1, 0)
     if b[0] > 0 and a[0] >= 0:
         high = min(high, a[1])
@@ -123,7 +125,7 @@ def _abs(a: Bounds) -> Bounds:
 
 
 def _bits(a: Bounds, b: Bounds) -> tuple[int, bool]:
-    """How many bits the operands' magnitudes have, and whether none is negative."""
+    """The largest bit length of the operands' bounds, and whether all are non-negative."""
     return max(v.bit_length() if v >= 0 else (~v).bit_length() for v in (*a, *b)), min(a[0], b[0]) >= 0
 
 
@@ -199,7 +201,7 @@ SCALAR: dict[str, _Row] = {  # over ints
 
 Over: TypeAlias = list[
     tuple["int | None", int]
-]  # the indices of a fold: the axis of arrays, if they have it, and the extent
+]  # the indices of a reduction: the axis of arrays, if they have it, and the extent
 
 
 def _along(b: Bound, over: Over, fold: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> Bound:

@@ -1,9 +1,9 @@
-"""How far apart in memory the lanes of an access lie, where that is the same in every vector:
+"""Access pattern of a vector's lanes: the offset of each lane from lane 0, where it is the same for every vector.
 
     x[n - i]  =>  0, -1, -2, -3      x[i // 2]  =>  0, 0, 1, 1      x[i mod 2, i // 2]  =>  0, n, 1, n + 1
 
-Quotients and remainders are known where a vector begins at a multiple of their divisor. Lanes that lie near each other are
-loaded as whole vectors, and shuffled.
+Quotients and remainders are known if a vector begins at a multiple of their divisor. Lanes that lie close together are
+loaded as whole vectors and shuffled.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.notation.traverse import walk
 from .affine import affine
 
-VECTORS = 4  # loaded for the lanes of one access, at most
-MAX_DIVISOR = 8  # divisor
+VECTORS = 4  # vectors loaded for the lanes of one access, at most
+MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analysed
 
 
 def period(reads: Iterable[Read], index: Index) -> int:
-    """What vectors should begin at multiples of: for the quotients and remainders of this index in these accesses."""
+    """The alignment of vectors, in iterations, at which quotients and remainders of this index are known."""
     found = 1
     for e in chain.from_iterable(walk(i) for r in reads for i in r.indices):
         match e:
@@ -34,16 +34,16 @@ def period(reads: Iterable[Read], index: Index) -> int:
 
 @dataclass(frozen=True)
 class Lanes:
-    """The lanes of a vector loop: its index, what that is a multiple of at lane 0 (0 if it is 0 there), and how many."""
+    """The lanes of a vector loop: its index, a divisor of that index at lane 0 (0 if it is 0 there), and their number."""
 
     index: Index
     first: int
     count: int
-    same: Callable[[Expr], bool]  # whether an expression does not differ between them
+    same: Callable[[Expr], bool]  # tests whether an expression is uniform over the lanes
 
 
 def offsets(tensor: Tensor, at: tuple[Expr, ...], lanes: Lanes) -> list[int] | None:
-    """How many elements after lane 0 each lane's is; None where that is not known."""
+    """The offset of each lane from lane 0, in elements; None if unknown."""
     total = [0] * lanes.count
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
@@ -57,7 +57,7 @@ def offsets(tensor: Tensor, at: tuple[Expr, ...], lanes: Lanes) -> list[int] | N
 
 
 def _differences(e: Expr, lanes: Lanes) -> list[int] | None:
-    """How much more an index expression is at each lane than at lane 0."""
+    """The difference of an index expression at each lane from its value at lane 0."""
     if lanes.same(e):
         return [0] * lanes.count
     if e is lanes.index:
@@ -81,21 +81,23 @@ def _differences(e: Expr, lanes: Lanes) -> list[int] | None:
 
 
 def _is_multiple(e: Expr, divisor: int, lanes: Lanes) -> bool:
-    """Whether an expression is a multiple of a number at lane 0."""
+    """Test whether an expression is a multiple of `divisor` at lane 0."""
     sum = affine(e)
     others = [factor for _, factor in sum.without(lanes.index).terms.values()]
     return not any(n % divisor for n in (sum.constant, sum.factor(lanes.index) * lanes.first, *others))
 
 
 def begins(start: Expr, end: Expr, width: int) -> int:
-    """What an index is a multiple of where a vector of a loop over it begins; 0 if it is only ever 0."""
+    """The gcd of the indices at which vectors of a loop begin; 0 if the only one is 0."""
     sum, last = affine(start), affine(end)
     common = gcd(sum.constant, *(factor for _, factor in sum.terms.values()))
     return common if not (last - sum).terms and (last - sum).constant == width else gcd(common, width)
 
 
 def windows(found: list[int]) -> list[int] | None:
-    """Where the vectors begin that hold elements so far apart, and nothing beyond them; None if there would be too many."""
+    """The starts of the vectors that cover these offsets without reaching beyond them; None if there are more than
+    VECTORS.
+    """
     low, high = min(found), max(found)
     length = min(len(found), high - low + 1)
     starts: list[int] = []

@@ -1,10 +1,11 @@
-"""What a legal kernel is. `check` raises LoweringError, naming the statement, where one is not.
+"""Verify that a kernel is legal, as MLIR's verifier does between passes: `check_kernel` raises a LoweringError that
+names the statement.
 
-Every index and variable is bound where it is used, once; every buffer is allocated first; types agree; an access is
-inside its tensor under the loop bounds and guards around it; a vector loop's extent is a multiple of its width, unless its
-vectors may begin anywhere, and nothing in it depends on the order of its lanes; unrolled loops are constant. Accesses are
-proved by linear reasoning. One that depends on data, or on sizes whose agreement is checked when the program is called, may
-stay unproved: `check` gives these back, and raises for any other. Tests run it between passes.
+Every index and variable is bound once, before its use. Every buffer is allocated before its use. Types agree. Every
+access is inside its tensor under the enclosing loop bounds and guards. A vector loop's extent is a multiple of its
+width, unless its vectors may begin anywhere, and no result depends on the order of its lanes. Unrolled loops have
+constant extents. Accesses are proved in bounds by linear reasoning. An access that depends on data, or on sizes that
+are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ from .affine import Affine, Key, affine, affine_conditions, key, negated_conditi
 
 
 class LoweringError(AssertionError):
-    """A pass made a kernel that is not legal."""
+    """An illegal kernel, made by a faulty pass."""
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What holds at a statement."""
+    """The bindings and facts that hold at a statement."""
 
     indices: frozenset[Index] = frozenset()
     variables: frozenset[Var] = frozenset()
@@ -64,8 +65,8 @@ class Scope:
     facts: tuple[Affine, ...] = ()
     order: dict[Key, int] = field(default_factory=dict)
     lane: Index | None = None
-    varying: frozenset[object] = frozenset()  # variables and buffers with a value for each lane
-    inner: frozenset[Tensor] = frozenset()  # buffers of each iteration of the vector or parallel loop
+    varying: frozenset[object] = frozenset()  # variables and buffers that have one value per lane
+    inner: frozenset[Tensor] = frozenset()  # buffers private to an iteration of the vector or parallel loop
 
 
 def check_kernel(kernel: Kernel) -> list[str]:
@@ -95,7 +96,7 @@ class _Checker:
             scope = self.statement(s, scope)
 
     def statement(self, s: Statement, scope: Scope) -> Scope:
-        """Checks one statement; gives the scope of what follows."""
+        """Check one statement and return the scope of the statements after it."""
         match s:
             case For():
                 self.loop(s, scope)
@@ -162,7 +163,7 @@ class _Checker:
         self.block(s.body, scope)
 
     def independent(self, s: For) -> None:
-        """Iterations of a vector or parallel loop do not see each other's writes."""
+        """Check that iterations of a vector or parallel loop carry no dependence through memory."""
         own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
         written: dict[Tensor, list[tuple[Expr, ...]]] = {}
         for store in statements(s.body):
@@ -189,7 +190,7 @@ class _Checker:
     # expressions
 
     def varies(self, e: Expr, scope: Scope) -> bool:
-        """Whether an expression may differ between the lanes of the vector loop."""
+        """Test whether an expression may differ between the lanes of the vector loop."""
         if scope.lane is None or (isinstance(e, Apply) and e.function == "any"):
             return False
         return any(
@@ -226,10 +227,10 @@ class _Checker:
 
 
 def _open(goal: Affine, scope: Scope) -> bool:
-    """Whether a goal depends on data or on sizes that are checked when the program is called."""
+    """Test whether a goal depends on data or on sizes that are checked when the program is called."""
     mine = _atoms(goal)
     reached: set[Expr] = set()
-    for fact in reversed(scope.facts):  # inner ones first: what bounds what the goal is made of
+    for fact in reversed(scope.facts):  # innermost first: facts about the goal's atoms may mention further atoms
         parts = _atoms(fact)
         if parts & (mine | reached):
             reached |= parts
@@ -244,7 +245,7 @@ def _bounds(s: For) -> list[Affine]:
 
 
 def _parts(function: str, e: Expr) -> list[Expr]:
-    """a and b of max(a, b), and so on."""
+    """The operands of a nested `function`: a, b and c of max(a, max(b, c))."""
     match e:
         case Apply(found, (a, b), _) if found == function:
             return [*_parts(function, a), *_parts(function, b)]
@@ -257,7 +258,7 @@ def _equal(var: Var, value: Expr) -> list[Affine]:
 
 
 def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
-    """Whether no iteration reads what another writes: the same place of its own, or one that none writes."""
+    """Test whether a loop carries no dependence between a read and a write."""
     if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
         return any(s.index in walk(i) for i in read)
     if any(a is s.index is b for a, b in zip(read, write, strict=True)):
@@ -275,7 +276,7 @@ def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
 
 
 def _never_zero(sum: Affine) -> bool:
-    """Whether a sum is odd, say, where all its terms are even."""
+    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
     return bool(sum.constant % gcd(*(f for _, f in sum.terms.values())) if sum.terms else sum.constant)
 
 
@@ -284,7 +285,7 @@ def _atoms(sum: Affine) -> set[Expr]:
 
 
 def _disjoint(a: Expr, b: Expr) -> bool:
-    """Whether two indices never have one value, whatever those they are made of have."""
+    """Test whether the intervals of two indices do not overlap."""
     (a_low, a_high), (b_low, b_high) = interval(a), interval(b)
     return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
 

@@ -1,4 +1,9 @@
-"""The row-major position of an element, simplified:  (t // 3) * 3 + t % 3  =>  t."""
+"""Linearize an index: the row-major position of an element, simplified.
+
+    (t // 3) * 3 + t % 3  =>  t
+
+MLIR's affine.linearize_index; the inverse is delinearization.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from ...dialect.notation.index import ZERO, Apply, Const, Expr, Extent, apply, a
 
 
 def linear_index(at: tuple[Expr, ...], shape: Shape) -> Expr:
-    """The specification's flatten_index; indices that are parts of one number are put together again."""
+    """The specification's flatten_index; quotient and remainder of one number recombine to that number."""
     position: Expr = ZERO
     for i, n in zip(at, shape, strict=True):
         position = _joined(position, n, i)
@@ -21,7 +26,7 @@ def _joined(position: Expr, n: Dim, i: Expr) -> Expr:
 
 
 def _whole(position: Expr, n: Dim, i: Expr) -> Expr | None:
-    """The number that both are parts of."""
+    """The number of which `position` and `i` are quotient and remainder."""
     match i:
         case Apply("floormod", (whole, by), _) if _is(by, n):
             match position:

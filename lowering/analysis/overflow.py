@@ -1,8 +1,9 @@
-"""The range of every value of a function, and the operations that may overflow: what the text of a program can show.
+"""Report integer operations that may overflow, with the interval of every value.
 
     %s = dali.add %x, %x : i8      =>  [-128, 127], where the sum may reach [-256, 254]
 
-Calls are followed with the ranges of their operands. What a formula says nothing of (nests, state, floats) may be anything.
+Calls are analysed with the ranges of their operands. Results of nests, of state and of float operations may hold any
+value.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ NOUNS = {
 
 @dataclass(eq=False)
 class Analysis:
-    """What is known of a module's values, one function after the other."""
+    """Interval analysis of a module's values, function by function."""
 
     module: Module
     ranges: dict[Value, Interval] = field(default_factory=dict)
-    overflowing: dict[Operation, Overflow] = field(default_factory=dict)  # the first node of each that may
+    overflowing: dict[Operation, Overflow] = field(default_factory=dict)  # the first such node of each
 
     def function(self, function: Function, given: Sequence[Interval | None] = ()) -> list[Interval | None]:
-        """The ranges of a function's results where its arguments have these, or those that they declare."""
+        """The ranges of a function's results, given those of its arguments (by default, the declared ones)."""
         tensors: dict[Value, Tensor] = {}
         ranges: dict[Tensor, Interval] = {}
         constants: dict[Tensor, np.ndarray] = {}
@@ -101,7 +102,7 @@ def _anything(value: Value) -> Interval | None:
 
 
 def possible_overflows(module: Module) -> list[Diagnostic]:
-    """A warning for every operation that may overflow, of the functions that no other calls and what they call."""
+    """Warnings for the operations that may overflow, in functions without callers and in their callees."""
     analysis = Analysis(module)
     callees = {
         o.operator.callee for f in module.functions.values() for o in f.operations if isinstance(o.operator, Call)
@@ -135,7 +136,7 @@ def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:
 
 
 def print_ranges(module: Module, names: Iterable[str] = ()) -> str:
-    """The text of a module, or some of its functions, with the range of every integer that an operation computes in comments."""
+    """The text of a module, or of some functions, with the range of every computed integer in comments."""
     functions = {name: module.functions[name] for name in names or module.functions}
     notes: dict[Operation, str] = {}
     for function in functions.values():

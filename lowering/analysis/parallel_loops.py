@@ -1,4 +1,6 @@
-"""What of a nest may run at once: which of its outer loops have iterations that do not see each other."""
+"""Find the parallel outer loops of a nest: loops whose iterations carry no dependence (TVM: data-parallel, MLIR:
+isLoopParallel).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,12 @@ from ...dialect.notation.index import ZERO, Index
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
 from .accesses import accesses
 
-THREADS, LEAST = 256, 32  # of a block, and where there are few in all
-MULTIPROCESSORS = 132  # that should all have some
+THREADS, LEAST = 256, 32  # threads of a block: the default, and the minimum (a warp) for little work
+MULTIPROCESSORS = 132  # multiprocessors (SMs) to occupy
 
 
 def block_size(work: Dim) -> int:
-    """So many that every processor has a block, if that can be."""
+    """The threads of a block: THREADS, halved while blocks would not reach every multiprocessor."""
     threads = THREADS
     while threads > LEAST and isinstance(work, int) and work < threads * MULTIPROCESSORS:
         threads //= 2
@@ -20,9 +22,11 @@ def block_size(work: Dim) -> int:
 
 
 def independent(loop: For) -> bool:
-    """Whether every iteration has its own part of what the loop writes: one axis of it is indexed by the loop's index."""
+    """Test whether iterations carry no dependence: each tensor that the loop writes is indexed by the loop's index
+    along one axis.
+    """
     own = {s.tensor for s in statements(loop.body) if isinstance(s, Alloc)}
-    if any(t.space == "heap" for t in own):  # one buffer for all iterations
+    if any(t.space == "heap" for t in own):  # one buffer shared by all iterations
         return False
     read, stored = accesses(loop.body)
     for tensor in stored.keys() - own:
@@ -33,7 +37,7 @@ def independent(loop: For) -> bool:
 
 
 def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
-    """The indices of the outer loops that may run at once, and what stands inside them."""
+    """The indices of the parallel outer loops, and the block inside them."""
     indices: list[Index] = []
     block = kernel.body
     while len(block) == 1 and isinstance(loop := block[0], For) and whole(loop) and independent(loop):
@@ -43,5 +47,5 @@ def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
 
 
 def whole(loop: For) -> bool:
-    """Whether a loop runs over all of its index."""
+    """Test whether a loop covers the full extent of its index."""
     return loop.start is ZERO and loop.stop is None

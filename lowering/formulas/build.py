@@ -1,7 +1,10 @@
-"""A verified function to formulas: each operation says of its result, in index notation, what every element is.
+"""Lower a verified function to formulas: index notation that defines every element of each result.
 
-Operations with a hand-written nest stay statements; constants become data; an operator that keeps its operand's elements in
-row-major order becomes a view, which shares its operand's storage.
+    %y = cvm.dense %x, %w  =>  y[i, j] = sum over k of x[i, k] * w[j, k]
+
+An operation with a hand-written nest stays a list of statements; constants become data; an operator that keeps the
+row-major order of its operand's elements becomes a view, which shares the operand's storage. TVM calls these compute
+definitions.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from .propagate_constants import propagate_constants
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """tensor[indices] = value"""
+    """A tensor's elements in index notation: tensor[indices] = value."""
 
     tensor: Tensor
     indices: tuple[Index, ...]
@@ -34,7 +37,7 @@ class Formula:
 
 @dataclass(frozen=True, eq=False)
 class Nest:
-    """Several tensors, and the statements that fill them from others."""
+    """Hand-written statements that compute several tensors from their operands."""
 
     tensors: tuple[Tensor, ...]
     operands: tuple[Tensor, ...]
@@ -44,7 +47,7 @@ class Nest:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """tensor is `of`, the same elements in the same order, under another shape."""
+    """A tensor with the elements of `of`, in the same order, under another shape."""
 
     tensor: Tensor
     of: Tensor
@@ -63,7 +66,7 @@ class Formulas:
     results: tuple[Tensor, ...]
     constants: dict[Tensor, np.ndarray]
     steps: tuple[Step, ...]
-    requirements: tuple[tuple[str, Span], ...]  # of the checks in the steps as they were at first
+    requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
 
 
 def formulas(function: Function) -> Formulas:
@@ -95,7 +98,7 @@ def formulas(function: Function) -> Formulas:
         if typed.has_nest():
             body = map_expressions(typed.nest(*results), in_primitives)
             seen = {e.tensor for e in nodes(body) if isinstance(e, Read)}
-            operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape matters
+            operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape is used
             steps.append(Nest(results, operands, body, operation.span))
             continue
         element = typed.element(results[0])
@@ -113,7 +116,7 @@ def formulas(function: Function) -> Formulas:
 
 
 def _unique(name: str, used: dict[str, int]) -> str:
-    """The name, with a number after it where it was used; `used` says which number each name came to."""
+    """A unique name: the name itself, or with a number appended; `used` maps each name to its last number."""
     found, n = name, used.get(name, 0)
     while found in used:
         n += 1
@@ -128,8 +131,9 @@ def reads(value: Expr) -> set[Tensor]:
 
 
 def cost(value: Expr, most: int | None = None) -> int:
-    """How many operations a formula does at an element, index arithmetic left out: 0 for a mere rearrangement. Beyond `most`
-    it is not counted how many."""
+    """The operations of a formula per element, index arithmetic left out: 0 for a pure rearrangement. Counting stops at
+    `most`.
+    """
     count = 0
     seen: set[int] = set()
     stack = [value]

@@ -1,8 +1,11 @@
-"""Formulas into their readers:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i])).
+"""Fuse formulas into their readers (producer-consumer fusion; TVM and Halide: compute_inline).
 
-A formula is put in place where that computes no element twice, or where computing it again costs next to nothing; a fold is
-put only into a pointwise reader at the same indices, as its epilogue. Of two contractions with one reader, only the larger
-is put there: each wants loops of its own. What remains is materialised, one kernel each.
+    t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i]))
+
+Legal for every formula; nests are not fused. Pays where no element is computed twice, or where recomputing one costs at
+most CHEAP operations. A reduction is fused only into a pointwise reader at the same indices, as its epilogue. Of two
+contractions with one reader only the larger is fused, since each needs its own loops. Formulas that remain are
+materialized, one kernel each.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ CHEAP = 2  # operations worth repeating rather than storing
 
 
 def fuse(program: Formulas) -> Formulas:
-    """The same results from fewer, larger formulas."""
+    """An equivalent program of fewer, larger formulas."""
     uses = _uses(program)
     kept: list[Step] = []
     inlined: dict[Tensor, Formula] = {}
@@ -31,7 +34,7 @@ def fuse(program: Formulas) -> Formulas:
     results = set(program.results)
     for step in program.steps:
         if isinstance(step, View) and cost(step.formula.value) == 0 and step.tensor not in results:
-            step = step.formula  # a mere renaming of indices is best put into its readers
+            step = step.formula  # a pure renaming of indices always fuses
         if isinstance(step, View) and step.of in inlined:
             kept.append(inlined.pop(step.of))
         if isinstance(step, Nest):
@@ -57,7 +60,7 @@ Use = tuple[Step, Read | None, tuple[Index, ...]]
 
 
 def _uses(program: Formulas) -> dict[Tensor, list[Use]]:
-    """Where each tensor is read: by which step, by which node, under which indices."""
+    """The readers of each tensor: step, read node, and the indices in scope at the read."""
     found: dict[Tensor, list[Use]] = {}
     for step in program.steps:
         match step:
@@ -96,16 +99,16 @@ def _reads(value: Expr, scope: tuple[Index, ...]) -> Iterator[tuple[Read, tuple[
 
 
 class _Measures:
-    """How large the formulas are, found from those that they were put together from."""
+    """Node counts and depths of formulas, computed incrementally from the formulas fused into them."""
 
     def __init__(self) -> None:
-        self.nodes: dict[Tensor, int] = {}  # at most so many
-        self.whole: set[Tensor] = set()  # those with a fold, or with a check, which is made of every element
+        self.nodes: dict[Tensor, int] = {}  # an upper bound
+        self.whole: set[Tensor] = set()  # tensors with a reduction, or with a check of every element
         self.depths: dict[int, int] = {}
-        self.kept: list[Expr] = []  # what the depths know by id
+        self.kept: list[Expr] = []  # keeps expressions alive whose ids are keys of `depths`
 
     def add(self, formula: Formula, inlined: dict[Tensor, Formula]) -> None:
-        """A formula before others are put into it."""
+        """Measure a formula before its operands are fused into it."""
         own = list(walk(formula.value))
         parts = [e.tensor for e in own if isinstance(e, Read) and e.tensor in inlined]
         self.nodes[formula.tensor] = len(own) + sum(self.nodes[t] for t in parts)
@@ -120,7 +123,9 @@ class _Measures:
 
 
 def _at_same_indices(formula: Formula, inlined: dict[Tensor, Formula]) -> Formula:
-    """The formula over the indices of one that it reads at its own, which then is put in place as it is."""
+    """The formula, renamed to the indices of an operand that it reads at its own indices, so that the operand fuses
+    unchanged.
+    """
     for e in walk(formula.value):
         if isinstance(e, Read) and e.tensor in inlined and _same_indices(e, formula.indices):
             new = inlined[e.tensor].indices
@@ -149,7 +154,7 @@ def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> b
 
 
 def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:
-    """The other contraction that is to become part of the same reader, if this one is a contraction."""
+    """The other contraction that would be fused into the same reader, if this formula is a contraction."""
     reader = uses[0][0]
     if not _terms(formula) or not isinstance(reader, Formula):
         return None
@@ -157,7 +162,7 @@ def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) ->
 
 
 def _terms(formula: Formula) -> float:
-    """How many products the contraction in a formula adds up for an element; 0 where there is none."""
+    """The number of products that a formula's contraction adds up per element; 0 without a contraction."""
     for e in walk(formula.value):
         if isinstance(e, Reduce) and e.function == "add":
             product = e.body.then if isinstance(e.body, When) else e.body
@@ -168,13 +173,13 @@ def _terms(formula: Formula) -> float:
 
 
 def _crossed(a: Expr, b: Expr, indices: tuple[Index, ...]) -> bool:
-    """Whether each factor varies along an index that the other does not."""
+    """Test whether each factor varies along an index on which the other does not depend."""
     along = [{i for i in indices if i in set(walk(e))} for e in (a, b)]
     return bool(along[0] - along[1]) and bool(along[1] - along[0])
 
 
 def depth(value: Expr, known: dict[int, int] | None = None) -> int:
-    """The length of the longest path from an expression to one without operands; `known` has some, by id, and is added to."""
+    """The depth of an expression's operand graph; `known` caches depths by id."""
     found = {} if known is None else known
     stack = [value]
     while stack:
@@ -189,26 +194,27 @@ def depth(value: Expr, known: dict[int, int] | None = None) -> int:
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Whether the read is at exactly the reader's indices, in their order, and of every element."""
+    """Test whether a read is at exactly the reader's indices, in order, and covers every element."""
     same = len(read.indices) == len(scope) and all(i is s for i, s in zip(read.indices, scope, strict=True))
     return same and all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
 
 
 def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Whether no element is read at two values of the indices around the read."""
+    """Test whether no element is read at two values of the indices in scope."""
     plain = {p for p in map(_plain, read.indices) if p is not None}
     return all(i in plain or same_size(i.extent, 1) for i in scope)
 
 
 def _few_repeats(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Whether the indices that are missing from the read enclose no fold: a broadcast, whose value is hoisted. One that
-    only may turn out to be a broadcast is not missing."""
+    """Test whether no reduction runs over the indices that the read lacks: a broadcast, whose value is hoisted. An
+    index along which an operand only may be broadcast is not lacking.
+    """
     plain = {p for i in read.indices if (p := _plain(unrepeated(i))) is not None}
     return bool(scope) and scope[-1] in plain
 
 
 def _plain(index: Expr) -> Index | None:
-    """The index i in i, i * c and i * c + d."""
+    """The index i of i, i * c or i * c + d."""
     match index:
         case Index():
             return index
@@ -220,7 +226,7 @@ def _plain(index: Expr) -> Index | None:
 
 
 def structure(e: Expr) -> object:
-    """What an index expression looks like: equal for expressions that are written alike."""
+    """A key that is equal for structurally equal index expressions."""
     match e:
         case Index():
             return id(e)
@@ -236,12 +242,12 @@ def structure(e: Expr) -> object:
 
 
 def _put(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures) -> Expr:
-    """The value with reads of inlined tensors replaced; equal reads give one shared expression."""
+    """Replace reads of inlined tensors in a value; equal reads give one shared expression."""
     return _with_made(value, inlined, measures, {})
 
 
 def _with_made(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures, made: dict[object, Expr]) -> Expr:
-    """The same, with what was made of equal reads so far."""
+    """Replace reads of inlined tensors, given the replacements of equal reads so far."""
 
     def put(e: Expr) -> Expr | None:
         if not isinstance(e, Read) or e.tensor not in inlined:
@@ -259,7 +265,7 @@ def _with_made(value: Expr, inlined: dict[Tensor, Formula], measures: _Measures,
 
 
 def _fresh_folds(value: Expr) -> Expr:
-    """Folds over indices of their own, so that a formula put in place twice does not share loop indices."""
+    """Reductions over fresh indices, so that a formula that is inlined twice shares no loop index."""
     return rewrite(value, _fresh)
 
 
@@ -272,7 +278,7 @@ def _fresh(e: Expr) -> Expr | None:
 
 
 def _live(program: Formulas, steps: list[Step]) -> tuple[list[Step], set[Tensor]]:
-    """The steps whose tensors some result depends on, and all tensors that are read or given back."""
+    """The steps that some result depends on, and the tensors that they read or return."""
     needed = set(program.results)
     live: list[Step] = []
     for step in reversed(steps):

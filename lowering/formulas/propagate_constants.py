@@ -1,9 +1,9 @@
-"""Constants that are one number put into the formulas that read them, and what the numbers decide.
+"""Propagate scalar constants into the formulas that read them, and simplify.
 
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
     select(true, a, b) => a;  1 * a => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
 
-Only what is exact for every value: integers, conditions and conversions; arithmetic on floats stays as it is written.
+Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic is left as written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTIAL = ("div", "rem", "floordiv", "floormod")
 
 
 def propagate_constants(value: Expr, constants: dict[Tensor, np.ndarray], span: Span = NOWHERE) -> Expr:
-    """The formula with its numbers in place; its checks report at `span`, the operation's."""
+    """The formula with constants in place of reads; its checks are reported at `span`, the operation's."""
     return rebuild(value, lambda e, parts: _simplified(over(e, parts), constants, span), {})
 
 
@@ -46,7 +46,7 @@ def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Exp
 
 
 def _power(base: Expr, exponent: int) -> Expr:
-    """By squares, from the exponent's highest bit down."""
+    """Exponentiation by squaring, from the exponent's highest bit down."""
     if not exponent:
         return constant(1, base.type)
     value = base

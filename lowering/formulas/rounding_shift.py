@@ -1,8 +1,8 @@
-"""Shifts that round, where a half that is added before them fits:
+"""Rewrite rounding shifts to add half before the shift.
 
     (x >> n) + ((x >> n - 1) & 1)  =>  (x + (1 << n - 1)) >> n
 
-They are equal for all numbers for which the sum stays within its type.
+Legal where the range of x shows that the sum stays within its type. Pays always: two operations in place of four.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .build import Formula, Formulas
 
 
 def rounding_shift(program: Formulas, ranges: Ranges) -> Formulas:
-    """The formulas with such shifts put in."""
+    """The formulas with rounding shifts rewritten."""
 
     def change(e: Expr) -> Expr | None:
         found = _rounding(e)
@@ -33,7 +33,7 @@ def rounding_shift(program: Formulas, ranges: Ranges) -> Formulas:
 
 
 def _added(x: Expr, half: int) -> Expr:
-    """A sum with the half, which is added to what is not a fold."""
+    """The sum of x and half; the constant is added to a term that is no reduction, if there is one."""
     match x:
         case Apply("add", (a, b), _) if any(isinstance(n, Reduce) for n in walk(a)):
             return a + (b + half)
@@ -43,7 +43,7 @@ def _added(x: Expr, half: int) -> Expr:
 
 
 def _rounding(e: Expr) -> tuple[Expr, int] | None:
-    """What is shifted, and by how many bits."""
+    """The shifted operand and the shift distance of a rounding shift."""
     match e:
         case Apply(
             "add",

@@ -1,7 +1,9 @@
-"""What is used more than once gets a name:  y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t.
+"""Name subexpressions that a statement uses more than once (common subexpression elimination on expressions).
 
-Formulas share their parts as graphs; printed as a tree, or walked as one, a shared part would count as often as it is used.
-Index arithmetic, reads and constants stay where they are.
+    y[i] = (x[i] + 1) * (x[i] + 1)  =>  let t = x[i] + 1; y[i] = t * t
+
+Legal for every pure expression. Formulas share subexpressions as DAGs; a pass that walks one as a tree would visit a
+shared node once per use. Index arithmetic, reads and constants are not named.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from ...dialect.notation.traverse import children, over, rebuild
 
 
 def share_subexpressions(kernel: Kernel) -> Kernel:
-    """The kernel with a `Let` for every part of an expression that is used more than once in its statement."""
+    """The kernel with a `Let` for each subexpression that its statement uses more than once."""
     return kernel.with_body(_Sharing().block(kernel.body))
 
 
 def named(value: Expr) -> tuple[list[Let], Expr]:
-    """An expression with its shared parts named, each after those it uses; folds stay as they are."""
+    """An expression with its shared subexpressions named, definitions before uses; reductions stay as they are."""
     lets: list[Statement] = []
     (changed,) = _Sharing().changed((value,), lets)
     return [s for s in lets if isinstance(s, Let)], changed
@@ -52,7 +54,9 @@ class _Sharing:
         return (s,)
 
     def changed(self, given: tuple[Expr, ...], lets: list[Statement]) -> tuple[Expr, ...]:
-        """The expressions with their shared parts named; the names are appended to `lets`, each after those it uses."""
+        """The expressions with their shared subexpressions named; the lets are appended to `lets`, definitions before
+        uses.
+        """
         uses = _uses(given)
         if not any(n > 1 for n in uses.values()):
             return given
@@ -70,7 +74,7 @@ class _Sharing:
 
 
 def _uses(given: tuple[Expr, ...]) -> Counter[int]:
-    """How often each node that computes with elements is an operand, or is one of the expressions."""
+    """The number of uses of each node that computes elements, as an operand or as one of the expressions."""
     uses: Counter[int] = Counter(id(e) for e in given)
     seen: set[int] = set()
     stack = list(given)

@@ -1,1 +1,5 @@
-"""Passes over operations: a function to a smaller one that gives the same results."""
+"""Graph passes: a function of operations to a smaller function with the same results.
+
+In: a verified function. Out: the function inlined, differentiated, canonicalized. Read `pipeline` for the order, then
+`inline`, `differentiate`, `simplify`, `fold_constants`, `cse`, `dce` and `decompose`.
+"""

@@ -1,7 +1,8 @@
-"""Common subexpressions:  %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a).
+"""Eliminate common subexpressions (MLIR: cse).
 
-Operations are alike that have the same operator, attributes and operands, and results of the same types. What destroys an
-operand is left alone.
+    %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a)
+
+Legal for operations with equal operator, attributes, operands and result types, unless they destroy an operand.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ...dialect.program.module import Function, Literal, Operation, Value
 
 
 def cse(function: Function) -> Function:
-    """The function in which equal operations are done once."""
+    """The function with each equal operation computed once."""
     known: dict[Value, Value] = {}
     first: dict[object, Operation] = {}
     kept: list[Operation] = []
@@ -31,7 +32,7 @@ def cse(function: Function) -> Function:
 
 
 def _key(operation: Operation) -> object | None:
-    """What is equal for operations that are alike."""
+    """A key that is equal for equal operations; None if the operation must not be shared."""
     operator = operation.operator
     if operator.destroys():
         return None

@@ -1,4 +1,7 @@
-"""Operations whose results nothing needs:  removed."""
+"""Eliminate dead operations: those that no result depends on (MLIR: dce).
+
+%a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Operators that are compiled better as others, replaced by them:  product_of_others(x)  =>  product / x where no x is 0, ...
+"""Decompose operators into others that compile to better code.
 
-The reference keeps them, and derivatives are taken before: an operator may have a rule that its parts would not give.
+    product_of_others(x)  =>  product / x where no x is 0, ...
+
+Legal since the operator defines its decomposition. Runs after differentiation, since an operator may have a better
+derivative than its parts; the reference evaluator keeps the operator.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from .dce import dce
 
 
 def decompose(function: Function) -> Function:
-    """The function without operators that are stated by others."""
+    """The function with operators replaced by their decompositions."""
     if all(type(o.operator).decompose is Operator.decompose for o in function.operations):
         return function
     known: dict[Value, Value] = {}

@@ -1,7 +1,9 @@
-"""Derivatives expanded:  %gx = theano.l_op(%x, %gy) {callee = @f}  =>  the operations of @f, and those that pull %gy back.
+"""Expand derivatives by reverse and forward mode (JAX: vjp and jvp).
 
-Each operator states how it passes cotangents and tangents on; here the rules are put together. What the callee calls is
-expanded first, derivatives included, so that derivatives of derivatives need nothing of their own.
+    %gx = theano.l_op(%x, %gy) {callee = @f}  =>  the operations of @f, and those that pull %gy back
+
+Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass composes the
+pullbacks. Callees are expanded first, derivatives included, so derivatives of derivatives need no rule of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Nodes = dict[Value, Node]
 
 
 def expand_derivatives(module: Module, function: Function) -> Function:
-    """The function with calls and derivatives replaced by ordinary operations, where it has derivatives."""
+    """The function with calls and derivatives replaced by ordinary operations, if it has derivatives."""
     if not has_derivatives(module, function):
         return function
     builder = Builder(prefix="g")
@@ -33,7 +35,7 @@ def expand_derivatives(module: Module, function: Function) -> Function:
 
 
 def _replay(builder: Builder, module: Module, function: Function, arguments: Sequence[Value]) -> list[Value]:
-    """The function's operations, recorded for these arguments; gives its results."""
+    """Record the function's operations on these arguments and return its results."""
     known: dict[Value, Value] = dict(zip(function.arguments, arguments, strict=True))
 
     def value(v: Value) -> Value:
@@ -58,7 +60,7 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     builder.span = operation.span
     arguments = list(operator.arguments[:count])
     for n, a in enumerate(arguments):
-        if isinstance(a, Literal) or a in arguments[:n]:  # told apart from the same value in another place
+        if isinstance(a, Literal) or a in arguments[:n]:  # distinct from the same value in another position
             copy = builder.node(a).scalar("identity")
             arguments[n] = builder.of_type(copy, a.known_type).value
     first = len(builder.operations)
@@ -80,7 +82,9 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
 
 
 class Rules:
-    """The rules of operators, put together over recorded operations. `asked` for the derivative was an operator, at `span`."""
+    """Pullbacks, composed over recorded operations. `asked` is the operator that takes the derivative, at `span`, for
+    diagnostics.
+    """
 
     def __init__(self, builder: Builder, asked: str, span: Span) -> None:
         self.builder = builder
@@ -121,7 +125,7 @@ class Rules:
         found[value] = found[value] + whole if value in found else whole
 
     def forward(self, operations: Sequence[Operation], seeds: Nodes, results: Sequence[Value]) -> list[Node]:
-        """The tangents of the results, from those of values they depend on."""
+        """The tangents of the results, from those of the values they depend on."""
         active = reached(operations, list(seeds))
         found = {v: s.like(self.builder.node(v)).into(tangent_type(v.known_type).element) for v, s in seeds.items()}
         for operation in operations:
@@ -142,7 +146,7 @@ class Rules:
         nodes, results = self._nodes(operation)
         if type(operation.operator).pushforward is not Operator.pushforward:
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
-        # the pullback is linear in the cotangents: its own pullback, in turn, takes tangents to tangents
+        # the pullback is linear in the cotangents, so the pullback of the pullback maps tangents to tangents
         seeds = [self.zeros(r) for r in operation.results]
         first = len(self.builder.operations)
         pulled = self._rule(operation, active, lambda: nodes.pullback(results, seeds))
@@ -183,7 +187,7 @@ def reached(operations: Sequence[Operation], by: Sequence[Value]) -> dict[Value,
 
 
 def path(operation: Operation, active: Mapping[Value, Value | None]) -> str:
-    """From the argument to the operation, in the values' names."""
+    """The path from the argument to the operation, in the values' names, for diagnostics."""
     names: list[str] = []
     value: Value | None = operation.results[0]
     while value is not None:

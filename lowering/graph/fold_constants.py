@@ -1,6 +1,9 @@
-"""Constant folding:  %y = f(constants)  =>  %y = const of what the reference gives.
+"""Fold operations on constants, evaluated by the reference (MLIR: fold).
 
-An operator may decline (`constant_folding`), and one whose check fails is left to fail when the program runs.
+    %y = f(constants)  =>  %y = const, the value of f
+
+An operator may opt out (`constant_folding`). An operation whose check fails is not folded and fails when the program
+runs.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from ...dialect.spec.op import Unmet
 
 
 def fold_constants(function: Function) -> Function:
-    """The function in which what depends on constants only is a constant."""
+    """The function with operations on constants replaced by constants."""
     known: dict[Value, np.ndarray] = {}
     made: list[Operation] = []
     for operation in function.operations:

@@ -1,6 +1,9 @@
-"""Calls expanded:  %y = call @f(%x)  =>  the operations of @f with %x for its argument.
+"""Inline calls.
 
-Locations stay those of the callee's text. The module has been verified, so calls are not circular and types agree.
+    %y = call @f(%x)  =>  the operations of @f with %x for its argument
+
+Legal for every call: a verified module has no recursion, and types agree. Operations keep the callee's source
+locations.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from ...dialect.program.verify import verify
 
 
 def inline_calls(module: Module, function: Function) -> Function:
-    """The function with every call replaced by its callee's operations, typed anew with the sizes of this call."""
+    """The function with every call replaced by the callee's operations, types inferred again for the sizes of this
+    call.
+    """
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)
@@ -44,7 +49,7 @@ def _expand(module: Module, function: Function) -> Function:
 
 
 def has_derivatives(module: Module, function: Function) -> bool:
-    """Whether the function, or one that it calls, names a function to do more than call it: a derivative."""
+    """Test whether the function, or one that it calls, takes a derivative."""
     seen: set[str] = set()
     stack = [function]
     while stack:

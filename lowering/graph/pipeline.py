@@ -1,4 +1,4 @@
-"""The graph passes in their order, by name: functions without calls to smaller ones that give the same results."""
+"""The graph passes in their order, by name; each takes a function without calls."""
 
 from __future__ import annotations
 

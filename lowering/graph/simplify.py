@@ -1,7 +1,9 @@
-"""Algebra that is exact for the element type:  x * 1 => x,  -(-x) => x,  transposes of transposes, ...
+"""Simplify operations by identities that are exact for the element type (MLIR: canonicalize).
 
-The operators say what they simplify to. Sums of floats are not reordered; what does not hold of NaN, infinity or -0.0 is
-done for integers only.
+    x * 1 => x,  -(-x) => x,  transpose(transpose(x)) => x, ...
+
+Each operator defines its identities. Float sums are not reordered; an identity that fails for NaN, infinity or -0.0 is
+applied to integers only.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ MOST_STEPS = 8
 
 
 def simplify(function: Function) -> Function:
-    """The function with operations replaced by simpler ones, or by values that are there already."""
+    """The function with operations replaced by simpler ones, or by existing values."""
     known: dict[Value, Value] = {}
     defined: dict[Value, Operator[Value]] = {}
     kept: list[Operation] = []
@@ -36,7 +38,7 @@ def simplify(function: Function) -> Function:
 
 
 def _simplest(operation: Operation, defined: dict[Value, Operator[Value]]) -> Value | Operator[Value]:
-    """A value of the same type that is the operation's result, or else the simplest operator for it."""
+    """An existing value of the same type that equals the operation's result, or else the simplest operator for it."""
     operator = operation.operator
     wanted = operation.results[0].known_type.key if len(operation.results) == 1 else None
     for _ in range(MOST_STEPS):

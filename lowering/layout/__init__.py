@@ -1,1 +1,5 @@
-"""Elements that change their places: transposes, interleaved axes, results past the caches."""
+"""Data movement: transposes, short innermost axes, and planes that become interleaved elements.
+
+In: a kernel of plain loops that only moves elements, or computes along a short axis. Out: loops over tiles and whole
+vectors. Read `interleave`, then `deinterleave`, which it uses, and `tiled_transpose`.
+"""

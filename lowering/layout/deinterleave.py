@@ -1,11 +1,13 @@
-"""Planes that are read side by side, shuffled into one array with a short innermost axis:
+"""Interleave planes into an array with a short innermost axis, by shuffles of whole vectors (SoA to AoS).
 
-for i in 0..1000 { for c in 0..3 { y[i, c] = f(x[c, i]) } }
-=>  for b in 0..125 {
-      alloc stack planes: tensor<3x8xf32>
-      for c in 0..3 unrolled { for l in 0..8 vector 8 { planes[c, l] = f(x[c, b * 8 + l]) } }
-      for l in 0..24 vector 24 { y[b * 24 + l] = planes[l mod 3, l // 3] }
-    }
+    for i in 0..1000 { for c in 0..3 { y[i, c] = f(x[c, i]) } }
+    =>  for b in 0..125 {
+          alloc stack planes: tensor<3x8xf32>
+          for c in 0..3 unrolled { for l in 0..8 vector 8 { planes[c, l] = f(x[c, b * 8 + l]) } }
+          for l in 0..24 vector 24 { y[b * 24 + l] = planes[l mod 3, l // 3] }
+        }
+
+Legal if iterations are independent. `interleave` applies it to loops that read plane by plane.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from ..loops.vectorize import independent, lanes
 
 
 def reads_planes(loop: For, made: Joined) -> bool:
-    """Whether what is written moves with the joined index, and what is read with the outer one."""
+    """Test whether stores move with the joined index, and reads with the outer index."""
     steps = {stride(r.tensor, r.indices, made.outer) for r in reads(loop.body)}
     found = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, made.index) == 1)
     return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
 
 
 class Deinterleaving:
-    """A turn over a vector of every plane, and what they are together."""
+    """One block of iterations: a vector of every plane, then the shuffled result."""
 
     before: Block = ()
 
@@ -40,7 +42,7 @@ class Deinterleaving:
         self.planes = Tensor("planes", (period, self.width), store.tensor.element, "stack")
 
     def at(self, row: Expr) -> Block:
-        """The turn that begins at a row."""
+        """The block that begins at a row."""
         made, period, width, store = self.made, self.period, self.width, self.store
         plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
         element, begin = row + one, (affine(row) * period).expression()

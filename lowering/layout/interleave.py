@@ -1,4 +1,4 @@
-"""A short innermost axis, such as the colours of an image, in whole vectors:
+"""Vectorize across a short innermost axis, such as the colours of an image, by joining it with the loop around.
 
     for i in 0..1000 { for c in 0..3 { y[i, c] = x[i, c] * g[c] } }
     =>  alloc register held: tensor<24xf32>
@@ -6,11 +6,12 @@
         for b in 0..125 { for p in 0..3 unrolled { for l in 0..8 vector 8 {        k: b * 24 + p * 8 + l
           y[k] = x[k] * held[p * 8 + l]
         } } }
-        and the iterations of i that are left over, as they were
+        and a remainder loop over the last iterations of i
 
-What is read along the short axis alone is the same every time, and read before. Loops over many elements are parallel, by
-blocks that do so each. Where it is only known when called how many there are, the last vectors overlap others. What is read
-plane by plane is left to `planes`.
+Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside MIN_TRIPS_RATIO
+iterations. Reads that depend on the short axis alone are hoisted. Loops over many elements run in parallel, by blocks,
+each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
+plane are left to `deinterleave`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes, overlaps
 from .deinterleave import Deinterleaving, reads_planes
 
-MAX_SHORT_AXIS = 7  # elements of the short axis
-MIN_TRIPS_RATIO = 64  # times as many iterations around it, at least
-MIN_PARALLEL_ELEMENTS = 1 << 16  # elements
-ITERATIONS_PER_TASK = 256  # turns that one thread does at once
+MAX_SHORT_AXIS = 7  # elements of the short axis, at most
+MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
+MIN_PARALLEL_ELEMENTS = 1 << 16  # elements from which on the loop runs in parallel
+ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
 def interleave(kernel: Kernel) -> Kernel:
@@ -78,7 +79,7 @@ def interleave(kernel: Kernel) -> Kernel:
 
 
 def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int, alone: bool) -> Block:
-    """All turns, and what is left over."""
+    """All blocks of iterations, and the remainder."""
     n, over = divmod(count, turns.width)
     turn = Index("b", n)
     loop = For(turn, turns.at(turn * turns.width))
@@ -95,7 +96,9 @@ def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int,
 
 
 def _uncounted(turns: _Turns | Deinterleaving, rest: For, count: Size, alone: bool) -> Block:
-    """The same where it is only known when called how many turns there are: the last one overlaps another, if any fits."""
+    """All blocks of iterations for an unknown trip count: the last block overlaps the one before, if at least one block
+    fits.
+    """
     n = count // turns.width
     turn, several = Index("b", n), Index("s", n // ITERATIONS_PER_TASK + 1)
     first = several * ITERATIONS_PER_TASK
@@ -107,7 +110,7 @@ def _uncounted(turns: _Turns | Deinterleaving, rest: For, count: Size, alone: bo
 
 
 class _Turns:
-    """A period's vectors, and before all turns what these share."""
+    """The vectors of one period, and the hoisted reads that all periods share."""
 
     def __init__(self, made: Joined, loop: For, period: int) -> None:
         self.made, self.period, self.width = made, period, lanes(loop)
@@ -120,7 +123,7 @@ class _Turns:
         self.before = tuple(before)
 
     def at(self, row: Expr) -> Block:
-        """The turn that begins at a row."""
+        """The period that begins at a row."""
         return (self.vectors(self.inside, row),)
 
     def vectors(self, body: Block, row: Expr) -> For:
@@ -134,7 +137,7 @@ class _Turns:
 
 
 def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], Block]:
-    """What a block reads along the short axis alone, and the block with buffers in place of that."""
+    """The reads of a block that depend on the short axis alone, and the block with buffers in their place."""
     changing: set[Expr] = {made.outer, made.index, *(s.var for s in statements(block) if isinstance(s, Let))}
     written = {s.tensor for s in stores(block)}
     buffers: dict[Tensor, Expr] = {}
@@ -164,7 +167,7 @@ def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor,
 
 
 def _suits(loop: For, index: Index) -> bool:
-    """Whether what is written moves with the joined index, and something is read with it."""
+    """Test whether stores move with the joined index, and some read does too."""
     written: list[Store] = list(stores(loop.body))
     contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in written)
     return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))

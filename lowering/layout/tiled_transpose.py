@@ -1,4 +1,4 @@
-"""Rearrangements by tiles, whose squares are turned in registers:
+"""Tile transposes: loops that write along one axis and read along another, with squares transposed in registers.
 
     for i in 0..4096 { for j in 0..4096 { y[i, j] = x[j, i] } }
     =>  for i.tile in 0..64 parallel { for j.tile in 0..16 {
@@ -9,14 +9,12 @@
           } }
         } }
 
-Two loops are tiled if what is written moves by single elements along the one, and what is read along the other. For what is
-unrolled around lanes, code generation reads a vector for each lane, along the other loop. A last tile that does not fit
-begins earlier (elements are written twice, to the same value); where sizes are known only when called, the last part of a
-tile does.
+Legal if iterations are independent. Pays if stores are contiguous along one of two loops and reads along the other.
+Code generation loads a vector per lane for the unrolled square and transposes it by shuffles. A last tile that does not
+fit begins earlier (elements are written twice, to the same value); for unknown sizes the last part of a tile does.
 
-A result larger than the caches is made by strips of rows that are read, a few lines of memory of each at a time. Such a tile
-is put together in a buffer, and then streams row by row, by whole lines. Meanwhile what another tile is made of is asked for:
-memory reads and writes all the time, and never waits for squares to be turned:
+A result larger than the caches is written by strips. Each tile is transposed into a buffer, whose rows are written by
+non-temporal stores of whole cache lines, while the input of a later tile is prefetched:
 
     =>  for j.tile in 0..65 parallel { for i.tile in 0..64 {
           alloc stack turned: tensor<64x80xf32>
@@ -30,11 +28,11 @@ memory reads and writes all the time, and never waits for squares to be turned:
           }
         } }
 
-Where lines begin is known when the program runs. Strips begin and end there; if rows of the result do not all begin alike,
-strips are wider, overlap by a line, and write what is theirs.
+The alignment of the array is known at run time only; strips begin and end at cache lines of it. If rows of the result
+are aligned differently, strips are wider, overlap by a line, and write only their own elements.
 
-Where elements are small, the many rows that are read across are first copied side by side, by whole lines of memory where
-all rows begin alike: tiles then begin at such lines, wherever the array does.
+For small elements, the rows of a tile's input are first copied side by side, by whole cache lines if all rows are
+aligned alike, so that a tile begins at a cache line wherever the array begins.
 """
 
 from __future__ import annotations
@@ -79,19 +77,19 @@ from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import LINE, is_large
 from ..loops.vectorize import independent
 
-ROW = 16  # bytes that are turned at once
-VECTOR = 32  # bytes
-WAYS = 16  # as many rows that lie a power of two apart stay near enough,
-FEW = 8  # even if that is not by whole lines
-DOWN, ALONG = 64, 1024  # elements of a tile along the outer loop, and bytes along the inner one
-PIECE = 256  # bytes of a row that are written by a tile in a buffer, and of one that is read for it,
-TILE = 1 << 14  # so many of all rows,
-FURTHER = 128  # and of one that is written if those that are read are copied first
-AHEAD = 1 << 14  # bytes of tiles, and two of them at least, after which another one is made that is asked for
-MIN_WRITE_BYTES = 1024  # bytes of a row that are written where strips overlap,
-MIN_READ_BYTES = 128  # of one that is read for it,
-MIN_COPIED_BYTES = 256  # of one that is copied first, and a line where rows that are written are short,
-SHORT_ROW_BYTES = 512  # and of one read whole, in any case
+ROW = 16  # bytes of a row of a square that is transposed in registers
+VECTOR = 32  # bytes of a vector
+WAYS = 16  # associativity of the cache: rows a power of two apart that it holds
+FEW = 8  # rows read across that need no copy, even if not by whole cache lines
+DOWN, ALONG = 64, 1024  # tile shape: elements along the outer loop, bytes along the inner one
+PIECE = 256  # bytes of a row that a buffered tile writes, and that it reads
+TILE = 1 << 14  # bytes of a buffered tile
+FURTHER = 128  # bytes of a row that a buffered tile writes if its input is copied first
+AHEAD = 1 << 14  # prefetch distance in bytes of tiles, at least two tiles
+MIN_WRITE_BYTES = 1024  # bytes of a row that a tile writes where strips overlap
+MIN_READ_BYTES = 128  # bytes of a row that such a tile reads
+MIN_COPIED_BYTES = 256  # bytes of a row that is copied first, plus a cache line where written rows are short
+SHORT_ROW_BYTES = 512  # bytes up to which a row is read whole
 
 
 def tiled_transpose(kernel: Kernel) -> Kernel:
@@ -111,14 +109,14 @@ def _tiles(s: Statement, alone: bool = False) -> Block | None:
 
 
 def _chain(s: For) -> Iterator[For]:
-    """Loops that hold nothing but each other, over all of their ranges."""
+    """Perfectly nested loops, each over its full range."""
     yield s
     if len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.kind == "serial":
         yield from _chain(inner)
 
 
 def _crosses(outer: For, inner: For) -> bool:
-    """Whether reads go along the outer loop, writes along the inner one."""
+    """Test whether reads are contiguous along the outer loop, and stores along the inner one."""
     body = inner.body
     if not (is_whole(outer) and is_whole(inner)) or any(isinstance(s, (For, If)) for s in statements(body)):
         return False
@@ -135,13 +133,13 @@ def _crosses(outer: For, inner: For) -> bool:
 
 
 def _far(inner: For) -> list[Read]:
-    """What is not read by single elements along a loop."""
+    """The reads that are not contiguous along a loop."""
     found = [(r, stride(r.tensor, r.indices, inner.index)) for r in reads(inner.body)]
     return [r for r, n in found if n not in (0, 1)]
 
 
 def _block(inner: For) -> tuple[int, int]:
-    """How many rows and lanes are turned at once."""
+    """The rows and lanes of a square that is transposed at once."""
     size = max(r.type.bytes for r in _far(inner))
     return max(ROW // size, 1), VECTOR // size
 
@@ -151,12 +149,12 @@ def _below(extent: Dim, least: int) -> bool:
 
 
 def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
-    """The chain of loops with loops over tiles around the two that cross."""
+    """The chain of loops with the two that cross replaced by loops over tiles."""
     rows, lanes = _block(inner)
     body, size = inner.body, VECTOR // lanes
     store = body[-1]
     assert isinstance(store, Store)
-    shared = alone and len(chain) == 2  # different threads may take different tiles: they write different elements
+    shared = alone and len(chain) == 2  # tiles write disjoint elements, so they may run on different threads
     if is_large(store.tensor):
         block = _by_strips(outer, inner, rows, lanes, shared)
     else:
@@ -180,7 +178,7 @@ def _turned(body: Block, i: _Axis, j: _Axis, rows: int, lanes: int, first: Block
 
 
 def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> Block:
-    """A result past the caches: strips of many rows that are read, each tile of which is put together in a buffer."""
+    """Strips of a result larger than the caches; each tile is transposed in a buffer."""
     store, far = inner.body[-1], _far(inner)
     assert isinstance(store, Store)
     size, out = VECTOR // lanes, store.tensor.element.bytes
@@ -188,7 +186,7 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, SHORT_ROW_BYTES // size + 1)
-    lines = max(line, lanes)  # of a row: a tile's own are whole, and it overlaps the next by one
+    lines = max(line, lanes)  # of a row: a tile owns whole cache lines and overlaps the next tile by one
     whole = None if short or _below(inner.index.extent, MIN_WRITE_BYTES // out) else _skew(store, inner.index)
     if whole is None:
         j = _Axis(inner.index, lanes, -(-max(MIN_WRITE_BYTES // out, 1) // lines) * lines + lines, lines)
@@ -216,7 +214,7 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
 
 
 def _skew(access: Read | Store, along: Index) -> Misalignment | None:
-    """Where in a line of memory all rows begin that an access goes along; None where they do not begin alike."""
+    """The misalignment that all rows of an access share; None if rows are aligned differently."""
     line, row = LINE // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
     return None if row is None or any(n % line for n in row) else Misalignment(access.tensor, line)
 
@@ -224,7 +222,7 @@ def _skew(access: Read | Store, along: Index) -> Misalignment | None:
 def _copied(
     store: Store, held: Tensor, asked: Callable[[Index], Block], outer: Index, inner: Index, i: _Axis, j: _Axis
 ) -> Statement:
-    """The loops that write a tile from its buffer, row by row, by whole lines of memory, and ask for another tile."""
+    """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
     width = VECTOR // held.element.bytes
 
     def by_rows(along: For, here: Expr, there: Expr) -> For:
@@ -248,14 +246,14 @@ def _copied(
 
 
 def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> tuple[Block, Callable[[Index], Block]]:
-    """Which tile is asked for, and with each row that is written as many lines of it."""
+    """The tile to prefetch, and the prefetches of its cache lines per row written."""
     ends, strips = i.tile.extent, j.tile.extent
     size = i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)
     ahead = max(AHEAD // size, 2)
     if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
     later, tiles = i.tile + ahead, as_index(ends) if i.tiles is None else i.tiles
-    past = later >= tiles  # the end of the strip
+    past = later >= tiles  # beyond the end of the strip
     next_i = as_index(0) if ends == 1 else select(past, later - tiles, later)
     next_j = minimum(j.tile + ahead if ends == 1 else select(past, j.tile + 1, j.tile), strips - 1)
     along, row = Var("along.next", I64), Var("row.next", I64)
@@ -263,7 +261,7 @@ def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> t
 
     def lines_of(read: Read, r: Index) -> For:
         part = LINE // read.tensor.element.bytes
-        lines = -(-i.side // part)  # of a row that is read
+        lines = -(-i.side // part)  # of a row of the input
         each = Index("k", -(-j.side * lines // i.side))
         line = r * each.extent + each
         places: dict[Expr, Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
@@ -273,7 +271,7 @@ def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> t
 
 
 def _read_from(there: Read, place: object, body: Block) -> Block:
-    """The body with another read for those of one place."""
+    """The body with reads of one place replaced."""
 
     def change(e: Expr) -> Expr | None:
         return there if isinstance(e, Read) and key(e) == place else None
@@ -282,9 +280,10 @@ def _read_from(there: Read, place: object, body: Block) -> Block:
 
 
 class _Axis:
-    """An index by tiles and parts of a tile, `step` elements each. Where a size is known a last tile that would not fit
-    begins earlier; where it is not, a last part does. Long ones may overlap by as much as is asked for, or begin some
-    elements earlier."""
+    """An index by tiles and parts of a tile, `step` elements each. For a known size, a last tile that does not fit
+    begins earlier; for an unknown size, a last part does. Long tiles may overlap by `overlap` elements, or begin some
+    elements earlier.
+    """
 
     def __init__(self, index: Index, step: int, most: int, overlap: int = 0, skew: Misalignment | None = None) -> None:
         n = index.extent
@@ -293,18 +292,18 @@ class _Axis:
         most = max(most, step)
         self.overlap = overlap if known and n >= most else 0
         self.side = (min(most, n) if known else most) // step * step
-        if known and not self.overlap:  # as even tiles as whole cache lines allow
+        if known and not self.overlap:  # tiles as equal as whole cache lines allow
             even = -(-n // -(-n // self.side))
             self.side = min(-(-even // LINE) * LINE, self.side)
         pace = self.side - self.overlap
         self.tile = Index(f"{index.name}.tile", (n + (pace - 1 - self.overlap)) // pace)
         self.part = Index(f"{index.name}.part", self.side // step)
-        self.first = self.tile * pace  # of a tile
+        self.first = self.tile * pace  # first element of a tile
         if known and (n - self.overlap) % pace:
             self.first = minimum(self.first, as_index(n - self.side))
-        self.tiles: Expr | None = None  # how many, if that is not the extent of their index
-        self.begins: Expr | None = None  # of a tile inside, where tiles begin earlier than at multiples,
-        self.own: tuple[Expr, Expr] | None = None  # and the elements of any tile that no other has
+        self.tiles: Expr | None = None  # number of tiles, if it is not the extent of the index
+        self.begins: Expr | None = None  # first element of a tile that begins early
+        self.own: tuple[Expr, Expr] | None = None  # bounds of the elements that only this tile writes
         if skew is not None and known and n > self.side:
             self.tile = Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
             self.tiles = (skew + (n + pace - 1)) // pace
@@ -312,7 +311,7 @@ class _Axis:
             begin = maximum(self.begins, 0)
             self.first = minimum(begin, as_index(n - self.side))
             self.own = minimum(begin, as_index(n)), minimum((self.tile + 1) * pace - skew, as_index(n))
-        self.begin = self.first + self.part * step  # of a part
+        self.begin = self.first + self.part * step  # first element of a part
         self.end = self.first + self.side
         self.stop: Expr | None = None
         self.fits: Expr | bool = True
@@ -324,7 +323,7 @@ class _Axis:
         self.origin = self.first
 
     def named(self) -> Block:
-        """A name for where a tile begins, which is used from now on, if that is no multiple."""
+        """A name for the first element of a tile, used from then on, if it is no multiple of the pace."""
         if self.begins is None:
             return ()
         self.first = Var(f"{self.index.name}.first", I64)

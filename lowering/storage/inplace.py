@@ -1,6 +1,9 @@
-"""Results in the storage of arguments that they destroy:  y[i] = f(x[i])  =>  x[i] = f(x[i]).
+"""Store results in the arguments that they destroy (XLA: buffer donation, MLIR: in-place bufferization).
 
-Only where the kernel reads the argument at the index it writes, and nothing reads it later; the caller copies otherwise.
+    y[i] = f(x[i])  =>  x[i] = f(x[i])
+
+Legal if the kernel reads the argument only at the index it writes, and no later kernel reads it; otherwise the caller
+copies.
 """
 
 from __future__ import annotations
@@ -32,12 +35,14 @@ def in_place(
     pairs: Mapping[int, int],
     views: Mapping[Tensor, Tensor],
 ) -> tuple[list[Kernel], tuple[Tensor, ...]]:
-    """The kernels and results with those of `pairs`, result to argument, in the argument's storage where that is safe."""
+    """The kernels and results, with the results of `pairs` (result to argument) stored in the argument where that is
+    legal.
+    """
     uses = [_Uses(kernel) for kernel in kernels]
     writers = Counter(t for u in uses for t in u.results)
     writer = {t: n for n, u in enumerate(uses) for t in u.results}
-    last = {t: n for n, kernel in enumerate(kernels) for t in kernel.parameters}  # the last kernel that has it
-    seen: dict[Tensor, int] = {}  # the last kernel that has a view of it
+    last = {t: n for n, kernel in enumerate(kernels) for t in kernel.parameters}
+    seen: dict[Tensor, int] = {}  # the last kernel with a view of the array as a parameter
     for t in views:
         root = viewed(t, views)
         seen[root] = max(last.get(t, -1), seen.get(root, -1))
@@ -57,7 +62,7 @@ def in_place(
 
 @dataclass
 class _Uses:
-    """Where a kernel reads and stores each array, and which results it stores when nothing is read any more."""
+    """The reads and stores of each array by a kernel, and the results stored after the last read."""
 
     kernel: Kernel
     reads: Accesses = field(init=False)
@@ -69,7 +74,7 @@ class _Uses:
         self.last = set(self.results) if self.kernel.results == 1 else _stored_last(self.kernel.body)
 
     def allow(self, result: Tensor, argument: Tensor) -> bool:
-        """Whether the kernel may store a result in the argument's storage."""
+        """Test whether the kernel may store a result in the argument's storage."""
         if len(self.stores.get(result, ())) != 1 or result in self.reads or result not in self.last:
             return False
         (at,) = self.stores[result]
@@ -77,7 +82,9 @@ class _Uses:
 
 
 def _stored_last(block: Block) -> set[Tensor]:
-    """What the innermost block of a nest stores, as names and numbers, after its last other statement."""
+    """The tensors that the innermost block of a nest stores, as variables and constants, after its last other
+    statement.
+    """
     while len(block) == 1 and isinstance(block[0], For):
         block = block[0].body
     found: set[Tensor] = set()

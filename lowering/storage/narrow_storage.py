@@ -1,10 +1,10 @@
-"""Intermediate arrays of integers, and constants, in the narrowest type that holds them:
+"""Narrow intermediate integer arrays and constants to the smallest type that holds their range.
 
     t: tensor<8xi32> in [-127, 127]:  t[i] = f(x[i]);  y[i] = g(t[i])  =>  t: tensor<8xi8>;  t[i] = i8(f(x[i]));  y[i] = g(i32(t[i]))
 
-Arguments and results keep their types. What is computed stays as wide as it was; only memory is narrower. So what pays for
-it keeps its type: small intermediate arrays, which stay in the cache, and elements that a kernel reads many times, unless the
-kernel is a contraction, which packs what it reads.
+Legal where interval analysis bounds the elements. Arguments and results keep their types; arithmetic keeps its width,
+only memory is narrower. Pays for arrays of at least MIN_BYTES, which leave the cache, unless a kernel reads an element
+more than MAX_READS times. A contraction packs its operands, so its reads do not count.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from ..loops.forward_substitute import forward_substitute
 from .plan import Plan, make_plan, scratch_buffers
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
-MIN_BYTES = 1 << 18  # bytes of an array
-MAX_READS = 4  # reads of an element: for more, widening it each time costs more than memory does
+MIN_BYTES = 1 << 18  # bytes of an array worth narrowing
+MAX_READS = 4  # reads of an element: beyond, widening at each read costs more than memory traffic
 
 
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
     kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
-    types: dict[Tensor, ElementType] = {}  # of the arrays that have storage of their own
+    types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():
         large = home in plan.constants or (home in plan.offsets and not _is_small(home))
         if large and home not in kept and tensor in plan.ranges and tensor.rank:
@@ -71,14 +71,14 @@ def _is_small(tensor: Tensor) -> bool:
 
 
 def narrowest(values: Interval, element: ElementType) -> ElementType:
-    """The narrowest integer type that holds the values of one."""
+    """The narrowest integer type that holds an interval."""
     if not element.is_integer:
         return element
     return next((e for e in NARROW if e.bits < element.bits and values.within(e)), element)
 
 
 def read_often(kernel: Kernel) -> set[Tensor]:
-    """The parameters whose elements a kernel reads many times each, as far as sizes tell."""
+    """The parameters whose elements a kernel reads more than MAX_READS times, as far as sizes are known."""
     counts: Counter[Tensor] = Counter()
 
     def count(block: Block, times: int) -> None:

@@ -1,6 +1,6 @@
-"""Kernels and storage: which kernels run in which order, and where every array lives while they do.
+"""Plan memory: the order of kernels, and the place of every array (TVM: storage rewrite, XLA: buffer assignment).
 
-Intermediate arrays share one workspace. Arrays of known size whose lifetimes do not meet share its bytes; arrays of unknown
+Intermediate arrays share one workspace. Arrays of known size with disjoint lifetimes share its bytes; arrays of unknown
 size follow them, one after the other.
 """
 
@@ -23,12 +23,12 @@ ALIGNMENT = 64  # bytes: a cache line, and any vector
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a back end needs to run a function.
+    """A function as a back end receives it: kernels in order, and storage.
 
-    Every array of the kernels is an argument, a constant, a result or a place in the workspace: `home` names the array whose
-    storage one shares, itself where it has its own. `offsets` are bytes from the workspace's start. `ranges` has what is
-    known of integer arrays; one that is missing holds anything. `requirements` are what kernels may report, the messages and
-    where in the program, in the program's order.
+    Every array of the kernels is an argument, a constant, a result or a place in the workspace: `home` maps it to the
+    array whose storage it uses, itself if it has its own. `offsets` are bytes from the workspace's start. `ranges` has
+    the intervals of integer arrays; an array without one may hold any value. `requirements` are the messages and places
+    of the checks that kernels may fail, in program order.
     """
 
     name: str
@@ -53,12 +53,10 @@ def make_plan(
     ranges: Mapping[Tensor, Interval] = MappingProxyType({}),
     requirements: tuple[tuple[str, Span], ...] = (),
 ) -> Plan:
-    """Places every array. `views` maps a view to what it is a view of."""
+    """Place every array. `views` maps a view to the tensor it is a view of."""
     home = {t: viewed(t, views) for t in {*views, *(p for k in kernels for p in k.parameters)}}
     own = set(results)
-    for (
-        result
-    ) in results:  # a result that is a view of an intermediate: the intermediate is computed in the result's storage
+    for result in results:  # a result that is a view: the viewed intermediate takes the result's storage
         root = home.get(result, result)
         if root is not result and root not in own:
             home.update({t: result for t, r in home.items() if r is root})
@@ -79,7 +77,7 @@ def make_plan(
 
 
 def scratch_buffers(kernel: Kernel) -> list[Tensor]:
-    """The buffers a kernel allocates that are too large for registers and the stack."""
+    """The buffers of a kernel that are too large for registers and the stack."""
     return [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "heap"]
 
 
@@ -88,7 +86,7 @@ def written(kernel: Kernel) -> set[Tensor]:
 
 
 def viewed(tensor: Tensor, views: Mapping[Tensor, Tensor]) -> Tensor:
-    """What a tensor is a view of, at last; itself if it is none."""
+    """The tensor at the end of a chain of views; itself if it is no view."""
     while tensor in views:
         tensor = views[tensor]
     return tensor
@@ -100,7 +98,9 @@ def _bytes(tensor: Tensor) -> Dim:
 
 
 def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
-    """Offsets for arrays with lifetimes [first, last]: the largest first, each at the lowest place free throughout its life."""
+    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset free throughout its
+    lifetime.
+    """
     offsets: dict[Tensor, Dim] = {}
     known = [(size, t) for t in first if isinstance(size := _bytes(t), int)]
     placed: list[tuple[int, int, Tensor]] = []
