@@ -1,11 +1,11 @@
-"""Sizes that meet, each of which may turn out to be 1: a kernel for where all are equal, and the other one for where not.
+"""Version a kernel on whether broadcast dimensions of unknown size are equal.
 
     for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }              n: p or q, whichever is not 1
     =>  if p == q { for i in 0..p { y[i] = a[i] + b[i] } }
         if ~(p == q) { the same as before }
 
-The kernel of equal sizes is like one whose sizes have one name. In the innermost loops of the other, `repeats` asks which
-operands are repeated:
+Legal since exactly one version runs. Pays always: with equal sizes accesses are contiguous. The loops of the other
+version are unswitched: they test outside the innermost loop which operands are repeated.
 
     =>  for i in 0..n { alloc part0; if p >= n { part0 = a[i] } else { part0 = a[0] }; ... }
 """
@@ -38,21 +38,21 @@ from .specialize_shapes import specialize_shapes
 
 @dataclass(frozen=True, eq=False)
 class EqualSizesVersion:
-    """The kernel for equal sizes, and when that is the one to run."""
+    """The kernel for equal sizes, and the condition under which it runs."""
 
     kernel: Kernel
     condition: Expr
 
 
 def broadcast_versions(kernel: Kernel) -> EqualSizesVersion | None:
-    """The kernel for where the sizes that meet are equal; None where none do."""
+    """The version of a kernel for equal broadcast sizes; None if no sizes are broadcast against each other."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
     for loop in statements(kernel.body):
         if isinstance(loop, For) and (sizes := _sizes((loop,), loop.index)):
             extent = loop.index.extent
             one: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
-            if not isinstance(extent, Size):  # what they meet is known
+            if not isinstance(extent, Size):  # the size they are broadcast to is known
                 one = extent
             tests += [as_index(n).eq(as_index(one)) for n in sizes.values() if n.key != _key(one)]
             same |= dict.fromkeys([*sizes, _key(extent)], one)
@@ -64,7 +64,7 @@ def broadcast_versions(kernel: Kernel) -> EqualSizesVersion | None:
 
 
 def unswitch_broadcast(kernel: Kernel) -> Kernel:
-    """The kernel with its innermost loops asking of each operand whether it is repeated, which is the same for all lanes."""
+    """Unswitch innermost loops on which operands are repeated, a condition that is uniform over lanes."""
     return kernel.with_body(rewrite_block(kernel.body, _asked))
 
 
@@ -79,7 +79,7 @@ def _asked(s: Statement) -> Block | None:
 
 
 class _Asked:
-    """Reads of what may be repeated as names, which a branch gives their values."""
+    """Variables for reads of operands that may be repeated, assigned in a branch."""
 
     def __init__(self, index: Index) -> None:
         self.index = index
@@ -105,12 +105,12 @@ class _Asked:
         return self.found[key(e)][()]
 
     def sizes(self, e: Expr) -> list[Size]:
-        """The sizes that say whether a read is repeated along the index."""
+        """The sizes that decide whether a read is repeated along the index."""
         places = [p for n in walk(e) if (p := _repeated(n)) is not None and unrepeated(p[0]) is self.index]
         return [*{size.key: size for _, size in places}.values()]
 
     def chosen(self, e: Expr, place: Expr) -> Expr:
-        """The read at a place along the index."""
+        """The read at a position of the index."""
         return rewrite(e, lambda n: place if _repeated(n) is not None and unrepeated(n) is self.index else None)
 
 
@@ -124,7 +124,7 @@ def _sizes(block: Block, index: Index) -> dict[object, Size]:
 
 
 def _repeated(e: Expr) -> tuple[Expr, Size] | None:
-    """i and n of select(i < n, i, 0)."""
+    """The i and n of select(i < n, i, 0)."""
     match e:
         case Apply("select", (Apply("lt", (a, Extent(size)), _), b, Const(0)), _) if a is b:
             return a, size
@@ -136,7 +136,7 @@ def _unrepeated(e: Expr) -> Expr | None:
 
 
 def unrepeated(e: Expr) -> Expr:
-    """The index of what may turn out to be repeated, which then stays at 0; any other as it is."""
+    """The index of an operand that may be repeated, without the select; any other index unchanged."""
     while (place := _repeated(e)) is not None:
         e = place[0]
     return e

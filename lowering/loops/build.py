@@ -1,6 +1,9 @@
-"""Formulas to loop nests:  y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }.
+"""Lower formulas to loop nests, one kernel each (TVM: create_prim_func).
 
-A fold becomes an accumulator with its loops, a guarded value a branch, a check a `Require`; what is left is a pure expression.
+    y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }
+
+A reduction becomes an accumulator with its loops, a guarded value a branch, and a check an `Assert`; the rest is a pure
+expression.
 """
 
 from __future__ import annotations
@@ -63,13 +66,15 @@ def sorted_tensors(tensors: set[Tensor]) -> list[Tensor]:
 
 
 class _Lowering:
-    """Gives accumulators their names."""
+    """The lowering of one formula; numbers its accumulators."""
 
     def __init__(self) -> None:
         self.names = count()
 
     def value(self, e: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
-        """The expression without folds, guards and checks; what they need is appended to `out`, in order."""
+        """The expression without reductions, guards and checks; the statements that compute those are appended to
+        `out`, in order.
+        """
         if isinstance(e, (Const, Extent, Index)):
             return e
         if id(e) in done:
@@ -101,7 +106,7 @@ class _Lowering:
         inner: list[Statement] = []
         match e.body:
             case When(condition, then, Const(value)) if value == _value(identity(e.function, e.type)):
-                # what is folded elsewhere is the identity: fold nothing there
+                # outside the guard the reduced value is the identity: skip the update there
                 test = self.value(condition, inner, dict(done))
                 guarded: list[Statement] = []
                 folded = self.value(then, guarded, dict(done))
@@ -130,7 +135,7 @@ class _Lowering:
         return chosen[()]
 
     def rarely(self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
-        """What is usual, and if an element computed now needs the other, a choice between both."""
+        """The usual value, and a select with the rare one if its condition holds for an element."""
         test = self.value(condition, out, done)
         chosen = accumulator(f"acc{next(self.names)}", usual.type)
         out += [Alloc(chosen), assign(chosen, self.value(usual, out, done))]
@@ -145,7 +150,7 @@ def _is_rare(e: Expr) -> bool:
 
 
 def folded_into(function: str, acc: Tensor, value: Expr) -> Statement:
-    """acc = function(acc, value); a product that goes into a sum of f32 or f64 is rounded once, with the sum."""
+    """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add, rounded once."""
     match value:
         case Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
             return StoreStatement(acc, (), apply("fma", a, b, acc[()]))
@@ -156,11 +161,13 @@ def _value(e: Expr) -> object:
     return e.value if isinstance(e, Const) else None
 
 
-_PARTIAL = ("div", "rem", "floordiv", "floormod")  # of integers: undefined where the divisor is zero
+_PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
 
 
 def is_speculatable(e: Expr) -> bool:
-    """Whether evaluating the expression is defined and cheap even where its value is not wanted."""
+    """Test whether evaluating the expression is defined and cheap even if its value is not used (LLVM:
+    isSafeToSpeculativelyExecute).
+    """
     for node in walk(e):
         match node:
             case Apply(function, _, type):

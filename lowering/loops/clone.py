@@ -1,4 +1,4 @@
-"""A block that is used again elsewhere: the same statements over other indices, with names and buffers of their own."""
+"""Clone a block for use in another place: over other indices, with fresh variables and buffers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...dialect.notation.traverse import rewrite
 
 
 def clone(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
-    """The block with expressions for its indices, and `mark` after the names of its own indices, variables and buffers."""
+    """The block with its indices replaced, and `mark` appended to the names of its own indices, variables and buffers."""
     names = dict(values)
     buffers: dict[Tensor, Tensor] = {}
     for s in statements(block):

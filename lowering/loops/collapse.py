@@ -1,9 +1,10 @@
-"""Loops over neighbouring axes into one:
+"""Collapse loops over adjacent axes into one (MLIR: affine loop coalescing, OpenMP: collapse).
 
     for i in 0..4 { for j in 0..8 { y[i, j] = f(x[i, j]) } }  =>  for i in 0..32 { y[i] = f(x[i]) }
 
-where every access that has the one index has the other beside it, over whole axes. Tensors get the joined shape: the same
-elements in the same order, so a parameter's storage stays what it was. Loops of one iteration go first.
+Legal where every access that has one of the indices has the other beside it, over whole axes. Tensors get the joined
+shape, with the same elements in the same order, so parameters keep their storage. Pays always: one long loop vectorizes
+better than a short one inside another. Loops of one iteration are removed first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def collapse(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A kernel whose two innermost loops over elements are one; single indices are still used where they were."""
+    """A kernel whose two innermost loops over elements are collapsed; the single indices are still used where they
+    were.
+    """
 
     kernel: Kernel
     outer: Index
@@ -49,7 +52,9 @@ class Joined:
 
 
 def join(kernel: Kernel) -> Joined | None:
-    """The two innermost loops over elements as one, where every result has their indices side by side."""
+    """Collapse the two innermost loops over elements if every result has their indices side by side; the single indices
+    remain.
+    """
     loops = [s for s in statements(kernel.body) if isinstance(s, For)]
     for outer in loops:
         match outer.body:
@@ -70,7 +75,7 @@ def _holds_only_a_loop(s: For) -> bool:
 
 
 def flatten(kernel: Kernel) -> Kernel:
-    """The two innermost loops over elements as one; single indices are computed from it."""
+    """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
     made = join(kernel)
     if made is None:
         return kernel
@@ -80,7 +85,9 @@ def flatten(kernel: Kernel) -> Kernel:
 
 
 def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
-    """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if not."""
+    """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if they do
+    not.
+    """
     i, j = outer.index, inner.index
     found: dict[Tensor, int | None] = {}
     for tensor, at in every_access(kernel.body):
@@ -98,7 +105,7 @@ def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
 
 
 def _without_single(block: Block) -> Block:
-    """Loops of one iteration replaced by their bodies."""
+    """Replace loops of one iteration by their bodies."""
 
     def change(s: Statement) -> Block | None:
         match s:
@@ -110,8 +117,9 @@ def _without_single(block: Block) -> Block:
 
 
 def _without_unit_axes(kernel: Kernel) -> Kernel:
-    """A kernel that folds floats without axes of one element, which would keep apart the loops over those around them: these
-    are joined where it is only known when called that there is one, and the order of a fold is the same."""
+    """Remove axes of one element from a kernel with a float reduction, so that the loops around them collapse as they
+    do when the size is unknown: the order of a reduction then is the same in both cases.
+    """
     if not any(s.tensor.space == "register" and s.tensor.element.kind == "float" for s in stores(kernel.body)):
         return kernel
     units: dict[Tensor, set[int]] = {
@@ -144,7 +152,7 @@ def _left(items: tuple, without: set[int]) -> tuple:
 
 
 def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
-    """Loops that can be joined, with the axis of each tensor at which they stand."""
+    """Loops that can be collapsed, with the axis of each tensor that they index."""
     for s in statements(kernel.body):
         match s:
             case For(body=(For() as inner,)) if is_whole(s) and is_whole(inner):
@@ -154,12 +162,14 @@ def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
 
 
 def is_whole(s: For) -> bool:
-    """Whether a loop runs over all of its index, one after the other."""
+    """Test whether a loop is serial and runs over the full extent of its index."""
     return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 
 def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
-    """The axis of each tensor where [..., i, j, ...] stands; None if an access or a value uses the indices otherwise."""
+    """The axis of each tensor that [..., i, j, ...] indexes; None if an access or a value uses the indices in another
+    way.
+    """
     i, j = outer.index, inner.index
     axes: dict[Tensor, int] = {}
     for tensor, at in every_access(inner.body):
@@ -180,13 +190,13 @@ def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
 
 
 def _accessed(block: Block) -> Iterator[Tensor]:
-    """The tensor of every access of a block; one that several statements share comes with each of them."""
+    """The tensor of every access of a block; an access that several statements share appears once per statement."""
     yield from (s.tensor for s in stores(block))
     yield from (e.tensor for e in nodes(block) if isinstance(e, Read))
 
 
 def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
-    """Whether a statement uses an index other than as the plain index of an access."""
+    """Test whether a statement uses an index other than as the plain index of an access."""
     stack = [e for e in expressions(s) if not (isinstance(s, Store) and any(e is p for p in s.indices))]
     while stack:
         e = stack.pop()
@@ -205,7 +215,7 @@ def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> 
 
     def place(tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
         axis = axes[tensor]
-        elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # a place that the loops have no part in
+        elsewhere = at[axis] * as_index(inner.index.extent) + at[axis + 1]  # an access outside of the loops
         return _join(at, axis, index if at[axis] is outer.index else elsewhere)
 
     def change(e: Expr) -> Expr | None:

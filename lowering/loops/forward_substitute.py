@@ -1,6 +1,8 @@
-"""Names of index arithmetic put back:  let t = p - 1 + k; if t >= 0 { x[t] }  =>  if p - 1 + k >= 0 { x[p - 1 + k] }
+"""Substitute names of index arithmetic by their values (forward substitution).
 
-so that the passes which follow see what guards and accesses are made of. What reads memory keeps its name.
+    let t = p - 1 + k; if t >= 0 { x[t] }  =>  if p - 1 + k >= 0 { x[p - 1 + k] }
+
+Legal for values that read no memory. Pays since later passes then see the affine form of guards and accesses.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Kernels over the same points as one:
+"""Fuse kernels over the same iteration space (loop fusion; MLIR: affine-loop-fusion).
 
     for i { t[i] = f(x[i]) };  for i { y[i] = g(t[i]) };  for i { z[i] = h(t[i]) }
     =>  for i { let a = f(x[i]); let b = g(a); let c = h(a); y[i] = b; z[i] = c }
 
-What only the new kernel reads is no array any more. Kernels without loops always meet, others where they share an array
-or one reads what another writes, at the same point. All stores come last, so that results may take operands' places.
+Legal if every dependence between the kernels is at the same point of the iteration space. Pays where kernels share an
+array, or one reads another's result: an array that only the fused kernel reads needs no storage. Kernels without loops
+always fuse. Stores come last, so that results may be stored in the place of operands.
 """
 
 from __future__ import annotations
@@ -21,34 +22,34 @@ from ..storage.plan import viewed
 from .clone import clone
 from .collapse import is_whole
 
-MAX_NODES = 600  # expressions of a combined kernel with loops: registers and compile time are limited
-MAX_LOOKBACK = 100  # groups that a kernel may look back over
-ARRAYS = 16  # arrays it may touch: that none of them overlaps is said of every pair
+MAX_NODES = 600  # nodes of a fused kernel with loops: registers and compile time are limited
+MAX_LOOKBACK = 100  # groups before a kernel that are considered for fusion
+ARRAYS = 16  # arrays of a fused kernel: LLVM's no-alias facts grow with the number of pairs
 
 
 @dataclass(eq=False)
 class _Group:
-    """Kernels that become one: the loops they share, and what stands inside them."""
+    """Kernels to be fused: their common loops, and the statements inside."""
 
     kernels: list[Kernel]
     indices: tuple[Index, ...]
     bodies: list[Block]
-    simple: bool  # straight-line code, of one store
+    simple: bool  # straight-line code with one store
     reads: set[Tensor] = field(default_factory=set)
     writes: set[Tensor] = field(default_factory=set)
     size: int = 0
-    needs: dict[_Group, None] = field(default_factory=dict)  # groups that go first, in order
+    needs: dict[_Group, None] = field(default_factory=dict)  # groups that must run before, in order
 
 
 def fuse_kernels(
     kernels: Sequence[Kernel], kept: Iterable[Tensor], views: Mapping[Tensor, Tensor], scalars: int = ARRAYS
 ) -> list[Kernel]:
-    """The same work in fewer kernels. `kept` are the arrays that are wanted outside of them.
+    """The same work in fewer kernels. `kept` are the arrays that are read outside of them.
 
-    A kernel without loops may touch as many arrays as `scalars` says.
+    A kernel without loops may access up to `scalars` arrays.
     """
     groups: list[_Group] = []
-    users: dict[Tensor, dict[_Group, None]] = {}  # the groups that read or write an array, those that write it
+    users: dict[Tensor, dict[_Group, None]] = {}  # the groups that access an array; below, those that write it
     writers: dict[Tensor, dict[_Group, None]] = {}
     for kernel in kernels:
         new = _group(kernel, views)
@@ -91,7 +92,7 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
 
 
 def _straight(block: Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
-    """Whether the block has no loops, and stores the result last, at the indices of the loops around it."""
+    """Test whether the block has no loops and ends with the store of the result at the indices of the loops around it."""
     if any(isinstance(s, For) or (isinstance(s, Store) and s.tensor is result) for s in statements(block[:-1])):
         return False
     last = block[-1]
@@ -103,7 +104,7 @@ def _at(at: tuple[Expr, ...], indices: tuple[Index, ...]) -> bool:
 
 
 def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], scalars: int) -> _Group | None:
-    """The latest group that a kernel can join: nothing that the kernel needs, but the group, needs the group."""
+    """The latest group that a kernel can join without a cycle of dependences between groups."""
     if not new.simple:
         return None
     for group in groups[: -MAX_LOOKBACK - 1 : -1]:
@@ -114,7 +115,7 @@ def _meeting(groups: list[_Group], new: _Group, views: Mapping[Tensor, Tensor], 
 
 
 def _leads(start: Iterable[_Group], goal: _Group) -> bool:
-    """Whether one of these groups, the goal left out, needs the goal."""
+    """Test whether one of these groups, other than the goal, depends on the goal."""
     seen: set[_Group] = set()
     stack = [g for g in start if g is not goal]
     while stack:
@@ -128,7 +129,7 @@ def _leads(start: Iterable[_Group], goal: _Group) -> bool:
 
 
 def _ordered(groups: list[_Group]) -> list[_Group]:
-    """The groups, each after those it needs."""
+    """The groups in a topological order of their dependences."""
     done: dict[_Group, None] = {}
     for group in groups:
         stack = [group]
@@ -155,7 +156,7 @@ def _worthwhile(group: _Group, new: _Group, scalars: int) -> bool:
 
 
 def _pointwise(group: _Group, new: _Group, views: Mapping[Tensor, Tensor]) -> bool:
-    """Whether all that the kernel reads of what the group writes is at the very point, and it overwrites nothing."""
+    """Test whether the kernel reads the group's results only at the same point, and overwrites none of its operands."""
     if new.writes & (group.reads | group.writes):
         return False
     met = [e for e in reads(new.bodies[0]) if viewed(e.tensor, views) in group.writes]
@@ -174,7 +175,7 @@ def _join(group: _Group, new: _Group) -> None:
 
 
 def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> Kernel:
-    """The group's kernel: every value named, then stored where it is wanted outside."""
+    """The group as one kernel: every value is named, then stored if it is read outside."""
     first = group.kernels[0]
     if len(group.kernels) == 1:
         return first

@@ -1,9 +1,9 @@
-"""Loops cut where remainders and extremes of their index change, so that no part of them has to compute any:
+"""Split loops where remainders and extremes of their index change, so that no part computes them (index-set splitting).
 
     for i in 0..n { y[i] = x[(i + n - 1) mod n] }  =>  y[0] = x[n - 1]; for i of n in 1..n { y[i] = x[i - 1] }
 
-Only innermost loops, where they cost most; and any loop whose index is asked which of several values it has. Guards are
-what `borders` is for. Where a remainder by a size that is not known runs a number of times from 0 on, it gets a loop:
+Legal always. Pays in innermost loops, and in any loop whose index is compared with a constant by a select; guards are
+left to `loop_partition`. A remainder by an unknown size, over a known number of rounds, becomes a loop over rounds:
 
     for i in 0..2 * n { y[i] = x[i mod n] }  =>  for r in 0..2 { for i in 0..n { y[r * n + i] = x[i] } }
 """
@@ -35,19 +35,19 @@ from .clone import clone
 from .collapse import is_whole
 from .simplify_with_bounds import simplify_with_bounds
 
-MAX_PARTS = 8  # parts of one loop
-MAX_NODES = 4000  # expressions of a kernel
-MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays
-ROUNDS = 64  # of a remainder by a size that is not known
+MAX_PARTS = 8  # parts of one loop, at most
+MAX_NODES = 4000  # nodes of a kernel after splitting
+MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays in the loop
+ROUNDS = 64  # rounds of a remainder by an unknown size, at most
 
 
 def index_set_split(kernel: Kernel) -> Kernel:
-    """The kernel with its loops cut, unless it folds: what loops of folds want is for `contract` to say."""
+    """The kernel with its loops split, unless it has a reduction, whose loops are left to `contraction`."""
     return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
 
 
 def _folds(block: Block) -> bool:
-    """Whether a loop updates an accumulator from outside of it."""
+    """Test whether a loop updates an accumulator from outside of it."""
     for s in statements(block):
         if isinstance(s, For):
             own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
@@ -80,7 +80,7 @@ def _loop(loop: For, room: int) -> Block:
 
 
 def _rounds(loop: For) -> For | None:
-    """An innermost loop over several times as many elements as there are remainders, by rounds of these."""
+    """An innermost loop over a multiple of a remainder's divisor as a loop over rounds."""
     extent = loop.index.extent
     if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
         return None
@@ -111,7 +111,7 @@ def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
     """The iterations of a loop from low to high."""
     if high - low == 1:
         return _block(simplify_with_bounds(clone(loop.body, {loop.index: as_index(low)}, mark)), room)
-    within = Index(loop.index.name, high - low)  # whose extent says what the bounds are
+    within = Index(loop.index.name, high - low)  # its extent carries the bounds
     body = simplify_with_bounds(clone(loop.body, {loop.index: within + low}, mark))
     index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
     body = simplify_with_bounds(substitute_block(body, {within: index - low}))
@@ -119,7 +119,7 @@ def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
 
 
 def _cuts(loop: For, first: int, last: int) -> set[int]:
-    """Where conditions on the loop's index change, inside of the loop."""
+    """The values of the loop's index at which conditions on it change."""
     innermost = not any(isinstance(s, For) for s in statements(loop.body))
     found: set[int] = set()
     seen: set[int] = set()
@@ -133,7 +133,7 @@ def _cuts(loop: For, first: int, last: int) -> set[int]:
 
 
 def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
-    """The values of the index from which on a node is decided otherwise."""
+    """The values of the index from which on a node simplifies differently."""
     match e:
         case Apply("eq" | "ne", (a, b), _) if a.type is I64:
             sign, number = _alone(affine(a) - affine(b), index)
@@ -151,6 +151,6 @@ def _changes(e: Expr, index: Index, n: int, innermost: bool) -> Iterator[int]:
 
 
 def _alone(sum: Affine, index: Index) -> tuple[int, int]:
-    """The sum as  sign * index + number,  its sign 0 where it is not of that form."""
+    """The affine form as sign * index + number; the sign is 0 if it is not of that form."""
     factor = sum.factor(index)
     return (factor, sum.constant) if abs(factor) == 1 and len(sum.terms) == 1 else (0, 0)

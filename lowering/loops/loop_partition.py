@@ -1,17 +1,17 @@
-"""Loops taken apart where guards of inner loops begin and cease to hold, so that the interior has no branch:
+"""Peel loops at the boundaries where guards of inner loops change, so that the interior has no branch.
 
     for q in 0..8 { for k in 0..3 { if q + k - 1 >= 0 & q + k - 1 < 8 { f } } }
     =>  for q of 8 in 0..1 { for k { if ... { f } } }    a border
         for q of 8 in 1..7 { for k { f } }               the interior, where the guard holds for every k
         for q of 8 in 7..8 { for k { if ... { f } } }    a border
 
-Of a loop that goes as far as is known when called, it is asked whether it has an interior; the iterations of borders then
-stand one by one, and guards are left out where they follow from that.
+Legal for guards that are affine in the indices. Pays since the interior vectorizes without masks. TVM calls this
+LoopPartition, Halide partition_loops. Guards that hold for all values of the indices, such as i + 1 >= 0, are removed
+first. A guard on the loop's own index leaves no border: the other part has its negation. Only the innermost loop over
+elements is partitioned for guards of inner loops; `tighten_bounds` handles the rest.
 
-Guards that hold for all values of the indices, such as i + 1 >= 0, are left out before.
-
-A choice by the index alone leaves no border: on the other side of it stands its negation. Only the innermost of the loops
-that compute elements is taken apart for guards that inner loops take part in; `narrow` does the rest.
+A loop of unknown extent tests at run time whether it has an interior; the iterations of its borders are then separate,
+without the guards that follow from the test.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ..analysis.accesses import stores
 from ..analysis.affine import Affine, affine, affine_conditions, key, negated_conditions
 from .tighten_bounds import bound, conjunction
 
-PIECES = 16  # a loop becomes no more than these
-SINGLE = 2  # iterations of a border that stand one by one
+PIECES = 16  # parts of one loop, at most
+SINGLE = 2  # iterations of a border that are peeled one by one
 
 
 def loop_partition(kernel: Kernel) -> Kernel:
@@ -46,13 +46,13 @@ def loop_partition(kernel: Kernel) -> Kernel:
 
 
 def _always(condition: Expr) -> bool:
-    """Whether a condition holds for all values of the indices."""
+    """Test whether a condition holds for all values of the indices."""
     sums = affine_conditions(condition)
     return sums is not None and all(_never_negative(_over_indices(sum)) for sum in sums)
 
 
 def _over_indices(sum: Affine) -> Affine:
-    """The least a sum can be over the values of the indices in it."""
+    """The minimum of an affine form over the values of its indices."""
     least = sum
     for atom, factor in sum.terms.values():
         if isinstance(atom, Index):
@@ -72,7 +72,7 @@ def _parts(s: Statement) -> Block | None:
 
 
 def _within(piece: Statement) -> Statement:
-    """A piece, the loops inside of it taken apart."""
+    """A part, with the loops inside of it partitioned."""
     match piece:
         case If(condition, then, otherwise):
             return If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
@@ -80,7 +80,7 @@ def _within(piece: Statement) -> Statement:
 
 
 def _pieces(loop: For, most: int) -> list[Statement]:
-    """The loop, in parts in which guards are decided."""
+    """The loop in parts in which guards are constant."""
     if most > 1 and (cut := _exact(loop)) is not None:
         condition, at, below = cut
         first = _part(loop, loop.start, _clamp(at, loop), condition, below)
@@ -91,7 +91,7 @@ def _pieces(loop: For, most: int) -> list[Statement]:
 
 
 def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
-    """A condition that changes once: (condition, index from which on it is different, whether it holds below)."""
+    """A condition that changes once, as (condition, index at which it changes, whether it holds below)."""
     for condition in _conditions(loop.body, choices=True):
         sums = affine_conditions(condition)
         if sums is None or len(sums) != 1 or negated_conditions(condition) is None or not _alone(sums[0], loop):
@@ -104,20 +104,20 @@ def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
 
 
 def _alone(sum: Affine, loop: For) -> bool:
-    """Whether nothing that a sum is made of is bound inside the loop."""
+    """Test whether no atom of an affine form is bound inside the loop."""
     inner = {key(s.index) for s in statements(loop.body) if isinstance(s, For)}
     return not inner & sum.terms.keys()
 
 
 def _part(loop: For, start: Expr, end: Expr, condition: Expr, holds: bool) -> For | None:
-    """The loop over part of its range, where the condition is decided; None if that part is empty."""
+    """The loop over part of its range, with the condition decided; None if the part is empty."""
     if _empty(start, end):
         return None
     return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
 
 
 def _interior(loop: For) -> list[Statement]:
-    """A border, the interior in which the guards of inner loops hold, and another border."""
+    """The loop as a border, the interior in which the guards of inner loops hold, and another border."""
     computes = any(s.tensor.space != "register" for s in stores(loop.body))
     if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
         return [loop]
@@ -148,7 +148,7 @@ def _interior(loop: For) -> list[Statement]:
 
 
 def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
-    """The conditions that hold for no iteration of a loop over constants."""
+    """The conditions that hold for no iteration of a loop with constant bounds."""
     values = {**extents, key(part.index): _range(part)}
     found: dict[int, bool] = {}
     for condition in _conditions(part.body):
@@ -159,7 +159,7 @@ def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dic
 
 
 def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[Statement]:
-    """The parts, if there is an interior when the kernel is called; else the loop as it was."""
+    """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
     tests = [affine(b) - affine(a) for a, b in ((loop.start, low), (low, high), (high, loop.end))]
     interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
     parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
@@ -168,7 +168,7 @@ def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -
 
 
 def _strictest(tests: list[Affine]) -> list[Affine]:
-    """The sums that are to be tested, those left out that are larger than others by a number."""
+    """The affine forms to test, without those that exceed another by a constant."""
     found: list[Affine] = []
     for sum in sorted(tests, key=lambda t: t.constant):
         if (sum.terms or sum.constant < 0) and all((sum - other).terms for other in found):
@@ -177,7 +177,7 @@ def _strictest(tests: list[Affine]) -> list[Affine]:
 
 
 def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
-    """The iterations of a border. Where these are few, they are without guards that hold in large arrays, which is tested."""
+    """The iterations of a border; a few iterations are peeled, without guards that a run-time test implies."""
     length = affine(end) - affine(start)
     if length.terms or not 0 <= length.constant <= SINGLE:
         return (replace(loop, start=start, stop=end),)
@@ -190,7 +190,7 @@ def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
 
 
 def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
-    """The conditions that hold in an iteration where arrays are large; what has to be tested for that is added."""
+    """The conditions that hold in an iteration if arrays are large; the tests that imply them are appended to `tests`."""
     extents = _ranges(loop.body)
     found: dict[int, bool] = {}
     for condition in _conditions(loop.body):
@@ -203,14 +203,14 @@ def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
 
 
 def _grows(sum: Affine) -> bool:
-    """Whether a sum is not negative where sizes are large."""
+    """Test whether an affine form is not negative for large sizes."""
     if not sum.terms:
         return sum.constant >= 0
     return all(isinstance(atom, Extent) and factor > 0 for atom, factor in sum.terms.values())
 
 
 def _later(a: Expr, b: Expr) -> Expr:
-    """The larger of two numbers; which one that is may be known of sums that are not."""
+    """The maximum of two numbers, simplified if their difference has a known sign."""
     difference = affine(a) - affine(b)
     return a if _never_negative(difference) else b if _never_negative(difference * -1) else maximum(a, b)
 
@@ -229,7 +229,7 @@ def _clamp(at: Expr, loop: For) -> Expr:
 
 
 def _ranges(block: Block) -> dict[object, tuple[int, int] | None]:
-    """The first and the last value of every index, over all the loops that take it some of the way."""
+    """The first and last value of every index, over all loops that use it."""
     found: dict[object, tuple[int, int] | None] = {}
     for s in statements(block):
         if isinstance(s, For):
@@ -240,14 +240,14 @@ def _ranges(block: Block) -> dict[object, tuple[int, int] | None]:
 
 
 def _range(s: For) -> tuple[int, int] | None:
-    """The first and the last value of a loop over constants."""
+    """The first and last value of the index of a loop with constant bounds."""
     if isinstance(s.start, Const) and isinstance(s.end, Const) and s.start.value < s.end.value:
         return s.start.value, s.end.value - 1
     return None
 
 
 def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Affine | None:
-    """The least a sum can be over the inner loops; None where that is not known."""
+    """The minimum of an affine form over the inner loops; None if unknown."""
     least = sum
     for k, (atom, factor) in sum.terms.items():
         if k in extents:
@@ -259,13 +259,13 @@ def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Aff
 
 
 def _conditions(block: Block, choices: bool = False) -> list[Expr]:
-    """The conditions of branches; only of those with two sides, if asked."""
+    """The conditions of branches; with `choices`, only of those with two sides."""
     branches = (s for s in statements(block) if isinstance(s, If) and (s.otherwise or not choices))
     return [c for s in branches for c in conjunction(s.condition)]
 
 
 def _decided(block: Block, known: dict[int, bool]) -> Block:
-    """The block with conditions that are known left out, and branches that cannot be taken, and what nothing is left of."""
+    """The block with known conditions replaced, and dead branches and empty statements removed."""
 
     def decide(s: Statement) -> Block | None:
         if isinstance(s, If):

@@ -1,8 +1,10 @@
-"""Large results past the caches:  y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming, over all of a row
+"""Store large results by non-temporal (streaming) stores, past the caches.
 
-A store that streams does not read its cache line first, which saves a third of the traffic of a copy. It pays where a
-result is larger than the caches, or a good part of what a kernel moves through them, written once by vectors and not read by
-the kernel. Of a result whose size is not known a call finds out how large it is.
+    y[i] = f(x[i])  =>  y[i] = f(x[i]) streaming, over all of a row
+
+Legal for any store that the kernel does not read back. Pays where a result is larger than the caches, or a large part
+of a kernel's traffic, and is written once, by vectors: no cache line is read before it is written, which saves a third
+of the traffic of a copy. For a result of unknown size the kernel tests the size at run time.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from ..analysis.affine import affine
 from ..analysis.lane_offsets import period
 from .vectorize import is_one_turn, overlaps
 
-LARGE_BYTES = 1 << 24  # bytes
-ALL_ARRAYS_BYTES = 2 * LARGE_BYTES  # bytes of a kernel's arrays that are large together: of them a result
-MIN_RESULT_BYTES = LARGE_BYTES // 4  # of so many bytes streams
-PART = 16  # bytes of an access that streams, which is aligned
-WHOLE = 32  # bytes of the widest such access
-LINE = 64  # bytes that memory takes at once
-MIN_VECTORS = 16  # vectors of a loop that is worth being aligned
+LARGE_BYTES = 1 << 24  # bytes of an array larger than the caches
+ALL_ARRAYS_BYTES = 2 * LARGE_BYTES  # bytes of all arrays of a kernel that together are larger than the caches
+MIN_RESULT_BYTES = LARGE_BYTES // 4  # bytes of a result of such a kernel that is stored by streaming
+PART = 16  # bytes of the smallest streaming store, and its alignment
+WHOLE = 32  # bytes of the widest streaming store
+LINE = 64  # bytes of a cache line
+MIN_VECTORS = 16  # vectors of a loop worth aligning
 
 
 def nontemporal_stores(kernel: Kernel) -> Kernel:
@@ -53,8 +55,9 @@ def nontemporal_stores(kernel: Kernel) -> Kernel:
 
 
 def _joined(block: Block, large: set[Tensor]) -> Block:
-    """A block with one loop for vector loops that go along a row one after the other, where that streams: code generation
-    sees to its ends, and what a vector writes again would be partly past the caches, and partly not."""
+    """Join the vector loops that follow each other along a row whose stores stream: code generation handles the ends,
+    since elements that an overlapping vector writes again would go partly past the caches.
+    """
     made: list[Statement] = []
     for s in block:
         match s:
@@ -87,8 +90,9 @@ def _streams(s: Store, lane: For) -> bool:
 
 
 def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
-    """Vector loops whose stores stream; where sizes are not known, if arrays turn out to be large, and else as they were.
-    A single vector of a row is not worth asking."""
+    """Vector loops with streaming stores; for unknown sizes under a run-time test that arrays are large. None for a
+    single vector.
+    """
     match s:
         case For(kind="vector"):
             alone = is_one_turn(s)
@@ -129,17 +133,19 @@ def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
 
 
 def leading_store(s: For) -> Store | None:
-    """The store that a vector loop may be aligned for: its first one of whole vectors that streams."""
+    """The store that a vector loop is aligned for: its first streaming store of whole vectors."""
     return next((t for t in stores(s.body) if t.streaming and can_peel_to_align(t, s)), None)
 
 
 def can_peel_to_align(s: Store, lane: For) -> bool:
-    """Whether a vector loop may be aligned for a store: its vectors are whole, and may begin anywhere."""
+    """Test whether a vector loop can be aligned for a store: its vectors are whole, and may begin anywhere."""
     return lane.width * s.tensor.element.bytes % WHOLE == 0 and can_shift(lane)
 
 
 def can_shift(s: For) -> bool:
-    """Whether the vectors of a long loop may begin anywhere: what two of them share is computed twice, to the same value."""
+    """Test whether the vectors of a long loop may begin anywhere: elements of two vectors are computed twice, to the
+    same value.
+    """
     if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body):
         return False
     length = affine(s.end) - affine(s.start)
@@ -149,12 +155,12 @@ def can_shift(s: For) -> bool:
 
 
 def least_length(s: For) -> int:
-    """The elements of a loop that is worth being aligned, and reaches the first line of memory that begins in it."""
+    """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
     return max(MIN_VECTORS * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
 
 
 def begins_lines(s: For, store: Store) -> bool:
-    """Whether a loop is meant to write whole lines of memory: it says where these begin."""
+    """Test whether a loop is to write whole cache lines: its bounds contain the array's misalignment."""
     places = (s.start, *store.indices)
     if s.kind != "vector":
         return False
@@ -162,20 +168,20 @@ def begins_lines(s: For, store: Store) -> bool:
 
 
 def writes_lines(s: For, store: Store) -> bool:
-    """Whether that is all that it writes, if lines are where it says."""
+    """Test whether a loop writes whole cache lines only."""
     length, line = affine(s.end) - affine(s.start), LINE // store.tensor.element.bytes
     whole = not length.terms and not length.constant % line and not line % s.width
     return whole and begins_lines(s, store)
 
 
 def left_over(s: For) -> int:
-    """The elements of a vector loop of known length that are fewer than a vector."""
+    """The remainder of a vector loop's constant extent by its width."""
     length = affine(s.end) - affine(s.start)
     return 0 if length.terms or s.kind != "vector" else length.constant % s.width
 
 
 def _aligned(s: Store, lane: For) -> bool:
-    """Whether every vector begins at a multiple of 16 bytes, the array doing so."""
+    """Test whether every vector begins at a multiple of 16 bytes in its array."""
     element = s.tensor.element.bytes
     start = affine(lane.start)
     terms = [start.constant, *(f for _, f in start.terms.values()), lane.width]

@@ -1,8 +1,11 @@
-"""The outermost loop of a large nest runs on all threads:  for i { ... }  =>  for i parallel { ... }; one that has no loop
-inside, by blocks:  for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }.
+"""Run the outermost loop of a large nest on all threads (MLIR: affine-parallelize).
 
-A nest qualifies if it is one loop, or one that was taken apart, and each of its iterations stores only to places of its own: every array it writes is
-indexed by the loop's index itself. What an iteration does decides how many make a piece that is worth handing out.
+    for i { for j { ... } }  =>  for i parallel { for j { ... } }
+    for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }
+
+Legal for a nest of one loop, or of the parts of one, whose iterations write disjoint elements: every array that it
+writes is indexed by the loop's index itself. Pays above MIN_OPERATIONS; the cost of an iteration decides how many form
+a task.
 """
 
 from __future__ import annotations
@@ -17,18 +20,18 @@ from ..analysis.affine import affine
 from ..analysis.cost import block_operations
 from .vectorize import can_be_vector
 
-MIN_OPERATIONS = 30_000  # operations that cost more than to wake a thread
-REDUCTIONS_PER_TASK = 256  # iterations with folds that one thread takes at once, side by side
-ITERATIONS_PER_TASK = 4096  # iterations: a whole number of vectors of any width, 16 KB of f32
-MANY, LARGER = 128, 4  # blocks, where there are many, may be larger: memory is read in longer pieces
-# iterations that blocks are multiples of: whole vectors, so that nothing is left over where all blocks are alike
+MIN_OPERATIONS = 30_000  # operations that take longer than waking a thread
+REDUCTIONS_PER_TASK = 256  # iterations with reductions per task
+ITERATIONS_PER_TASK = 4096  # iterations per task: a whole number of vectors of any width, 16 KB of f32
+MANY, LARGER = 128, 4  # number of blocks from which on they grow, and by which factor: longer runs of memory
+# blocks are multiples of whole vectors, so that equal blocks have no remainder
 WHOLE = (32, 16, 8)
-MOVED = 2  # operations that reading and writing an element is worth
-UNKNOWN = 64  # what a size that is not known is taken for
+MOVED = 2  # cost of moving an element through memory, in operations
+UNKNOWN = 64  # assumed extent of an unknown size
 
 
 def parallelize(kernel: Kernel) -> Kernel:
-    """The kernel with its outermost loop parallel, where that is right and worth it."""
+    """The kernel with its outermost loop parallel, if that is legal and pays."""
     body = rejoined(without_unit_loops(kernel.body))
     if len(body) != 1 or not isinstance(loop := body[0], For) or loop.kind != "serial" or loop.stop is not None:
         return kernel
@@ -43,7 +46,7 @@ def parallelize(kernel: Kernel) -> Kernel:
 
 
 def in_blocks(loop: For, most: int) -> For:
-    """A loop over blocks of another's iterations."""
+    """Strip-mine a loop into blocks of iterations."""
     n = loop.index.extent
     if isinstance(n, int):
         most *= LARGER if n >= MANY * most else 1
@@ -57,8 +60,8 @@ def in_blocks(loop: For, most: int) -> For:
 
 
 def adjoining(loop: For) -> For | None:
-    """The one loop inside of another, where what consecutive iterations do are parts of one loop, each beginning where the
-    one before ends:  for b { for i in b * 16..b * 16 + 16 { ... } }
+    """The only loop inside of another, if consecutive outer iterations run consecutive parts of it: for b { for i in b
+    * 16..b * 16 + 16 { ... } }
     """
     match loop.body:
         case (For(_, body, start, kind="serial" | "vector", overlap=0) as inner,):
@@ -78,7 +81,7 @@ def without_unit_loops(block: Block) -> Block:
 
 
 def rejoined(block: Block) -> Block:
-    """One loop for those that follow each other over parts of its range, with a branch to the part an iteration is in:
+    """Join loops over consecutive parts of a range into one, with a branch to the part of an iteration.
 
     for i of 9 in 0..1 { a }; for i of 9 in 1..9 { b }  =>  for i in 0..9 { if i < 1 { a } else { b } }
     """
@@ -100,7 +103,7 @@ def _is_one(extent: Dim) -> bool:
 
 
 def grain(loop: For) -> int:
-    """How many iterations make a piece worth handing to another thread."""
+    """The number of iterations that form a task for another thread."""
     return max(1, -(-MIN_OPERATIONS // max(1, block_operations(loop.body, _Guess(), MOVED))))
 
 

@@ -1,8 +1,9 @@
-"""Numbers that go into a narrower type, and into less than it holds:
+"""Narrow clamped numbers before the clamp, by a saturating conversion.
 
     i8(max(min(x, 100), 0))  =>  max(min(i8(max(min(x, 127), -128)), 100), 0)
 
-Processors narrow numbers and keep them within the type at once, and handle more narrow ones at a time.
+Legal where the clamp lies within the narrow type. Pays since processors saturate and narrow by one instruction (x86:
+packs), and the clamp then handles more lanes per vector.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8
 
 
 def saturating_narrow(kernel: Kernel) -> Kernel:
-    """The kernel with such numbers narrowed first."""
+    """The kernel with clamped numbers narrowed before the clamp."""
     return replace(kernel, body=map_expressions(kernel.body, lambda e: rewrite(e, _narrowed)))
 
 
@@ -37,7 +38,7 @@ def _narrowed(e: Expr) -> Expr | None:
 
 
 def _limited(e: Expr) -> tuple[Expr, float, float]:
-    """What min and max with numbers are taken of, and the least and the most that they leave."""
+    """The operand of min and max with constants, and the bounds of their result."""
     match e:
         case Apply("min", (x, Const(n)), _):
             x, low, high = _limited(x)

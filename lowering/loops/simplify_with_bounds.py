@@ -1,10 +1,10 @@
-"""What the bounds of the indices decide:
+"""Simplify index arithmetic and conditions with the bounds of indices (MLIR: SimplifyAffineWithBounds).
 
     (i + 511) mod 512  =>  i - 1          where 1 <= i < 512
     if i - 1 >= 0 { A } else { B }  =>  A
 
-Integers and conditions only, and of these only what is computed of indices and sizes: data wraps. Statements of a branch that
-is always taken stand in its place, and an accumulator that is assigned once becomes a name.
+Legal for integers and conditions over indices and sizes; arithmetic on data wraps and is left alone. A branch that is
+always taken is replaced by its statements, and an accumulator that is assigned once becomes a variable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..analysis.affine import affine
 
 
 def simplify_with_bounds(block: Block) -> Block:
-    """The block with what is decided put in."""
+    """The block with known conditions and index arithmetic simplified."""
     return _block(map_expressions(block, _Settling().expression))
 
 
@@ -40,7 +40,7 @@ class _Settling:
         return self.done[id(e)]
 
     def is_index(self, e: Expr) -> bool:
-        """Whether an expression is computed of indices and sizes alone."""
+        """Test whether an expression is computed from indices and sizes alone."""
         if id(e) not in self.indices:
             named = isinstance(e, (Read, Var, Cast, Bitcast))
             self.indices[id(e)] = not named and all(map(self.is_index, children(e)))
@@ -48,7 +48,7 @@ class _Settling:
 
 
 def _index_arithmetic(e: Expr) -> Expr:
-    """A node over decided operands, all of them computed of indices and sizes."""
+    """Simplify a node over simplified operands, all of them index arithmetic."""
     match e:
         case Apply("lt" | "le" | "gt" | "ge" | "eq" | "ne", (a, b), _) if a.type is I64:
             return _comparison(e, *_bounds(a, b))
@@ -70,7 +70,7 @@ def _index_arithmetic(e: Expr) -> Expr:
 
 
 def decided(e: Expr) -> Expr:
-    """A node over decided operands, by those that are constants."""
+    """Simplify a node over simplified operands, by those that are constants."""
     match e:
         case Apply("and" | "or" as which, (a, b), _) if e.type is I1:
             return _junction(e, a, b, which == "and")
@@ -88,7 +88,7 @@ def _bounds(a: Expr, b: Expr) -> tuple[int | None, int | None]:
 
 
 def _comparison(e: Apply, low: int | None, high: int | None) -> Expr:
-    """The comparison of a and b, where a - b is at least low and at most high."""
+    """Simplify the comparison of a and b, given low <= a - b <= high."""
     below, above = high is not None and high < 0, low is not None and low > 0
     at_most, at_least = high is not None and high <= 0, low is not None and low >= 0
     true, false = {
@@ -127,7 +127,7 @@ def _block(block: Block) -> Block:
 
 
 def _named(block: Block) -> Block:
-    """The block with a name in place of every accumulator that is assigned once, in the block itself."""
+    """Replace accumulators that are assigned once, in the block itself, by variables."""
     buffers = [s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank]
     values: dict[Tensor, Var] = {}
     for tensor in buffers:

@@ -1,4 +1,7 @@
-"""A kernel for other sizes:  for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements."""
+"""Specialize a kernel to known sizes (shape specialization).
+
+for i in 0..n { y[i] = x[i] } with n = 8  =>  for i in 0..8 { y[i] = x[i] }, x and y of 8 elements
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from ...dialect.notation.traverse import rewrite
 
 
 def specialize_shapes(kernel: Kernel, size: Callable[[Dim], Dim]) -> Kernel:
-    """The kernel with what `size` makes of every size."""
+    """The kernel with every size replaced by `size` of it."""
     return _Resizing(size).kernel(kernel)
 
 

@@ -1,7 +1,9 @@
-"""Complex elements to pairs of floats:  y: tensor<Nxcomplex<f32>>  =>  y: tensor<Nx2xf32>, the real part first.
+"""Lower complex elements to pairs of floats, the real part first (MLIR: convert-complex-to-standard).
 
-The storage is the same bytes, so back ends never see a complex number. Sums, differences, products, choices and (in)equality
-are taken apart here; everything else a dialect states through `real`, `imag` and `complex`.
+    y: tensor<Nxcomplex<f32>>  =>  y: tensor<Nx2xf32>
+
+Legal since the storage is the same bytes; back ends see no complex type. Sums, differences, products, selects and
+(in)equality are split here; dialects define the other functions by `real`, `imag` and `complex`.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _floats(array: np.ndarray) -> np.ndarray:
 
 
 class _Split:
-    """One rewriting: what each complex tensor and name became."""
+    """One rewriting: the parts of each complex tensor and variable."""
 
     def __init__(self) -> None:
         self.tensors: dict[Tensor, Tensor] = {}
@@ -118,7 +120,7 @@ class _Split:
             case Store(tensor, at, value) if tensor.element.kind == "complex":
                 place = tuple(map(self.real, at))
                 t = self.tensor(tensor)
-                names = (Var("re", t.element), Var("im", t.element))  # both parts are found before either is stored
+                names = (Var("re", t.element), Var("im", t.element))  # both parts are computed before either is stored
                 lets = tuple(Let(v, p) for v, p in zip(names, self.pair(value), strict=True))
                 return (*lets, *(Store(t, (*place, as_index(n)), v, s.streaming) for n, v in enumerate(names)))
             case Store(tensor, at, value):
@@ -132,7 +134,7 @@ class _Split:
                 )
 
     def real(self, e: Expr) -> Expr:
-        """An expression that is not complex, its complex parts taken apart."""
+        """A real expression with its complex operands split."""
         if id(e) not in self.reals:
             self.reals[id(e)] = self._real(e)
             self.kept.append(e)

@@ -1,7 +1,10 @@
-"""Short folds without loops:  for k in 0..3 { acc = acc + f(k) }  =>  for k in 0..3 unrolled { acc = acc + f(k) }
+"""Unroll short loops of reductions.
 
-An unrolled loop is one statement after the other where it is emitted, its index a number each time. Where a loop has one
-iteration its index is that number at once, so that the bounds of loops inside are numbers, too.
+    for k in 0..3 { acc = acc + f(k) }  =>  for k in 0..3 unrolled { acc = acc + f(k) }
+
+Legal for constant bounds; emission repeats the body with a constant index. Pays up to MAX_TRIPS iterations and
+MAX_NODES nodes. The index of a loop of one iteration is replaced at once, so that the bounds of inner loops become
+constants too.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import walk
 
-MAX_TRIPS = 8  # iterations
-MAX_NODES = 400  # nodes of expressions, all iterations together
-MAX_NODES_AROUND_VECTORS = 240  # the same of loops around vectors, which have more to do
+MAX_TRIPS = 8  # iterations of an unrolled loop
+MAX_NODES = 400  # nodes of expressions of all iterations together
+MAX_NODES_AROUND_VECTORS = 240  # the same for loops around vector loops, whose nodes emit more instructions
 
 
 def unroll(kernel: Kernel) -> Kernel:
@@ -47,7 +50,7 @@ def _unrolled(s: Statement) -> Block | None:
 
 
 def cost(s: For) -> int:
-    """How many nodes the loop is without a loop; 0 where it cannot or should not be unrolled."""
+    """The nodes of the loop when unrolled; 0 if it cannot or should not be unrolled."""
     count = iterations(s)
     if not 0 < count <= MAX_TRIPS:
         return 0
@@ -66,5 +69,5 @@ def cost(s: For) -> int:
 
 
 def iterations(s: For) -> int:
-    """How many iterations a loop has, where that is known; else 0."""
+    """The trip count of a loop; 0 if unknown."""
     return s.end.value - s.start.value if isinstance(s.start, Const) and isinstance(s.end, Const) else 0

@@ -1,14 +1,14 @@
-"""Loops over elements as vector loops, accumulators and all:
+"""Vectorize loops over elements, accumulators included (outer-loop vectorization).
 
     for j in 0..100 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
     =>  for j of 100 in 0..96 vector 8 { acc = 0; for k { acc = acc + x[k, j] }; y[j] = acc }
         for j of 100 in 92..100 vector 8 { ... }
 
-The innermost loop that computes elements one beside the other is chosen, where neighbouring lanes access neighbouring
-elements, or the same one; reads will do that are near each other, or go where other reads say. What the width leaves over is computed by
-one more vector that overlaps the last (elements are computed twice, to the same value), or by a loop as it was. Of a length that
-is not known it is asked whether a vector fits. A vector is 32 bytes of the widest element, several of them where a fold needs more sums in flight, two where the steps of a long
-computation wait for each other. What reads backwards goes backwards.
+Legal if iterations are independent and uniform, and every access is contiguous, uniform, a shuffle of close elements,
+or a gather. The innermost such loop is vectorized. The remainder is one more vector that overlaps the last (elements
+are computed twice, to the same value), or the original loop; for an unknown extent a run-time test checks that a vector
+fits. A vector has 32 bytes of the widest element; a loop takes several where a reduction needs more sums in flight, and
+two where a long dependence chain leaves units idle. A loop that reads backwards runs backwards.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, win
 from ..reductions.lane_reduction import has_lanes
 
 VECTOR_BYTES = 32
-CHAIN = 7  # float operations, each waiting for the one before: as many leave room for those of another vector
-MIN_LANES = 4  # lanes of a vector for rows that are shorter than usual ones
-MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # of a loop, for which two vectors are taken at once
+CHAIN = 7  # dependent float operations whose latency leaves room for a second vector
+MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
+MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # iterations from which on a loop takes two vectors at once
 
 
 def vectorize(kernel: Kernel) -> Kernel:
@@ -61,15 +61,16 @@ def _vectors(s: Statement) -> Block | None:
 
 
 def can_be_vector(s: For) -> bool:
-    """Whether the loop's iterations are independent, alike, and beside each other in memory, and folds have other orders than
-    that of lanes."""
+    """Test whether the loop's iterations are independent, uniform and contiguous in memory, and no reduction is ordered
+    by lanes.
+    """
     if any(isinstance(b, For) and (b.kind != "serial" or has_lanes(b)) for b in statements(s.body)):
         return False
     return independent(s) and _alike(s) and _beside(s)
 
 
 def independent(s: For) -> bool:
-    """Whether every iteration writes elements of its own and reads none that another writes."""
+    """Test whether every iteration writes its own elements and reads none that another writes."""
     own = allocated(s.body)
     written = [t for t in stores(s.body) if t.tensor not in own]
     if not written:
@@ -84,19 +85,19 @@ def independent(s: For) -> bool:
 
 
 def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
-    """Whether an index expression differs between any two iterations of the loop over this index."""
+    """Test whether an index expression differs between any two iterations of the loop over this index."""
     sum = affine(e)
     return bool(sum.factor(index)) and not depends(sum.without(index).expression(), {index, *bound})
 
 
 def _alike(s: For) -> bool:
-    """Whether no branch, loop bound or place in a buffer differs between iterations."""
+    """Test whether no branch, loop bound or buffer index differs between iterations."""
     varying = varying_values(s.body, s.index)
     own = allocated(s.body)
 
     def differs(e: Expr) -> bool:
         if isinstance(e, Apply) and e.function == "any":
-            return False  # lanes decide together
+            return False  # all lanes take one branch
         return any(varies(n, varying) for n in walk(e))
 
     for inner in statements(s.body):
@@ -107,7 +108,7 @@ def _alike(s: For) -> bool:
 
 
 def _beside(s: For) -> bool:
-    """Whether accesses are contiguous, or the same for all lanes, or reads near each other, or gathers."""
+    """Test whether accesses are contiguous, uniform, shuffles of close elements, or gathers."""
     own = allocated(s.body)
     if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
         return False
@@ -124,20 +125,20 @@ def _near(r: Read, lanes: Lanes) -> bool:
 
 
 def _is_gather(r: Read, index: Index) -> bool:
-    """Whether an element is read where a neighbour of another lane's says: elsewhere each time, all of them at once."""
+    """Test whether an element is read at an index that is itself loaded contiguously."""
     where = [x for i in r.indices for x in walk(i) if isinstance(x, Read) and depends(x, {index})]
     plain = [i for i in r.indices if not any(isinstance(x, Read) for x in walk(i))]
     return bool(where) and not any(depends(i, {index}) for i in plain)
 
 
 def _one_vector(s: For) -> int:
-    """How many elements a vector holds."""
+    """The elements of one vector."""
     widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
     return lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
 
 
 def lanes(s: For) -> int:
-    """How many elements are computed at once."""
+    """The elements computed at once: one or several vectors."""
     least = _one_vector(s)
     extent = s.index.extent
     if not any(isinstance(b, For) for b in statements(s.body)):
@@ -151,7 +152,7 @@ def lanes(s: For) -> int:
 
 
 def _computed(block: Block) -> Iterator[Expr]:
-    """The nodes that are computed in every lane: index arithmetic that ends in an access is not."""
+    """The nodes that are computed per lane; index arithmetic of accesses is not."""
     for s in usual(block):
         match s:
             case Store(_, _, value) | Let(_, value) | Assert(value, _, _):
@@ -164,7 +165,7 @@ def _computed(block: Block) -> Iterator[Expr]:
 
 
 def widen(s: For, width: int) -> Block:
-    """The loop by vectors of this width, and what is left over."""
+    """Vectorize the loop by this width, with its remainder."""
     start, end = s.start, s.end
     difference = affine(end) - affine(start)
     if not difference.terms:
@@ -191,7 +192,9 @@ def widen(s: For, width: int) -> Block:
 
 
 def _by_halves(s: For, width: int, parts: int) -> Block:
-    """Vectors, and what is left over as it was; of what folds by vectors of half the width first, and again."""
+    """Vectors, and the remainder as the original loop; a reduction's remainder takes vectors of half the width,
+    repeatedly.
+    """
     made: list[Statement] = []
     start, count = s.start, maximum(s.end - s.start, 0)
     least = MIN_LANES if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
@@ -203,7 +206,9 @@ def _by_halves(s: For, width: int, parts: int) -> Block:
 
 
 def _of_any_length(s: For, count: Expr, width: int) -> Block:
-    """Vectors and a last one that overlaps; where they do not fit two of half the width of what folds, or else the loop as it was."""
+    """Vectors and an overlapping last one. If the extent is too short: two of half the width for a reduction, or the
+    original loop.
+    """
 
     def vector(start: Expr, width: int, stop: Expr | None = None) -> For:
         return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
@@ -217,7 +222,7 @@ def _of_any_length(s: For, count: Expr, width: int) -> Block:
 
 
 def _backwards(s: Statement) -> Statement:
-    """Vectors from the last to the first, where memory is read from its end: what is read ahead is then what is read next."""
+    """Vectors from last to first where memory is read backwards, so that the hardware prefetcher keeps up."""
     if not isinstance(s, For) or s.kind != "vector" or any(isinstance(b, For) for b in statements(s.body)):
         return s
     steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
@@ -230,7 +235,9 @@ def _backwards(s: Statement) -> Statement:
 
 
 def _early(s: For, width: int) -> int:
-    """How many elements the loop begins past a multiple of the width, where rows are such multiples and it may begin again."""
+    """The elements by which the loop begins past a multiple of the width, if rows are such multiples and it may begin
+    earlier.
+    """
     begin = affine(s.start)
     rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
     whole = all(isinstance(n, int) and n % width == 0 for n in rows)
@@ -238,14 +245,14 @@ def _early(s: For, width: int) -> int:
 
 
 def overlaps(s: For) -> bool:
-    """Whether elements may be computed twice: nothing that is written is read."""
+    """Test whether elements may be computed twice: nothing that is written is read."""
     read = {r.tensor for r in reads(s.body)}
     own = allocated(s.body)
     return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)
 
 
 def is_one_turn(s: For) -> bool:
-    """Whether a loop runs just once, wherever it begins."""
+    """Test whether a loop runs exactly once."""
     if isinstance(s.start, Const) and isinstance(s.end, Const):
         return s.end.value - s.start.value == s.width
     length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
