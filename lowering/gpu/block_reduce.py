@@ -1,4 +1,4 @@
-"""Folds by lanes on a team of threads, a lane each, after `lanes`:
+"""Reduce by lanes on groups of 16 threads, by warp shuffles (CUB: WarpReduce).
 
     for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves; y[i] = sums[0] }
     =>  for b in teams block {
@@ -7,8 +7,8 @@
           for t in 0..256 thread { if t % 16 == 0 { y[i] = h1[t] } }
         }
 
-What a thread reads of another's register is a shuffle. The order of the fold is that of `lanes`, so are its bits. What
-is not done by lanes, every thread of the team does.
+Legal after `lane_reduction`, whose order of the sum it keeps, and with it the bits: each thread of a group is one lane.
+Statements outside of the lanes are executed by every thread of the group.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ WIDTHS = (8, 16, 32)
 
 
 class _Unfit(Exception):
-    """The nest has something that a team cannot do."""
+    """The nest has a statement that a group of threads cannot execute."""
 
 
 def block_reduce(kernel: Kernel) -> Kernel | None:
-    """The kernel on teams, if it folds by lanes."""
+    """The kernel on groups of threads, if it reduces by lanes."""
     indices, block = independent_loops(kernel)
     buffers = {s.tensor for s in statements(block) if isinstance(s, Alloc) and len(s.tensor.shape) == 1}
     widths = {t.shape[0] for t in buffers}
@@ -61,7 +61,7 @@ class _Team:
     def __init__(self, indices: list[Index], width: int) -> None:
         self.indices = indices
         self.width = width
-        self.held: dict[Tensor, Tensor] = {}  # registers to those of all threads; the sums, to where they are now
+        self.held: dict[Tensor, Tensor] = {}  # the per-thread register of each register; of the sums, the current one
         shape = tuple(i.extent for i in indices)
         count = product(shape)
         threads = block_size(count * width)
@@ -76,7 +76,7 @@ class _Team:
         return For(self.block_index, self.statements(block), kind="block")
 
     def statements(self, block: Block) -> Block:
-        """A block's statements, those without lanes in groups."""
+        """A block's statements; those without lanes are grouped."""
         made: list[Statement] = []
         group: list[Statement] = []
         for n, s in enumerate(block):
@@ -97,7 +97,7 @@ class _Team:
         return self.held[tensor]
 
     def threads(self, group: Sequence[Statement], later: Block) -> Block:
-        """Statements that every thread of a team does."""
+        """Statements that every thread of a group executes."""
         named = {s.var for s in group if isinstance(s, Let)}
         if any(n in named for n in nodes(later) if isinstance(n, Var)):
             raise _Unfit
@@ -114,7 +114,7 @@ class _Team:
         return self.places.get(e)
 
     def stores(self, block: Block) -> Block:
-        """The block with its registers' stores, and those of arrays by the first thread of the team."""
+        """The block with stores to per-thread registers, and array stores by the group's first thread only."""
 
         def change(s: Statement) -> Block | None:
             match s:
@@ -131,7 +131,7 @@ class _Team:
         return rewrite_block(block, change)
 
     def together(self, s: Statement) -> Block:
-        """What the team does by lanes."""
+        """A statement that the group executes by lanes."""
         match s:
             case For(index, body, Const(0), _, "vector", self.width) if index.extent == self.width:
                 self.places[index] = self.lane
@@ -148,7 +148,7 @@ class _Team:
         raise _Unfit
 
     def within(self, s: For) -> Block:
-        """A serial loop of what threads do on their own, by each thread: what they do is asked for once."""
+        """A serial loop inside of the thread loop, so that bounds are computed once per thread."""
         match s.body:
             case (For(body=(If(condition, body, ()),), kind="thread") as every,) if condition is self.valid:
                 return (replace(every, body=(If(condition, (replace(s, body=body),)),)),)
@@ -157,7 +157,7 @@ class _Team:
         return (s,)
 
     def halved(self, tensor: Tensor, index: Index, value: Expr) -> Block:
-        """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread with the one n lanes further, or before it."""
+        """sums[h] = f(sums[h], sums[h + n]) of n lanes: every thread combines with the one at distance n (butterfly)."""
         apart = index.extent
         operands = list(reads((Store(tensor, (index,), value),)))
         mine, other = self.held[tensor], Tensor("h", (self.thread.extent,), tensor.element, "register")
@@ -179,12 +179,12 @@ def _has_lanes(s: Statement) -> bool:
     if not isinstance(s, (For, If)):
         return False
     if isinstance(s, For) and s.kind == "unrolled" and s.index.extent == 1:
-        return True  # the last of the halves
+        return True  # the last step of the butterfly
     if isinstance(s, For) and s.kind == "vector":
         return True
     return any(isinstance(i, For) and i.kind in ("vector", "unrolled") for i in statements((s,)))
 
 
 def _plain(e: Expr) -> bool:
-    """Whether an expression is index arithmetic, the same for all threads."""
+    """Test whether an expression is index arithmetic, uniform over threads."""
     return not any(isinstance(n, (Read, Var)) for n in walk(e))

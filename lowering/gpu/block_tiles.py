@@ -1,8 +1,8 @@
-"""What contractions by tiles of a block's threads have in common: where a block's tile lies, and what becomes of its sums.
+"""Tiles of a thread block in a contraction: their positions, their buffers in shared memory, and the epilogue.
 
-A contraction's rows are one axis of a tile, its window and its column together the other, all indices of the fold the
-third. A block has a tile of rows and columns and goes along the fold in steps, the factors of a step in one half of a
-buffer in shared memory while those of the next are fetched into registers, and from there into the other half.
+A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
+computes a tile of rows and columns in steps along the reduced axis: one half of a double buffer in shared memory is
+read while the factors of the next step are loaded into registers, and from there stored to the other half.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..contraction.match import Contraction
 LARGE, SMALL = (
     128,
     64,
-)  # sides of a tile; small where there would be fewer than processors; large ones of 8 bytes an element do not fit in registers
+)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
 
 
 def at_least(size: Dim, least: int) -> bool:
-    """Whether a size is so much; one that is not known is."""
+    """Test whether a size is at least `least`; an unknown one counts as large."""
     return not isinstance(size, int) or size >= least
 
 
 def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
-    """The indices at a row-major position, each by one division of the position itself."""
+    """Delinearize a row-major position: one division of the position per index."""
     found: list[Expr] = []
     for n, extent in enumerate(extents):
         digit = position // product(tuple(extents[n + 1 :]))
@@ -39,15 +39,15 @@ def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
 
 
 def within(places: dict[Expr, Expr]) -> Expr | bool:
-    """Whether a position is one of its axis: it is if its first digit is."""
+    """Test whether a position is inside its axis: it is if its first digit is."""
     first, value = next(iter(places.items()), (None, None))
     return inside(value, first.extent) if isinstance(first, Index) and value is not None else True
 
 
 class Tiles:
-    """One kernel over tiles of `high` rows and `wide` columns, in steps of the fold."""
+    """A kernel over tiles of `high` rows and `wide` columns, in steps along the reduced axis."""
 
-    each: tuple[Index, ...]  # the sums of a thread
+    each: tuple[Index, ...]  # indices of a thread's sums
 
     def __init__(self, c: Contraction, steps: Dim) -> None:
         self.c = c
@@ -76,19 +76,19 @@ class Tiles:
 
     @abstractmethod
     def clear(self) -> Block:
-        """What a thread's sums begin with."""
+        """The initialization of a thread's sums."""
 
     @abstractmethod
     def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """The factors of a step into registers of a thread, and from there into a half of the buffers."""
+        """Loads of a step's factors into a thread's registers, and their stores to a half of the buffers."""
 
     @abstractmethod
     def products(self, half: Expr, last: bool) -> Block:
-        """A thread's sums with the products of a step."""
+        """The update of a thread's sums by the products of a step."""
 
     @abstractmethod
     def sum(self) -> tuple[Read, Expr, Expr]:
-        """A sum of a thread, and the row and column of the tile that it is at."""
+        """A thread's sum, and its row and column in the tile."""
 
     def block(self) -> For:
         step = Index("k", self.steps - 1)
@@ -112,7 +112,7 @@ class Tiles:
         return body
 
     def row_at(self, row: Expr) -> dict[Expr, Expr]:
-        """The row of the contraction at one of the tile."""
+        """The contraction's row index at a row of the tile."""
         return {self.c.row: self.row_tile * self.high + row}
 
     def column_at(self, column: Expr) -> dict[Expr, Expr]:
@@ -120,7 +120,7 @@ class Tiles:
         return dict(zip(self.across, unflatten(self.column_tile * self.wide + column, shape), strict=True))
 
     def finish(self) -> Block:
-        """What the contraction makes of a sum."""
+        """The epilogue: the contraction's result from a sum."""
         found, row, column = self.sum()
         rows, columns = self.row_at(row), self.column_at(column)
 
@@ -133,7 +133,7 @@ class Tiles:
         return (If(held, body),) if isinstance(held, Expr) else body
 
     def placed(self, e: Expr, *places: dict[Expr, Expr]) -> Expr:
-        """An expression of the contraction at places of its indices."""
+        """An expression of the contraction at values of its indices."""
         values = dict(self.outer)
         for p in places:
             values.update(p)

@@ -1,9 +1,10 @@
-"""Kernels placed on a GPU:  for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
+"""Map kernels to the GPU's grid: independent loops become one parallel loop over threads.
 
-A kernel of several nests becomes several kernels, since the whole grid only meets between them. The loops of a nest whose
-iterations are independent become one parallel loop, the innermost index running fastest, so that neighbouring threads
-access neighbouring elements; what has no such loop runs in one thread. Works on the loops of `nests`, before any pass
-that is for CPUs.
+    for i in 0..n { for j in 0..m { y[i, j] = f } }  =>  for t in 0..n*m parallel { y[t // m, t % m] = f }
+
+A kernel of several nests becomes several kernels, since only a launch synchronizes the whole grid. The innermost index
+varies fastest over threads, so that accesses coalesce; a nest without an independent loop runs in one thread. Takes
+plain nests, before any CPU pass.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from .shared_memory_transpose import shared_memory_transpose
 from .tiled_product import tiled_product
 from .vectorize_accesses import vectorize_accesses
 
-# what comes before: where floats are folded, all that decides the order of folds, as on a CPU
+# passes that come before: for float reductions, those that decide their order, as on a CPU
 ORDERED = (forward_substitute, cut, collapse, loop_partition, tighten_bounds)
 
 
 def map_to_grid(plan: Plan) -> Plan:
-    """The plan with kernels that each say what a grid does: one parallel loop, one loop of blocks, or serial code."""
+    """The plan with kernels of one grid each: one parallel loop, one loop of blocks, or serial code."""
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[tuple[Kernel, Expr | None]] = []
-    known = dict(constants)  # also as kernels see them
+    known = dict(constants)  # also under the parameters of new kernels
 
     def same(old: Kernel, new: Kernel) -> Kernel:
-        """The new kernel, whose parameters are the old one's, seen differently."""
+        """The new kernel over the old one's parameters, reshaped."""
         shapes = reshaped_parameters(old, new)
         views.update(shapes)
         ranges.update({new: ranges[old] for new, old in shapes.items() if old in ranges})
@@ -55,7 +56,7 @@ def map_to_grid(plan: Plan) -> Plan:
         return new
 
     def ordered(o: OrderedVersion) -> list[tuple[Kernel, Expr | None]]:
-        """The kernels of one order, each with when it is to run."""
+        """The kernels of one order of reductions, each with the condition under which it runs."""
         plain = collapse(forward_substitute(o.kernel))
         parts = None if o.order == "terms" else split_reduction(plain)
         if parts is not None and parts.long is None:
@@ -83,7 +84,7 @@ def map_to_grid(plan: Plan) -> Plan:
 
 
 def orders(kernel: Kernel) -> list[OrderedVersion]:
-    """The kernels of each order that the sizes may make, and whether sizes meet that are equal."""
+    """The versions of a kernel for each order of its reductions, and for equal broadcast sizes."""
     met = broadcast_versions(kernel) if folds_floats(kernel) else None
     if met is None:
         return reduction_versions(kernel)
@@ -92,7 +93,7 @@ def orders(kernel: Kernel) -> list[OrderedVersion]:
 
 
 def prepared(kernel: Kernel, order: Order = "either") -> Kernel:
-    """The kernel with its axes joined; by lanes, where the order of a fold is theirs; groups of rows apart."""
+    """The kernel with loops collapsed, ordered reductions by lanes, and groups of rows split."""
     if folds_floats(kernel):
         made = kernel
         for change in ORDERED:
@@ -108,8 +109,8 @@ def prepared(kernel: Kernel, order: Order = "either") -> Kernel:
 
 
 def place(kernel: Kernel) -> list[Kernel]:
-    """A kernel as launches: each in the first of these ways that fits."""
-    laned = (lambda k: k) if folds_floats(kernel) else lane_reduction  # integers have no order to keep
+    """A kernel as launches: the first mapping that applies."""
+    laned = (lambda k: k) if folds_floats(kernel) else lane_reduction  # integer reductions have no order
     if any(isinstance(s, For) and s.kind == "block" for s in kernel.body):
         return [kernel]  # by now
     return [
@@ -119,14 +120,14 @@ def place(kernel: Kernel) -> list[Kernel]:
 
 
 def folds_floats(kernel: Kernel) -> bool:
-    """Whether the order of a fold matters."""
+    """Test whether the order of a kernel's reductions decides their bits."""
     accumulators = {s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and not s.tensor.shape}
     loops = [s for s in statements(kernel.body) if isinstance(s, For)]
     return any(t.element.kind == "float" and t in accesses(loop.body)[1] for loop in loops for t in accumulators)
 
 
 def split(kernel: Kernel) -> list[Kernel]:
-    """One kernel for each loop of a body that is loops one after the other; its scratch buffers become parameters."""
+    """One kernel per loop of a sequence of loops; its scratch buffers become parameters."""
     loops = [s for s in kernel.body if isinstance(s, For)]
     buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
     if len(loops) + len(buffers) < len(kernel.body) or not loops:
@@ -135,7 +136,7 @@ def split(kernel: Kernel) -> list[Kernel]:
 
 
 def with_parameters(kernel: Kernel, body: Block) -> Kernel:
-    """A kernel of this body, its parameters the arrays that the body uses, those it writes last."""
+    """A kernel with this body; its parameters are the arrays of the body, results last."""
     read, stored = accesses(body)
     own = {s.tensor for s in statements(body) if isinstance(s, Alloc)}
     used = [*kernel.parameters, *(s.tensor for s in kernel.body if isinstance(s, Alloc))]
@@ -145,7 +146,7 @@ def with_parameters(kernel: Kernel, body: Block) -> Kernel:
 
 
 def parallel(kernel: Kernel) -> Kernel:
-    """The outer independent loops of a nest as one."""
+    """The outer independent loops of a nest as one parallel loop."""
     indices, block = independent_loops(kernel)
     if not indices:
         return kernel

@@ -1,21 +1,22 @@
-"""Contractions of numbers that fit 8 bits, on tensor cores: factors packed to words of four, sums of a warp's threads:
+"""Contract 8-bit numbers on tensor cores (MMA): factors packed to words of four bytes, sums distributed over a warp.
 
     for r { for q { acc = 0; for c { acc = acc + a[r, c] * b[c, q] }; y[r, q] = f(acc) } }
-    =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c filled up with zeros to whole packs of 16 bytes
+    =>  rows[r, c] = i8(a[r, c]); columns[q, c] = i8(b[c, q])     c padded with zeros to whole packs of 16 bytes
         for tile block {
           alloc shared left: tensor<2x64x16xi32>; alloc shared right: tensor<2x64x16xi32>
-          as in `multiply`, by steps of 64 terms, 16 bytes at once, with
+          as in `tiled_product`, by steps of 64 terms, 16 bytes at once, with
             for t thread { for k in 0..16 matrix { for u, v, e unrolled {
               acc[t, u, v, e] = acc[t, u, v, e] + quaddot(left[half, row, k], right[half, column, k])
             } } }
         }
 
-c is the index of the fold that is an axis of both factors; the packed factors are those arrays with that axis last, seen as
-words. What else is folded over, the taps of a convolution, is a loop around it. A constant is packed here, an array of bytes
-that is so already not at all. Either factor's bytes may be unsigned. The sums are exact modulo 2^32.
+Legal if interval analysis bounds both factors by 8 bits, signed or unsigned; sums are exact modulo 2^32. Pays from
+LEAST products. The index c is a reduced axis of both factors; packed factors have it last. Other reduced indices, such
+as the taps of a convolution, are a loop around it. Constants are packed at compile time; an array of bytes in this
+layout is used as it is.
 
-A matrix loop is where a thread has the sums that the instruction gives it, in pieces of 16 x 8: of row lane // 4, then 8
-further, columns 2 * (lane % 4) and 1 further. Any other target may do it as it stands.
+A matrix loop has the instruction's distribution of sums, in pieces of 16 x 8: a thread has rows lane // 4 and lane // 4
++ 8, columns 2 * (lane % 4) and the next one. Other targets may execute it as a plain loop.
 """
 
 from __future__ import annotations
@@ -51,19 +52,21 @@ from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from .block_tiles import Tiles, allocated, at_least, digits, within
 
-PACK = 16  # bytes of an access, and terms that a channel axis is filled up to
-WORDS = 16  # of a step: two instructions' worth of 32 terms
+PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
+WORDS = 16  # words of a step: two instructions of 32 terms
 WARP = 32
-DOWN, ALONG = 2, 4  # warps of a block
-HEIGHT, WIDTH, SUMS = 16, 8, 4  # of a piece, and how many of its sums a thread has
-SMALLEST = 16  # rows, columns and terms
-LEAST = 1 << 15  # products
+DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
+HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
+SMALLEST = 16  # rows, columns and terms, at least
+LEAST = 1 << 15  # products that are worth packing
 QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
 
 
 @dataclass(frozen=True, eq=False)
 class LoweredMma:
-    """Kernels in place of one, which arrays are others' storage seen as words, and constants packed beforehand."""
+    """The kernels of a contraction on tensor cores, arrays that view others as words, and constants packed at compile
+    time.
+    """
 
     kernels: tuple[Kernel, ...]
     views: dict[Tensor, Tensor]
@@ -73,7 +76,7 @@ class LoweredMma:
 def mma(
     kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
 ) -> LoweredMma | None:
-    """The kernels that pack the factors and multiply them, if they are known to fit 8 bits."""
+    """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
     c = match_contraction(kernel)
     if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
         return None
@@ -93,12 +96,12 @@ def _largest_first(i: Index) -> int:
 
 
 def _byte(values: Interval) -> ElementType | None:
-    """The type of a byte that holds these values."""
+    """The byte type that holds these values."""
     return next((t for t in (I8, UI8) if values.within(t)), None)
 
 
 def _read(e: Expr) -> Read | None:
-    """What a factor reads, if it is nothing but an element of an array."""
+    """The read of a factor that is a plain array element."""
     e = e.operand if isinstance(e, Cast) else e
     return e if isinstance(e, Read) else None
 
@@ -108,7 +111,7 @@ def _is_axis_of_both(i: Index, c: Contraction) -> bool:
 
 
 def _axis(factor: Expr, i: Index) -> int | None:
-    """The axis that an index is, and takes part in no other."""
+    """The axis that is exactly this index, if no other axis depends on the index."""
     read = _read(factor)
     if read is None:
         return None
@@ -117,7 +120,7 @@ def _axis(factor: Expr, i: Index) -> int | None:
 
 
 class _Words(Tiles):
-    """Products of 8-bit numbers, four to a word."""
+    """Packing of 8-bit factors, four to a word."""
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class _Words(Tiles):
         self.kernel, self.constants, self.channel = kernel, constants, channel
         self.function = QUADS[types]
         self.taps = tuple(i for i in c.folds if i is not channel)
-        self.packs = (channel.extent + (PACK - 1)) // PACK  # of a tap
+        self.packs = (channel.extent + (PACK - 1)) // PACK  # packs per tap
         count = self.packs * product(tuple(i.extent for i in self.taps))
         super().__init__(c, (count + 3) // 4)
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
@@ -200,7 +203,7 @@ class _Words(Tiles):
         return (*a, *b), (*left, *right)
 
     def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """The packs of one factor that a thread moves: four threads move a row's."""
+        """The packs of one factor that a thread moves: four threads per row."""
         rows = tile is self.left
         factor, words = (self.c.a, self.factors[0]) if rows else (self.c.b, self.factors[1])
         read, axis = _read(factor), _axis(factor, self.channel)
@@ -211,7 +214,7 @@ class _Words(Tiles):
         if isinstance(self.packs, int):
             *tap, pack = digits(step * 4 + quarter, [*extents, self.packs])
             inner = inside((*tap, pack)[0], (*extents, self.packs)[0])
-        else:  # what is not known comes first
+        else:  # the unknown size comes first
             pack, *tap = digits(step * 4 + quarter, [self.packs, *extents])
             inner = inside(pack, self.packs)
         taps: dict[Expr, Expr] = dict(zip(self.taps, tap, strict=True))
@@ -249,17 +252,17 @@ class _Words(Tiles):
 
 @dataclass(frozen=True)
 class Product:
-    """A matrix loop taken apart: sums of pieces, and where in the buffers the rows and columns of the first piece begin."""
+    """A matched matrix loop: the tiles of sums, and where in the buffers the rows and columns of the first tile begin."""
 
     function: str
     sums: Tensor
     pieces: tuple[Index, Index]
-    left: tuple[Tensor, Expr, Expr]  # a buffer, its half, and the first row of a piece
+    left: tuple[Tensor, Expr, Expr]  # a buffer, its half, and the first row of a tile
     right: tuple[Tensor, Expr, Expr]
 
 
 def product_of(loop: For) -> Product:
-    """What a matrix loop multiplies."""
+    """The factors and sums of a matrix loop."""
     match loop.body:
         case (For(u, (For(v, (For(_, (Store(sums, _, Apply("add", (_, Apply(function, (a, b), _)), _)),)),)),)),):
             assert isinstance(a, Read) and isinstance(b, Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
@@ -269,6 +272,6 @@ def product_of(loop: For) -> Product:
 
 
 def _first(place: Expr) -> Expr:
-    """Where a piece begins, of the place in it that a thread's sum is at."""
+    """The origin of a tile, from the position of a thread's sum in it."""
     assert isinstance(place, Apply) and place.function == "add"
     return place.operands[0]

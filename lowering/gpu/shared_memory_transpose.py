@@ -1,4 +1,4 @@
-"""Elements that are read across through shared memory, in tiles of 64 x 64 or so:
+"""Transpose through shared memory, in tiles of about 64 x 64 elements.
 
     for i { for j { y[i, j] = f(x[j, i]) } }
     =>  for b in tiles block {
@@ -16,9 +16,9 @@
           }
         }
 
-so that threads side by side read neighbours and write neighbours, 16 bytes at once or four elements, where rows begin at
-multiples of that; else one by one, in packs of 1. What threads read of the tile lies in other banks than their neighbours',
-since its rows are longer by a pack, and those of one number within their packs follow each other.
+Legal for pure elementwise kernels. Pays if some read is contiguous along one index and the store along another: both
+then coalesce, by 16 bytes or four elements if rows are aligned, otherwise by single elements. Rows of the tile are
+padded by a pack, and elements of equal position in their packs follow each other, against bank conflicts.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import MULTIPROCESSORS, THREADS, independent_loops
 from .block_tiles import at_least
 
-SMALLEST = 8  # along an axis, to be worth a tile
-MOST = 4  # arrays that are read across
-BYTES, WIDEST = 16, 4  # of a pack, and its elements
-LINE = 128  # bytes that a row of a tile should have
-BANK = 4  # bytes
-SHARED = 48 << 10  # bytes of shared memory that a block has
+SMALLEST = 8  # elements along an axis that are worth a tile
+MOST = 4  # arrays read across, at most
+BYTES, WIDEST = 16, 4  # bytes, and elements, of a pack
+LINE = 128  # bytes of a row of a tile
+BANK = 4  # bytes of a shared-memory bank
+SHARED = 48 << 10  # bytes of shared memory of a block
 
 
 def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
-    """The kernel by tiles, if it is one element each and reads across."""
+    """The kernel by tiles, if it computes elements one by one and reads across."""
     indices, block = independent_loops(kernel)
     if len(indices) < 2 or len(block) != 1 or not isinstance(store := block[0], Store):
         return None
@@ -65,7 +65,7 @@ def _small(extent: Dim) -> bool:
 
 
 def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> tuple[int, int]:
-    """The elements of a pack and the packs of a tile's side: rows of 128 bytes where that is no more than there are."""
+    """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
     width = min(WIDEST, BYTES // max(sizes))
     near = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
@@ -85,13 +85,13 @@ def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, la
 
 
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
-    """Whether packs of an access begin at multiples of their size, where the index does."""
+    """Test whether packs of an access are aligned if the index is."""
     place = affine(linear_index(at, tensor.shape)).without(fast)
     return not any(n % width for n in (place.constant, *(factor for _, factor in place.terms.values())))
 
 
 def _row(side: int, width: int, tensor: Tensor) -> int:
-    """The elements of a row of a tile: longer by a pack or a word, so that rows begin in different banks."""
+    """The elements of a row of a tile, padded by a pack or a word so that rows begin in different banks."""
     return side * width + max(width, BANK // tensor.element.bytes)
 
 
@@ -109,8 +109,8 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
         return {**found, partner: across * (side * width) + column, last: along * (side * width) + row}
 
     def threads(turned: bool, body: Callable[[Expr, Expr], Block]) -> For:
-        """The tile's packs, each by a thread, of which neighbours have packs of one row, or of one column."""
-        thread, once = Index("t", THREADS), THREADS // side  # rows at once
+        """The loop over a tile's packs, one per thread; neighbouring threads have packs of one row, or of one column."""
+        thread, once = Index("t", THREADS), THREADS // side  # rows per iteration
         step = Index("s", side // once)
         fast, slow = thread % side, thread // side if once == side else step * once + thread // side
         column, row = (slow, fast) if turned else (fast, slow)
@@ -121,7 +121,7 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
         return For(thread, block if once == side else (For(step, block, kind="unrolled"),), kind="thread")
 
     def value_of(read: dict[Read, Read], at: dict[Expr, Expr]) -> Expr:
-        """What is stored, of what was read across."""
+        """The stored value, from the transposed elements."""
         return substitute(rewrite(store.value, lambda e: read.get(e) if isinstance(e, Read) else None), at)
 
     def load(column: Expr, row: Expr) -> Block:
@@ -165,7 +165,7 @@ def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, l
 
 
 def _moved(lane: Index, to: Read, of: Expr) -> For:
-    """A pack that is moved."""
+    """The copy of a pack."""
     assert isinstance(lane.extent, int)
     return For(lane, (Store(to.tensor, to.indices, of),), kind="vector", width=lane.extent)
 

@@ -1,4 +1,4 @@
-"""Contractions by tiles of up to 128 x 128 elements a block, 8 x 8 a thread, their factors in shared memory:
+"""Tile contractions in shared memory: up to 128 x 128 elements per block, 8 x 8 per thread (CUTLASS: SIMT GEMM).
 
     for r { for q { acc = 0; for k { acc = acc + a(r, k) * b(k, q) }; y[r, q] = f(acc) } }
     =>  for tile block {
@@ -16,9 +16,9 @@
           for t thread { y[r, q] = f(acc[t, u, v]) }
         }
 
-Integers have no order of a sum to keep. The terms of a float's sum are added in the order of the fold, each product rounded
-with its sum; nothing is added for what lies beyond its end, or where a guard does not hold: which that are is in shared
-memory, too, since a zero for it could make a NaN of an infinity, and 0.0 of -0.0.
+Legal for integers in any order, and for floats since a sum's terms are added in the documented order, each by a fused
+multiply-add. Float terms beyond the end or outside a guard are skipped, by a mask in shared memory: adding zero would
+make NaN of infinity, and 0.0 of -0.0. Pays from SMALLEST elements along each axis.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from .block_tiles import Tiles, allocated, at_least, digits, within
 
-DEPTH = 16  # terms of a step
+DEPTH = 16  # terms of a step along the reduced axis
 ROW = 16  # threads side by side along a tile's columns
-TOGETHER = 4  # rows of a thread that lie beside each other, to be loaded at once
-SMALLEST = 16  # along an axis, to be worth tiles
-NEAR = 4  # elements between what neighbouring threads read
-SECTOR = 32  # bytes of terms that neighbouring threads read; those of four rows go to different banks
+TOGETHER = 4  # adjacent rows of a thread, loaded at once
+SMALLEST = 16  # elements along an axis that are worth tiles
+NEAR = 4  # largest stride, in elements, between reads of neighbouring threads
+SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use different banks
 
 
 def tiled_product(kernel: Kernel) -> Kernel | None:
-    """The kernel by tiles, if it is a contraction of some size."""
+    """The kernel by tiles, if it is a contraction of sufficient size."""
     c = match_contraction(kernel)
     if c is None or c.unknown & {*c.folds[1:]}:
         return None
@@ -66,7 +66,7 @@ class _Scalars(Tiles):
         self.left = Tensor("left", (2, DEPTH, self.high + TOGETHER), element, "shared")
         self.right = Tensor("right", (2, DEPTH, self.wide + TOGETHER), element, "shared")
         self.acc = Tensor("acc", (THREADS, down, along), element, "register")
-        self.kept: Tensor | None = None  # which columns of the right buffer take part
+        self.kept: Tensor | None = None  # the mask of the right buffer's columns inside guards
         if c.guard and not element.is_integer:
             self.kept = Tensor("kept", (2, DEPTH, ROW, along), I1, "shared")
 
@@ -84,7 +84,9 @@ class _Scalars(Tiles):
         return (*a, *b), (*left, *right)
 
     def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
-        """One factor's elements, so that neighbouring threads read neighbours where they can."""
+        """The elements of one factor that a thread loads; neighbouring threads load neighbouring elements where
+        possible.
+        """
         rows = tile is self.left
         value = self.c.a if rows else self.c.b
         side = self.high if rows else self.wide

@@ -1,4 +1,5 @@
-"""Elements beside each other by one thread, loaded and stored together, 16 bytes at once:
+"""Vectorize memory accesses: a thread computes adjacent elements and loads and stores them 16 bytes at once (CUDA:
+float4 accesses).
 
     for i in 0..1024 { y[i] = f(x[i]) }
     =>  for t in 0..256 parallel {
@@ -8,8 +9,8 @@
           for l in 0..4 vector 4 { y[t * 4 + l] = ys[l] }
         }
 
-for straight code whose accesses along its last index are contiguous or do not move; what hardly any element needs may access
-others. What is left at the end of a single axis is done one by one.
+Legal for straight-line code whose accesses are contiguous or uniform along its last index; rare branches may access
+other elements. The remainder of a single axis is computed by single elements.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from ..analysis.accesses import accumulators, depends, is_straight, reads, strid
 from ..analysis.affine import key
 from ..analysis.parallel_loops import independent_loops
 
-BYTES = 16  # of an access
-MOST = 12  # arrays of a kernel
+BYTES = 16  # bytes of an access
+MOST = 12  # arrays of a kernel, at most
 
 Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
 
 
 def vectorize_accesses(kernel: Kernel) -> Kernel | None:
-    """The kernel by packs, if it is straight code along contiguous memory."""
+    """The kernel by packs, if it is straight-line code along contiguous memory."""
     indices, block = independent_loops(kernel)
     if not indices or not is_straight(block):
         return None
@@ -50,7 +51,7 @@ def vectorize_accesses(kernel: Kernel) -> Kernel | None:
 
 
 def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
-    """By packs along the last index."""
+    """The kernel by packs along the last index."""
     *outer, last = indices
     places = _contiguous(block, last)
     width = _width(places)
@@ -71,7 +72,9 @@ def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
 
 
 def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
-    """By packs through whole arrays, from row to row; what is no whole array is read element by element."""
+    """The kernel by packs through whole arrays, across rows; arrays that are not indexed as a whole are read by single
+    elements.
+    """
     shape = tuple(i.extent for i in indices)
     places = _whole(block, indices)
     width, count = _width(places), product(shape)
@@ -89,12 +92,12 @@ def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | Non
 
 
 def _width(places: list[Place]) -> int:
-    """The elements of a pack; 0 where there are no packs."""
+    """The elements of a pack; 0 if there are no packs."""
     return BYTES // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
 
 
 def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
-    """Whether a pack begins at the row of an access: a multiple of its bytes from the array's beginning."""
+    """Test whether the rows of an access begin at multiples of a pack from the array's beginning."""
     row = tensor.shape[-1]
     return (isinstance(row, int) and row % max(width, 1) == 0) or all(
         isinstance(i, Const) and i.value == 0 for i in at[:-1]
@@ -104,7 +107,7 @@ def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
 def _held(
     block: Block, body: Block, first: Expr, count: Dim, width: int, place: Callable[[Expr], dict[Expr, Expr]]
 ) -> Block:
-    """A pack's body, where there are as many elements; else what there is, one by one."""
+    """A pack's body if all its elements exist; otherwise the existing elements, one by one."""
     lane = Index("l", width)
     one = (If(first + lane < as_index(count), substitute_block(block, place(first + lane))),)
     return (If(first + width <= as_index(count), body, (For(lane, one),)),)
@@ -115,7 +118,7 @@ def _long(extent: Dim, width: int) -> bool:
 
 
 def _contiguous(block: Block, last: Index) -> list[Place]:
-    """The accesses that move with the index, by one element; none at all if one does otherwise."""
+    """The accesses that move with the index by one element; empty if any moves otherwise."""
     found: list[Place] = []
     stored: set[Tensor] = set()
     own = accumulators(block)
@@ -142,7 +145,9 @@ def _contiguous(block: Block, last: Index) -> list[Place]:
 
 
 def _whole(block: Block, indices: list[Index]) -> list[Place]:
-    """The accesses to arrays that have all of the indices as they are; none at all if others have all of them, too."""
+    """The accesses to arrays that are indexed by all indices in order; empty if other accesses depend on all of them,
+    too.
+    """
     found: list[Place] = []
     own = accumulators(block)
     stored: set[Tensor] = set()
@@ -158,7 +163,7 @@ def _whole(block: Block, indices: list[Index]) -> list[Place]:
         if not is_rare(s):
             whole = [p for p in here if _is_whole(p[0], p[1], indices)]
             if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in here if p not in whole):
-                return []  # as large, and read here and there
+                return []  # an array as large, with scattered reads
             new = [p for p in whole if all(t is not p[0] or w for t, _, w in found)]
             found += {p[0]: p for p in new}.values()
     return found
@@ -175,7 +180,7 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
 
 
 def _packed(block: Block, places: list[Place], width: int, place: Callable[[Expr], dict[Expr, Expr]]) -> Block:
-    """Loads of packs, what is computed of their elements, each at a place of its own, and stores."""
+    """Loads of packs, the computation of their elements at a position each, and stores of packs."""
     held = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
 

@@ -1,8 +1,8 @@
-"""Transcendental functions as expressions of exactly rounded primitives, so that every target computes the same bits.
+"""Transcendental functions (a libm) as expressions of exactly rounded primitives, with equal bits on every target.
 
-Each is written once, and is within 2 ulp over its whole range (docs/accuracy.md has what was measured);
-infinities, NaN, signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type,
-f16 in f32.
+Each function is written once and is within 2 ulp over its whole range (measured in docs/accuracy.md); infinities, NaN,
+signed zeros and subnormal numbers are as in C's Annex F. f32 and f64 are computed in their own type, f16 in f32. Read
+`primitives` and `double_word` first, then `argument_reduction` and the families of functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def computed(function: str, *operands: Expr) -> Expr:
 
 
 def in_primitives(expr: Expr) -> Expr:
-    """The expression with every one of FUNCTIONS replaced by what computes it."""
+    """The expression with every one of FUNCTIONS replaced by its expression in primitives."""
 
     def made(e: Expr, parts: tuple[Expr, ...]) -> Expr:
         return computed(e.function, *parts) if isinstance(e, Apply) and e.function in FUNCTIONS else over(e, parts)

@@ -1,9 +1,9 @@
-"""Arguments of sin, cos and tan: x = n pi + r, (n + 1/2) pi + r or n pi/2 + r, r being as small as that allows (or a
-little more near the bounds), for x of any size.
+"""Argument reduction for sin, cos and tan, for x of any size: x = n pi + r, (n + 1/2) pi + r or n pi/2 + r.
 
-Up to a bound, the multiple of pi is subtracted in parts whose sum is pi to three times the precision. Beyond it, the bits
-of 2/pi that matter (those before them contribute multiples of four quadrants) are shifted into place and multiplied in
-integers (M. Payne and R. Hanek, "Radian reduction for trigonometric functions", 1983).
+|r| is as small as possible, or a little larger near the bounds. Up to a bound, the multiple of pi is subtracted in
+parts whose sum is pi to three times the precision (Cody and Waite). Beyond it, the significant bits of 2/pi (those
+before contribute multiples of four quadrants) are shifted into place and multiplied in integers (M. Payne and R. Hanek,
+"Radian reduction for trigonometric functions", 1983).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LOW = (1 << 32) - 1
 
 
 class Reduced(NamedTuple):
-    """x = quadrant pi/2 + high - excess; of the quadrant, an integer, only the two lowest bits mean anything."""
+    """x = quadrant pi/2 + high - excess; only the two lowest bits of the integer `quadrant` are significant."""
 
     quadrant: Expr
     high: Expr
@@ -50,13 +50,13 @@ class Reduced(NamedTuple):
 
 
 def half_turns(x: Expr) -> tuple[Expr, Expr]:
-    """n and r, where x = n pi + r, for 0 <= x < NEAR; n as an integer, of which only the lowest bit means anything."""
+    """The n and r of x = n pi + r, for 0 <= x < NEAR; only the lowest bit of the integer n is significant."""
     shifted = fma(x, TWO_OVER_PI / 2, ROUNDER[x.type])
     return bits(shifted), _less(x, shifted - ROUNDER[x.type], 2.0)
 
 
 def odd_quarters(x: Expr) -> tuple[Expr, Expr]:
-    """n and r, where x = (n + 1/2) pi - r, likewise."""
+    """The n and r of x = (n + 1/2) pi - r, likewise."""
     t = x.type
     if t is F32:
         shifted = fma(x, TWO_OVER_PI / 2, -0.5) + ROUNDER[t]
@@ -76,7 +76,7 @@ def _less(x: Expr, n: Expr, quarters: float) -> Expr:
 
 
 def quarter_turns(x: Expr) -> Reduced:
-    """For |x| < NEAR. High has the sign of a zero, and excess is never -0."""
+    """The reduction of |x| < NEAR. `high` has the sign of a zero argument, and `excess` is never -0."""
     first, second, third = QUARTER_TURN[x.type]
     shifted = fma(x, TWO_OVER_PI, ROUNDER[x.type])
     n = shifted - ROUNDER[x.type]
@@ -86,7 +86,7 @@ def quarter_turns(x: Expr) -> Reduced:
 
 
 def far(x: Expr) -> Reduced:
-    """For NEAR <= x < infinity."""
+    """The reduction of NEAR <= x < infinity."""
     if x.type is F32:
         quadrant, high, _ = _far(cast(x, F64), BIAS[F64] + 17, BIAS[F64] + 127, 2)
         return Reduced(cast(quadrant, I32), cast(high, F32), cast(cast(cast(high, F32), F64) - high, F32))
@@ -94,7 +94,7 @@ def far(x: Expr) -> Reduced:
 
 
 def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
-    """Of an f64 whose biased exponent is in [least, greatest], by a product with `size` words of 2/pi."""
+    """The reduction of an f64 whose biased exponent is in [least, greatest], by a product with `size` words of 2/pi."""
     b = Bitcast(x, UI64)
     mantissa = (b & ((1 << 52) - 1)) | (1 << 52)
     place = (b >> 52) - least
@@ -118,14 +118,14 @@ def _far(x: Expr, least: int, greatest: int, size: int) -> Reduced:
 
 
 def _words(zeros: int, count: int) -> list[Expr]:
-    """The first words of 64 bits of: so many zeros, then the bits of 2/pi."""
+    """The first `count` words of 64 bits of 2/pi, after this number of zero bits."""
     table = int(TWO_OVER_PI_BITS, 16)
     length = 4 * len(TWO_OVER_PI_BITS) + zeros
     return [constant((table >> (length - 64 * (i + 1))) & ((1 << 64) - 1), UI64) for i in range(count)]
 
 
 def _window(words: list[Expr], start: Expr, count: int) -> list[Expr]:
-    """words[start : start + count], by halves: selects, since gathers would be loads of single elements."""
+    """words[start : start + count], by binary selects, since gathers would be loads of single elements."""
     step = 1 << max(0, len(words) - count).bit_length()
     while step := step >> 1:
         there = (start & step).ne(0)

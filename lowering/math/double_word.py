@@ -1,4 +1,4 @@
-"""Numbers as unevaluated sums of two floats, high + low, of twice the precision: the error-free steps."""
+"""Double-word arithmetic: numbers as unevaluated sums of two floats, high + low, by error-free transformations."""
 
 from __future__ import annotations
 

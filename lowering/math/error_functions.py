@@ -1,5 +1,7 @@
-"""erf, erfc and erfcx: of f32 by pieces; of f64 from the values at the points of a grid, and where erfc is small, and for erfcx,
-from polynomials of the whole range.
+"""The error functions erf, erfc and erfcx.
+
+For f32 by piecewise polynomials. For f64 from a table of erf at grid points; where erfc is small, and for erfcx, from
+polynomials over the whole range.
 """
 
 from __future__ import annotations
@@ -124,12 +126,12 @@ LATER = {
 
 
 def _near(x: Expr) -> Expr:
-    """erf(x) - x of f64 for |x| <= 1."""
+    """erf(x) - x of an f64 with |x| <= 1."""
     return x * polynomial(x * x, ERF)
 
 
 def _scaled_complement(x: Expr) -> Doubled:
-    """e^(x^2) erfc x of f64 for x >= 1/2 and finite, x^2 in range."""
+    """e^(x^2) erfc x of a finite f64 x >= 1/2, x^2 in range."""
     pole = ordered_sum(maximum(x + x, 1.0), minimum(x + x, 1.0))
     shift = x + 3.0
     inverse = 1.0 / (pole.high * shift)
@@ -142,7 +144,7 @@ def _scaled_complement(x: Expr) -> Doubled:
 
 
 def _by_pieces(size: Expr) -> Expr:
-    """erf of f32, not negative."""
+    """erf of a non-negative f32."""
     shifted = fma(size, 1 / ERF_STEP, ROUNDER[F32])
     pieces = Pieces.of_place(bits(shifted), 8)
     rest = fma(shifted - ROUNDER[F32], -ERF_STEP, size)
@@ -152,8 +154,8 @@ def _by_pieces(size: Expr) -> Expr:
 
 
 def _looked_up(function: str, size: Expr, change: tuple[tuple[float, ...], ...]) -> tuple[Expr, Expr, Expr]:
-    """Of f64, not negative, as far as there are rows: the function at the next row, how steep erf is there, and
-    erf x = erf r + slope change.
+    """A table lookup for a non-negative f64 inside the table: erf or erfc at the nearest grid point r, the slope of erf
+    there, and the change, with erf x = erf r + slope change.
     """
     shifted = fma(size, 1 / ERF_SPACING, ROUNDER[F64])
     n = shifted - ROUNDER[F64]
@@ -176,7 +178,7 @@ def erf(x: Expr) -> Expr:
 
 
 def _vanishing(size: Expr) -> Expr:
-    """erfc of what is not negative (f64: not below 1/2): e^(x^2) erfc x times e^(-x^2)."""
+    """erfc of a non-negative f32, or of an f64 of at least 1/2: e^(x^2) erfc x times e^(-x^2)."""
     t = size.type
     square = size * size
     _, shifted, start, rest = reduced(-square)
@@ -192,7 +194,7 @@ def _vanishing(size: Expr) -> Expr:
 
 
 def _usual(size: Expr) -> Expr:
-    """erfc of f32, not negative, up to ERFC_USUAL: e^(x^2) erfc x times e^(-x^2)."""
+    """erfc of an f32 from 0 to ERFC_USUAL: e^(x^2) erfc x times e^(-x^2)."""
     t = F32
     shifted = fma(size * size, -LOG2_E, POWER_ROUNDER[t])
     n = shifted - POWER_ROUNDER[t]
@@ -208,7 +210,7 @@ def _usual(size: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    """Of negative numbers, two less that of positive ones."""
+    """erfc x; for negative x it is 2 - erfc |x|."""
     t, size = x.type, absolute(x)
     if t is F32:
         value = rarely(size > ERFC_USUAL, _vanishing(minimum(LIMIT[t], size)), _usual(size))
@@ -220,7 +222,7 @@ def erfc(x: Expr) -> Expr:
 
 
 def erfcx(x: Expr) -> Expr:
-    """e^(x^2) erfc x; of f32 in f64, since 2 e^(x^2) - erfcx |x| would add the errors of both."""
+    """e^(x^2) erfc x; for f32 it is computed in f64, since 2 e^(x^2) - erfcx |x| would add the errors of both terms."""
     t = x.type
     if t is F32:
         return cast(erfcx(cast(x, F64)), F32)
@@ -233,6 +235,6 @@ def erfcx(x: Expr) -> Expr:
     near = fma(e.high, small.high, fma(e.high, small.low, e.low * small.high)) * e.scale * e.scale
     c = _scaled_complement(minimum(2.0**30, maximum(0.5, size)))
     far = select(size > 2.0**30, ROOT_PI_INVERSE / size, c.high + c.low)
-    # 2 e^(x^2) - erfcx |x|, where that is needed
+    # 2 e^(x^2) - erfcx |x| for negative x
     both = (e.high * 2.0 * e.scale) * e.scale + ((e.low * 2.0 * e.scale) * e.scale - c.high)
     return select(size < 0.5, near, select(x < 0.0, both, far))

@@ -1,5 +1,6 @@
-"""exp, exp2 and expm1: the argument is n ln 2 + r, e^r a polynomial, and 2^n is multiplied in as two factors, so that a
-subnormal result is rounded once and nothing overflows early.
+"""The exponential functions exp, exp2 and expm1, by argument reduction to n ln 2 + r and a polynomial for e^r.
+
+2^n is multiplied in as two factors, so that a subnormal result is rounded once and nothing overflows early.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Exponential(NamedTuple):
 
 
 def exponential(x: Expr, low: Expr | None = None) -> Exponential:
-    """e^(x + low) in parts, to about 2^-3 ulp; NaN stays NaN."""
+    """e^(x + low) as an `Exponential`, to about 2^-3 ulp; NaN stays NaN."""
     t = x.type
     x = minimum(RANGE[t][1], maximum(RANGE[t][0], x))
     # n even: both factors of 2^n are then the same one, which costs less than the two terms it adds to the polynomial
@@ -96,7 +97,7 @@ def less_one(high: Expr, low: Expr) -> Expr:
 
 
 def scale(shifted: Expr) -> Expr:
-    """2^n, of an n in range"""
+    """2^n for n in the exponent's range."""
     return as_float(bits(shifted) << MANTISSA[shifted.type])
 
 
@@ -113,7 +114,9 @@ def _limited(x: Expr, range: tuple[float, float]) -> Expr:
 
 
 def of_reduced(x: Reduced, usual: bool, exactly: bool = False) -> Expr:
-    """e^x, `usual` ones being normal numbers; of f64 as nearly as that goes, and of f32 where it is wanted `exactly`."""
+    """e^x; `usual` marks arguments whose e^x is a normal number. `exactly` requests correct rounding of nearly all f32
+    results.
+    """
     n, shifted, high, low = x
     t, r = n.type, high + low
     exactly = exactly or t is F64

@@ -1,5 +1,7 @@
-"""sinh, cosh, tanh and their relatives from e^x in two parts, with polynomials where e^x and e^-x would cancel; the
-inverses from logarithms of arguments in two parts.
+"""The hyperbolic functions sinh, cosh, tanh, their inverses, sigmoid and softplus.
+
+From e^x as a double word, with polynomials where e^x and e^-x would cancel; the inverses from logarithms of double
+words.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def _odd(x: Expr, square: Expr, coefficients: tuple[float, ...]) -> Expr:
 
 
 class Halves(NamedTuple):
-    """For x = n ln 2 + r: 2^n / 2 and 2^-n / 2, sinh r and cosh r - 1."""
+    """2^n / 2, 2^-n / 2, sinh r and cosh r - 1 for x = n ln 2 + r."""
 
     up: Expr
     down: Expr
@@ -85,7 +87,7 @@ class Halves(NamedTuple):
 
 
 def _halves(x: Expr) -> Halves:
-    """No part overflows for |x| < USUAL."""
+    """The `Halves` of x; no part overflows for |x| < USUAL."""
     t = x.type
     n, shifted, high, low = reduced(x)
     r = fma(n, -LN2[t][1], high) if t is F32 else high + low
@@ -97,7 +99,7 @@ def _halves(x: Expr) -> Halves:
 
 
 def _half_exp(x: Expr) -> Expr:
-    """e^x / 2, where that hardly differs from sinh x and cosh x."""
+    """e^x / 2, for x where it equals sinh x and cosh x to within rounding."""
     e = exponential(x)
     return e.high * (e.scale * 0.5) * e.scale
 
@@ -120,7 +122,7 @@ def cosh(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
-    """x + x^3 P / Q or, where this is more than a half, 1 - 2 / (e^2x + 1): one quotient."""
+    """x + x^3 P / Q up to 0.55, otherwise 1 - 2 / (e^2x + 1), with one division for both."""
     t = x.type
     size = minimum(FLAT[t], absolute(x))
     n, shifted, high, _ = reduced(size + size)
@@ -140,7 +142,7 @@ def _root(square: Expr, low: Expr) -> tuple[Expr, Expr]:
 
 
 def asinh(x: Expr) -> Expr:
-    """log(1 + w), where w = |x| + sqrt(x^2 + 1) - 1; of a huge x, log 2 |x|."""
+    """log(1 + w), w = |x| + sqrt(x^2 + 1) - 1; for a huge x, log 2 |x|."""
     size = absolute(x)
     square = exact_product(size, size)
     more = exact_sum(square.high, 1.0)
@@ -152,7 +154,7 @@ def asinh(x: Expr) -> Expr:
 
 
 def acosh(x: Expr) -> Expr:
-    """log(1 + w), where w = x - 1 + sqrt(x^2 - 1); of a huge x, log 2 x."""
+    """log(1 + w), w = x - 1 + sqrt(x^2 - 1); for a huge x, log 2 x."""
     one = x - 1.0
     root, low = _root(fma(one, one, one + one), constant(0.0, x.type))
     w = ordered_sum(root, one)
@@ -161,7 +163,7 @@ def acosh(x: Expr) -> Expr:
 
 
 def atanh(x: Expr) -> Expr:
-    """e ln(2) / 2 + atanh s: (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s), e being found from the bits of both sides."""
+    """e ln(2) / 2 + atanh s, with (1 + x) / (1 - x) = 2^e (1 + s) / (1 - s) and e from the bits of both sides."""
     t = x.type
     width, size = MANTISSA[t], absolute(x)
     # a quarter more, rounded down: e is 0 up to |x| = 1/4, where the sum cancels least

@@ -1,5 +1,7 @@
-"""log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], and the logarithm of m a polynomial in m - 1. Of f64,
-m is first multiplied by a number near 1 / m, whose logarithm is looked up; log1p is a series.
+"""The logarithms log, log2, log10 and log1p: the argument is 2^e m, m in [sqrt 1/2, sqrt 2], with a polynomial in m -
+1.
+
+For f64, m is first multiplied by a table value near 1 / m, whose logarithm is tabulated; log1p is a series.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ LEAST = {F32: SQRT_HALF[F32], F64: LOG_LEAST}
 
 
 class Base(NamedTuple):
-    """Of a logarithm: its name; log e; log 2 in two parts; (log(1 + f) - f log e) / f^2, of f32 to 2^-24.7 of log(1 + f), of f64 to
-    2^-54.6 for what the factors of its rows leave.
+    """The constants of a logarithm: name, log e, log 2 in two parts, and (log(1 + f) - f log e) / f^2, for f32 to
+    2^-24.7 of log(1 + f), for f64 to 2^-54.6 after the table's factors.
     """
 
     name: str
@@ -84,8 +86,8 @@ DECIMAL = Base(
 
 
 class Split(NamedTuple):
-    """A positive normal number as 2^exponent mantissa, and 2^-exponent. `place` has the bits of both, those of the mantissa less its
-    least one's.
+    """A positive normal number as 2^exponent mantissa, and 2^-exponent. `place` has the bits of both, minus those of
+    the least mantissa.
     """
 
     mantissa: Expr
@@ -95,7 +97,7 @@ class Split(NamedTuple):
 
 
 def split(x: Expr, least: int | None = None) -> Split:
-    """Mantissas begin where these are the bits, or else at sqrt 1/2."""
+    """The `Split` of a number; mantissas begin at the float with the bits `least`, by default at sqrt 1/2."""
     t = x.type
     width, bias, least = MANTISSA[t], BIAS[t], SQRT_HALF[t] if least is None else least
     k = bits(x) + (bits_of_power(0, t) - least)
@@ -107,7 +109,7 @@ def split(x: Expr, least: int | None = None) -> Split:
 
 
 def split_any(x: Expr, least: int | None = None) -> Split:
-    """The same of any positive finite number: subnormal ones are scaled first."""
+    """The `Split` of any positive finite number: subnormal numbers are scaled first."""
     t = x.type
     tiny = x < LEAST_NORMAL[t]
     by = MANTISSA[t] + 2
@@ -116,7 +118,7 @@ def split_any(x: Expr, least: int | None = None) -> Split:
 
 
 def _of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
-    """log(1 + f) + correction, f64 being near zero."""
+    """log(1 + f) + correction; an f64 f is near zero."""
     t = f.type
     square, rest = f * f, estrin(f, base.tail[t])
     if isinstance(correction, Expr):
@@ -126,7 +128,7 @@ def _of_one_plus(f: Expr, base: Base, correction: Operand = 0.0) -> Expr:
 
 
 def _by_series(f: Expr, correction: Operand) -> Expr:
-    """log(1 + f) + correction of f64"""
+    """log(1 + f) + correction of an f64."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
@@ -135,7 +137,9 @@ def _by_series(f: Expr, correction: Operand) -> Expr:
 
 
 def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
-    """The logarithm of a number in parts, doubled so often; log 2's second part is needed only for powers of ten to be exact."""
+    """The logarithm of a split number that was doubled `doublings` times; the second part of log 2 is needed only for
+    exact powers of ten.
+    """
     m, e, t = parts.mantissa, parts.exponent, parts.mantissa.type
     e = e + doublings if doublings else e
     high, low = base.two[t]
@@ -150,13 +154,13 @@ def _of(parts: Split, base: Base, doublings: float = 0.0) -> Expr:
 
 
 def with_limits(x: Expr, pole: float, value: Expr) -> Expr:
-    """The value of a logarithm, put right at infinity, at its pole and below it; NaN stays."""
+    """The value of a logarithm, corrected at infinity, at its pole and below it; NaN stays NaN."""
     value = select(x < INFINITY, value, x)
     return select(x > pole, value, select(x.eq(pole), constant(-INFINITY, x.type), NAN))
 
 
 def of_any(x: Expr, base: Base, doublings: float = 0.0) -> Expr:
-    """log(2^doublings x), also where x is subnormal, not positive or not finite."""
+    """log(2^doublings x), also for x subnormal, not positive or not finite."""
     return with_limits(x, 0.0, _of(split_any(x, LEAST[x.type]), base, doublings))
 
 

@@ -1,5 +1,7 @@
-"""pow = e^(y log |x|), the logarithm and the product to about 2^-66 (f32: 2^-33), so that the error before the only rounding is below
-half an ulp and exact powers are exact; cbrt and rsqrt.
+"""The power function pow = e^(y log |x|), and cbrt and rsqrt.
+
+The logarithm and the product are computed to about 2^-66 (f32: 2^-33), so that the error before the only rounding is
+below half an ulp and exact powers are exact.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ RECIPROCAL_CBRT = (0.99999803, 0.33333102, 0.22373213, 0.17431241)
 
 
 def _logarithm(size: Expr, any: bool = False) -> Doubled:
-    """Of a positive number, a normal one unless it may be any."""
+    """The logarithm of a positive number; with `any` also of subnormal ones."""
     t = size.type
     m, e, _, place = (split_any if any else split)(size, FIRST if t is F32 else LEAST[t])
     if t is F32:
@@ -77,13 +79,13 @@ def _logarithm(size: Expr, any: bool = False) -> Doubled:
 
 
 def _power(p: Expr, low: Expr, usual: bool) -> Expr:
-    """e^(p + low), `usual` ones being normal numbers."""
+    """e^(p + low); `usual` marks results that are normal numbers."""
     x = reduced(p)
     return of_reduced(x._replace(low=x.low + low), usual, exactly=True)
 
 
 def _any_power(size: Expr, y: Expr) -> Expr:
-    """Of what is not negative."""
+    """The power of a base that is not negative."""
     t = size.type
     log = _logarithm(size, True)
     high = select(size < INFINITY, select(size.eq(0.0), constant(-INFINITY, t), log.high), size)
@@ -94,7 +96,7 @@ def _any_power(size: Expr, y: Expr) -> Expr:
 
 
 def _with_sign(x: Expr, y: Expr, value: Expr) -> Expr:
-    """x^y of negative x, of |x|^y."""
+    """x^y for negative x, from |x|^y."""
     whole = floor(y).eq(y)
     half = y * 0.5
     odd = whole & floor(half).ne(half)
@@ -113,7 +115,7 @@ def pow(x: Expr, y: Expr) -> Expr:
 
 
 def _root(a: Expr) -> Expr:
-    """Of zero, or of a positive normal number."""
+    """The cube root of zero, or of a positive normal number."""
     t = a.type
     # q = a^(-1/3) to 3.5%: the bits of a float, as a number, are about a multiple of its logarithm; here the upper ones
     width, shift = MANTISSA[t], 32 if t is F64 else 8
@@ -135,7 +137,7 @@ def _root(a: Expr) -> Expr:
 
 
 def cbrt(x: Expr) -> Expr:
-    """y + (x - y^3) / (3 y^2), where y = x q^2 and q is near the reciprocal of the root.
+    """y + (x - y^3) / (3 y^2), with y = x q^2 and q near the reciprocal of the root.
 
     The correction leaves little more than the error of one rounding, so cubes have exact roots.
     """

@@ -1,6 +1,6 @@
-"""Short names for the exactly rounded primitives that every function here is written in, and polynomial evaluation.
+"""Exactly rounded primitives under short names, and polynomial evaluation.
 
-All of them mean the same bits on every target, so whatever is composed of them does too.
+A primitive has the same bits on every target, and so does every expression of primitives.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def bits(x: Expr) -> Expr:
 
 
 def as_float(x: Expr) -> Expr:
-    """The float of these bits."""
+    """The float with these bits."""
     return Bitcast(x, FLOAT[x.type])
 
 
 def shift_right(x: Expr, count: int) -> Expr:
-    """The bits of a signed integer, shifted down, zeros coming in."""
+    """A logical right shift of a signed integer."""
     return Bitcast(Bitcast(x, UNSIGNED[x.type]) >> count, x.type)
 
 
@@ -78,7 +78,7 @@ def flip(x: Expr, sign: Expr) -> Expr:
 
 
 def is_odd(x: Expr) -> Expr:
-    """Whether the lowest bit of an integer is set: as a sign, which is what vector selects look at."""
+    """Test whether the lowest bit of an integer is set; as a sign bit, which vector selects test."""
     return (x << (x.type.bits - 1)) < 0
 
 
@@ -95,7 +95,9 @@ def polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
 
 
 def estrin(x: Expr, coefficients: Sequence[Operand]) -> Expr:
-    """The same by halves: a shorter chain for long polynomials. The last step, which decides the error, is Horner's."""
+    """The same polynomial by halves (Estrin): a shorter dependence chain. The last step, which decides the error, is
+    Horner's.
+    """
     terms = [_of_type(c, x.type) for c in coefficients[1:]]
     power = x
     while len(terms) > 1:
@@ -110,27 +112,29 @@ def _of_type(value: Operand, type: ElementType) -> Expr:
 
 
 class Pieces(NamedTuple):
-    """Polynomials by pieces: which one is told by conditions, the bits of its number from the lowest up.
+    """Piecewise polynomials: a piece is selected by conditions, the bits of its number from the lowest.
 
-    Where a register holds a table of all pieces' coefficients, its lanes look up theirs at once.
+    If a register holds a table of all pieces' coefficients, a lookup is a shuffle per vector.
     """
 
     conditions: list[Expr]
 
     @staticmethod
     def of_place(place: Expr, count: int) -> Pieces:
-        """Numbered by the low bits of an integer."""
+        """Pieces numbered by the low bits of an integer."""
         return Pieces([(place & (1 << n)).ne(0) for n in range((count - 1).bit_length())])
 
     def at(self, table: Sequence[float], type: ElementType) -> Expr:
-        """The number of this piece."""
+        """The table's entry for this piece."""
         parts: list[Expr] = [constant(c, type) for c in table]
         for condition in self.conditions:
             parts = [select(condition, high, low) for low, high in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
 
     def polynomial(self, x: Expr, tables: Sequence[Sequence[float]]) -> Expr:
-        """The polynomial in x, by the tables of its coefficients. The first ones decide the error: Horner's last steps."""
+        """The polynomial in x, with coefficients from `tables`. The first ones, which decide the error, are evaluated
+        by Horner's rule.
+        """
         first, *rest = (self.at(t, x.type) for t in tables)
         return fma(estrin(x, rest), x, first)
 
@@ -141,7 +145,7 @@ def bits_of_power(n: int, type: ElementType) -> int:
 
 
 def outside(x: Expr, least: int, limit: int) -> Expr:
-    """Whether x is not in [2^least, 2^limit): one comparison, since the bits of these are numbers in a row."""
+    """Test whether x is outside [2^least, 2^limit), by one comparison of its bits."""
     t = x.type
     start = -1 << (t.bits - 1)  # of the integers, where the numbers inside are moved to
     first, count = bits_of_power(least, t), bits_of_power(limit, t) - bits_of_power(least, t)

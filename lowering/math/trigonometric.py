@@ -1,4 +1,4 @@
-"""sin, cos and tan of the argument less a multiple of pi/2 (see `reduction`), and their inverses."""
+"""The trigonometric functions sin, cos and tan, after argument reduction, and their inverses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LEAST = 2.0**-149  # of f32, but for zero
 def _sine(r: Expr) -> Expr:
     z = r * r
     sine = fma(r * z, polynomial(z, SIN[z.type]), r)
-    return sine if z.type is F32 else minimum(1.0, maximum(-1.0, sine))  # roundings may take it beyond
+    return sine if z.type is F32 else minimum(1.0, maximum(-1.0, sine))  # rounding may exceed 1
 
 
 def _far_sine(x: Expr, quadrants: int) -> Expr:
@@ -89,7 +89,7 @@ def _far_sine(x: Expr, quadrants: int) -> Expr:
 
 
 def _rotated(x: Expr, n: Expr, r: Expr, quadrants: int) -> Expr:
-    """sin(x + quadrants pi/2), where the sign of sin r is the other one for odd n; a large x is reduced by other means."""
+    """sin(x + quadrants pi/2), from sin r with the sign changed for odd n; a large x is reduced by `far`."""
     usual = flip(_sine(r), n << (n.type.bits - 1))
     return rarely(x >= NEAR[x.type], _far_sine(x, quadrants), usual)
 
@@ -105,7 +105,7 @@ def cos(x: Expr) -> Expr:
 
 
 def _tangent(reduced: Reduced) -> Expr:
-    """r + r^3 P / Q or, of odd quadrants, -Q / (r Q + r^3 P); written so that zero keeps its sign."""
+    """r + r^3 P / Q, or for odd quadrants -Q / (r Q + r^3 P); written so that zero keeps its sign."""
     quadrant, r, excess = reduced
     z = r * r
     over, under = TAN[z.type]
@@ -123,7 +123,7 @@ def tan(x: Expr) -> Expr:
 
 
 def _root(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Whether |x| > 1/2, and asin |x| or, there, asin sqrt((1 - |x|) / 2) = acos(|x|) / 2: as a root plus a tail."""
+    """The condition |x| > 1/2, and as root plus tail: asin |x|, or there asin sqrt((1 - |x|) / 2) = acos(|x|) / 2."""
     size = absolute(x)
     large = size > 0.5
     z = select(large, fma(size, -0.5, 0.5), size * size)
@@ -151,7 +151,7 @@ def acos(x: Expr) -> Expr:
 
 
 class _Angle(NamedTuple):
-    """Of f64: eighths pi/4 + atan q."""
+    """An f64 angle: eighths pi/4 + atan q."""
 
     eighths: Expr
     q: Expr
@@ -163,13 +163,13 @@ class _Angle(NamedTuple):
         return fma(self.eighths, first / 2, self.q + rest)
 
     def less_from(self, eighths: float, where: Expr) -> _Angle:
-        """So many eighths of a turn less the angle, where this holds."""
+        """The number of eighths minus the angle, where the condition holds."""
         other = select(where, eighths - self.eighths, self.eighths)
         return _Angle(other, select(where, -self.q, self.q))
 
 
 def _angle(up: Expr, across: Expr | None = None) -> _Angle:
-    """atan(up / across) of what is positive, and finite: atan of up, (up - across) / (up + across) or -across / up."""
+    """atan(up / across) of positive finite f64: as atan of up, (up - across) / (up + across) or -across / up."""
     t = up.type
     one = constant(1.0, t)
     some, most = (up > (limit if across is None else across * limit) for limit in (SOME, MOST))
@@ -180,7 +180,7 @@ def _angle(up: Expr, across: Expr | None = None) -> _Angle:
 
 
 def _arc(ratio: Expr, quarters: Expr) -> Expr:
-    """Of f32, |ratio| <= 1: its atan, and quarters of a turn, as multiples of the first factor of pi/2."""
+    """The atan of an f32 ratio, |ratio| <= 1, plus quarters of a turn, as multiples of the first factor of pi/2."""
     z = ratio * ratio
     return fma(quarters, HALF_PI_FACTORS[1], fma(ratio * z, estrin(z, ATAN[F32]), ratio))
 

@@ -1,4 +1,4 @@
-"""Long folds by blocks, in one fixed order:
+"""Block long reductions, in one fixed order.
 
     for k in 0..n { acc = acc + x[k] }
     =>  for b in 0..ceil(n / 4096) {
@@ -7,11 +7,11 @@
           acc = acc + part
         }
 
-where n, the number of all terms, is 2^18 or more: of what is only known when called, a branch asks. Of loops inside each other
-the outermost of several iterations is cut, such that a block has about 4096 terms. That is the documented order of long folds
-of floats: it depends on the number of terms alone, so it is the same for every target, for every number of threads, and
-whether sizes are known beforehand or not. Within a block it is that of `lanes`. Sums of products of several rows and columns go
-in the order of their terms, however many these are.
+Required for MIN_TERMS (2^18) terms or more; for an unknown number the kernel tests it at run time. This is the
+documented order of long float reductions: it depends on the number of terms alone, so it is the same on every target,
+for every number of threads, and for known and unknown sizes. In nested loops the outermost loop of several iterations
+is blocked, so that a block has about 4096 terms. Within a block the order is that of `lane_reduction`. Sums of products
+over several rows and columns keep the order of their terms, however many.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
 from .lane_reduction import ORDERED, folded_value
 
-MIN_TERMS = 1 << 18  # terms of a fold that goes by blocks
-BLOCK_TERMS = 1 << 12  # terms of a block, about: few, so that the lanes of all blocks keep a GPU busy
+MIN_TERMS = 1 << 18  # terms of a reduction that is blocked
+BLOCK_TERMS = 1 << 12  # terms of a block, about: few, so that the blocks occupy a GPU
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 
@@ -68,7 +68,7 @@ def _in_order(s: Statement) -> Block | None:
 
 
 def in_blocks(fold: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
-    """The blocks of a long fold; where it turns out that the outermost loop has one iteration, those of the loop within."""
+    """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
     extent, inner = fold.index.extent, [s for s in fold.body if isinstance(s, For)]
     if isinstance(extent, int) or not inner:
         return made(fold)
@@ -81,7 +81,7 @@ def in_blocks(fold: For, found: dict[Tensor, str], made: Callable[[For], Block])
 
 
 def in_branches(fold: For, long: Block, short: Block) -> Block:
-    """What a fold is where it has many terms, or where it has few, whichever is known; else both, in a branch."""
+    """The long or the short form of a reduction if the number of terms is known, otherwise a branch with both."""
     count = terms(fold)
     if isinstance(count, int):
         return long if count >= MIN_TERMS else short
@@ -89,7 +89,7 @@ def in_branches(fold: For, long: Block, short: Block) -> Block:
 
 
 def folded(s: Statement) -> dict[Tensor, str] | None:
-    """The accumulators that a loop, and those inside of it, fold into, each by a function; None if they do anything else."""
+    """The accumulators that a loop nest reduces into, each with its function; None if the nest does anything else."""
     if not isinstance(s, For) or not is_whole(s):
         return None
     inner, own = statements(s.body), allocated(s.body)
@@ -112,7 +112,7 @@ def folded(s: Statement) -> dict[Tensor, str] | None:
 
 
 def folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
-    """The function that an accumulator is updated by, and what with."""
+    """The function that updates an accumulator, and its other operands."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
             again is acc
@@ -123,12 +123,12 @@ def folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
 
 
 def has_order(found: dict[Tensor, str]) -> bool:
-    """Whether the order of a fold decides about its bits."""
+    """Test whether the order of a reduction decides its bits."""
     return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
 
 
 def keeps_order(kernel: Kernel) -> Expr | bool:
-    """Whether a kernel sums products of floats, several rows and columns of them, in the order of the terms."""
+    """Test whether a kernel sums products of floats over several rows and columns, in the order of the terms."""
     cut = split_groups(kernel)
     factors = factors_of(kernel if cut is None else cut.kernel)
     return (
@@ -137,12 +137,12 @@ def keeps_order(kernel: Kernel) -> Expr | bool:
 
 
 def terms(fold: For) -> Dim:
-    """How many terms a fold has."""
+    """The number of terms of a reduction."""
     return product(tuple(s.index.extent for s in (fold, *statements(fold.body)) if isinstance(s, For)))
 
 
 def length(fold: For) -> Dim | Expr:
-    """How many iterations of a long fold's outermost loop a block has."""
+    """The iterations of a long reduction's outermost loop per block."""
     extent, count = fold.index.extent, terms(fold)
     if not any(isinstance(s, For) for s in statements(fold.body)):
         return BLOCK_TERMS
@@ -152,7 +152,7 @@ def length(fold: For) -> Dim | Expr:
 
 
 def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:
-    """Where a block begins and ends."""
+    """The bounds of a block."""
     each, extent = length(fold), fold.index.extent
     first = block * each
     even = isinstance(each, int) and isinstance(extent, int) and extent % each == 0
@@ -160,7 +160,7 @@ def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:
 
 
 def blocked(fold: For, found: dict[Tensor, str]) -> For:
-    """The loop over a fold's blocks."""
+    """The loop over a reduction's blocks."""
     each, extent = length(fold), fold.index.extent
     if isinstance(each, Expr):
         block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
@@ -174,7 +174,7 @@ def blocked(fold: For, found: dict[Tensor, str]) -> For:
 
 
 def into(block: Block, parts: dict[Tensor, Tensor]) -> Block:
-    """A fold's statements with other accumulators."""
+    """A reduction's statements with other accumulators."""
 
     def change(e: Expr) -> Expr | None:
         return parts[e.tensor][()] if isinstance(e, Read) and e.tensor in parts else None

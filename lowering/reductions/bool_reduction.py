@@ -1,6 +1,8 @@
-"""Folds of booleans on bytes, which vectors hold side by side:
+"""Reduce booleans as bytes, which vectors hold side by side.
 
-acc = true; for k { acc = acc & x[k] }; y[] = acc  =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
+    acc = true; for k { acc = acc & x[k] }; y[] = acc  =>  acc = 1; for k { acc = acc & ui8(x[k]) }; y[] = acc != 0
+
+Legal always; pays since vectors of bits would be unpacked for each element.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def bool_reduction(kernel: Kernel) -> Kernel:
 
 
 def _is_update(s: Store) -> bool:
-    """Whether a statement folds a boolean into an accumulator."""
+    """Test whether a statement reduces a boolean into an accumulator."""
     match s:
         case Store(tensor, (), Apply(function, (Read(again, ()), value), _)) if tensor.element is I1:
             own = tensor.space == "register" and again is tensor and function in FUNCTIONS

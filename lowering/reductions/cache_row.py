@@ -1,4 +1,4 @@
-"""What several loops over a row compute alike is computed once, and kept while the row lasts:
+"""Cache values of a row that several loops over it compute (Halide: store_at, TVM: cache_write).
 
     for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc } }
     =>  for i {
@@ -8,8 +8,8 @@
           for j { y[i, j] = row[j] / acc }
         }
 
-Where that is more than a few operations, for a row that stays in the nearest caches: of what is only known when called a
-branch asks.
+Legal since equal pure statements give equal values. Pays for at least MIN_OPERATIONS operations, and a row that fits
+the L1 cache; for rows of unknown length the kernel tests the length at run time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from ..analysis.cost import UNKNOWN, block_operations
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
 
-MIN_OPERATIONS = 8  # operations
-ROW = 1 << 15  # bytes
+MIN_OPERATIONS = 8  # operations per element that are worth caching
+ROW = 1 << 15  # bytes of a cached row
 
 
 def cache_row(kernel: Kernel) -> Kernel:
@@ -56,8 +56,9 @@ def _rows(s: Statement) -> Block | None:
 
 
 def _kept(block: Block) -> Block:
-    """The loops' block with a row for the first two that compute alike, and those after them; of rows whose length is not
-    known where that is short enough."""
+    """The block with a cached row for the first two loops that compute the same values, and for loops after them; under
+    a run-time test for rows of unknown length.
+    """
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
@@ -69,12 +70,14 @@ def _kept(block: Block) -> Block:
 
 
 def _longest(value: Var | Tensor) -> int:
-    """The elements of a row at most."""
+    """The elements of the longest row to cache."""
     return ROW // (value.type if isinstance(value, Var) else value.element).bytes
 
 
 def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
-    """How many statements two loops begin with that compute the same, and what that is called in either; None if they do not."""
+    """The number of leading statements of two loops that compute the same value, and the names of that value; None if
+    there is none.
+    """
     if not (isinstance(a, For) and isinstance(b, For) and is_whole(a) and is_whole(b)):
         return None
     if not same_size(a.index.extent, b.index.extent):
@@ -101,7 +104,7 @@ def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tenso
 
 
 def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
-    """Whether two statements do the same, given which names of theirs mean the same; those that they give are added."""
+    """Test whether two statements are equal under `pairs` of corresponding names; names that they define are added."""
     match a, b:
         case Let(), Let():
             same = _equal(a.value, b.value, pairs)
@@ -112,7 +115,7 @@ def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
             pairs[x] = y
             return (x.element, x.shape, x.space) == (y.element, y.shape, y.space) and not x.shape
         case Store(), Store():
-            return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # of scalars
+            return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # both are scalars
         case If(), If():
             blocks = (a.then, b.then), (a.otherwise, b.otherwise)
             return _equal(a.condition, b.condition, pairs) and all(
@@ -126,7 +129,7 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
         return pairs.get(a) is b
     match a, b:
         case Const(), Const():
-            return repr(a.value) == repr(b.value)  # zeros have signs
+            return repr(a.value) == repr(b.value)  # by text, since 0.0 == -0.0
         case (Index() | Var(), _):
             return a is b
         case Extent(), Extent():
@@ -140,7 +143,7 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
 
 
 def _used(head: Block, rest: Block) -> set[Var | Tensor]:
-    """What the rest of a loop's body takes from its head."""
+    """The names that the rest of a loop's body takes from its head."""
     given = {s.var if isinstance(s, Let) else s.tensor for s in head if isinstance(s, (Let, Alloc))}
     taken = {x.tensor if isinstance(x, Read) else x for x in nodes(rest) if isinstance(x, (Read, Var))}
     return given & (taken | {s.tensor for s in stores(rest)})

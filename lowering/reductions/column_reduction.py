@@ -1,4 +1,4 @@
-"""Folds over rows that lie far apart, row by row, with the sums of many columns at hand:
+"""Reduce along columns row by row, with the sums of a block of columns in cache (loop interchange by blocks).
 
     for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for b in 0..ceil(n / 1024) {
@@ -9,8 +9,8 @@
           for j { y[j] = f(acc[j]) }
         }
 
-so that memory is read along its rows, some of them at once. Every sum still goes in the order of its indices. Only where
-each element is read once: what is read again is better kept in registers.
+Legal always: every sum keeps the order of its terms. Pays where rows lie far apart, since memory is then read along
+rows, and where each element is read once; elements that are read again are better kept in registers.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from ..loops.vectorize import can_be_vector
 from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches
 from .widen_in_steps import narrow_sum
 
-ROWS_AT_ONCE = 8  # read at once
-SUMS_BYTES = 1 << 15  # bytes of the sums of a block, which stay in the nearest caches
-MIN_BLOCKS = 2  # at least, for threads to share: where rows are read in short pieces, memory is slower
-NARROWEST = 256  # columns of a block
-MIN_EXTENT = 16  # rows, and columns
-MAX_NEIGHBOUR_BYTES = 256  # bytes between rows that are no more than neighbours
+ROWS_AT_ONCE = 8  # rows read at once
+SUMS_BYTES = 1 << 15  # bytes of the sums of a block, which fit the L1 cache
+MIN_BLOCKS = 2  # blocks for threads to share; more would read rows in short pieces, which is slower
+NARROWEST = 256  # columns of a block, at least
+MIN_EXTENT = 16  # rows, and columns, at least
+MAX_NEIGHBOUR_BYTES = 256  # row pitch in bytes up to which rows count as contiguous
 
 
 def column_reduction(kernel: Kernel) -> Kernel:
     match kernel.body:
         case (For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
-            return kernel.with_body((replace(made, kind="parallel"),))  # a block writes places of its own
+            return kernel.with_body((replace(made, kind="parallel"),))  # blocks write disjoint elements
     return kernel.with_body(rewrite_block(kernel.body, _inside(set())))
 
 
 def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
-    """Sweeps the loops inside of loops over these indices."""
+    """A rewriting of loops inside of the loops over these indices."""
 
     def change(s: Statement) -> Block | None:
         if not isinstance(s, For):
@@ -72,7 +72,7 @@ def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
 
 
 def _swept(loop: For, around: set[Index]) -> For | None:
-    """The loop over columns by blocks, if it folds over rows."""
+    """The loop over columns by blocks, if it reduces over rows."""
     folds = [s for s in loop.body if isinstance(s, For)]
     if not folds or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
         return None
@@ -88,7 +88,7 @@ def _short(s: For) -> bool:
 
 
 def is_plain(fold: For) -> bool:
-    """Whether a fold is loops around statements without branches and buffers."""
+    """Test whether a reduction is loops around statements without branches and buffers."""
     inner = fold.body
     if fold.kind != "serial":
         return False
@@ -104,9 +104,9 @@ def _chain(fold: For) -> Iterator[For]:
 
 
 def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
-    """Whether every element that a fold reads along the columns is read once, and rows are far apart."""
+    """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
     *_, last = chain = list(_chain(fold))
-    shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each has rows of its own
+    shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each of these indices has its own rows
     needed = {*around - shared, column, *(s.index for s in chain)}
     if _short(last):
         return False
@@ -122,7 +122,7 @@ def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
 
 
 class _Columns:
-    """One loop over columns being taken apart; what its parts share becomes a buffer of a block's columns."""
+    """The distribution of one loop over columns; values that its parts share become buffers of a block's columns."""
 
     def __init__(self, loop: For, alone: bool) -> None:
         self.loop = loop
@@ -146,7 +146,7 @@ class _Columns:
         return For(self.index, (*map(Alloc, self.buffers.values()), *made))
 
     def columns(self, block: Block) -> For:
-        """Statements for every column of the block: what is shared comes from its buffer, and goes back changed."""
+        """Statements for every column of the block; shared values are loaded from their buffers and stored back."""
         named = {s.var for s in block if isinstance(s, Let)}
         changed = {s.tensor for s in statements(block) if isinstance(s, Store)}
         used = {*_shared(block)} | changed
@@ -164,7 +164,7 @@ class _Columns:
         return replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
 
     def rows(self, fold: For) -> Block:
-        """A fold, some rows at a time, and those that are left over."""
+        """A reduction, several rows at a time, and the remaining rows."""
         found = folded(fold)
         if found is None or not has_order(found):
             return self.some_rows(fold)
@@ -173,7 +173,7 @@ class _Columns:
         )
 
     def blocked_rows(self, fold: For, found: dict[Tensor, str]) -> Block:
-        """A long fold, a block of its rows after the other."""
+        """A long reduction, one block of rows after the other."""
         made = blocked(fold, found)
         *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
         clear, fold_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
@@ -202,7 +202,9 @@ class _Columns:
     def between(
         self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
     ) -> For:
-        """Narrow integers are added in a type between, as long as that holds them, before they go into their sums."""
+        """Add narrow integers in an intermediate type, for as many terms as it holds, before widening them into the
+        sums.
+        """
         part = accumulator("part", element)
         self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
         length = most // ROWS_AT_ONCE
@@ -215,7 +217,7 @@ class _Columns:
 
 
 def _parts(block: Block) -> Iterator[Block]:
-    """The loops of a block, and what stands between them, without its buffers."""
+    """The loops of a block, and the statements between them, without its buffers."""
     between: list[Statement] = []
     for s in block:
         if isinstance(s, For):
@@ -230,7 +232,7 @@ def _parts(block: Block) -> Iterator[Block]:
 
 
 def _shared_names(parts: list[Block]) -> list[Var]:
-    """The names that one part gives and another uses."""
+    """The variables that one part defines and another uses."""
     uses = [set(_shared(p)) for p in parts]
     return [
         s.var
@@ -241,7 +243,7 @@ def _shared_names(parts: list[Block]) -> list[Var]:
 
 
 def _shared(block: Block) -> Iterator[Tensor | Var]:
-    """What a block may share with others: names and accumulators."""
+    """The variables and accumulators that a block may share with others."""
     for x in nodes(block):
         if isinstance(x, Var):
             yield x

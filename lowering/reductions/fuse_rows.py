@@ -1,10 +1,11 @@
-"""Kernels that follow each other row by row as one, so that a row stays in the cache from the first to the last:
+"""Fuse consecutive kernels row by row, so that a row stays in cache (loop fusion at row granularity; Halide:
+compute_at).
 
     for i { acc = max over k of x[i, k]; m[i] = acc };  for i { for j { y[i, j] = x[i, j] - m[i] } }
     =>  for i { acc = max over k of x[i, k]; let m = acc; for j { y[i, j] = x[i, j] - m } }
 
-Kernels join that read or write the same arrays in the same rows, and nothing of other rows. A value for each row that only
-the new kernel reads is no array any more. For CPUs; a GPU has a thread, not a cache, for each row.
+Legal if the kernels access shared arrays in the same rows only. Pays for at least MIN_ROWS short rows on a CPU; a GPU
+has no cache per thread. A value per row that only the fused kernel reads becomes a variable.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ..loops.clone import clone
 from ..loops.collapse import is_whole
 from ..storage.plan import Plan
 
-MIN_ROWS = 16  # rows: fewer are better taken apart for threads
-ROW = 1 << 18  # bytes of what a kernel touches in a row
+MIN_ROWS = 16  # rows: with fewer, kernels parallelize better one by one
+ROW = 1 << 18  # bytes that a fused kernel accesses per row, at most
 
 
 def fuse_rows(plan: Plan) -> Plan:
-    """The plan with kernels joined."""
+    """The plan with kernels fused."""
     kernels: list[Kernel] = []
     for kernel in plan.kernels:
         joined = _joined(kernels[-1], kernel, plan.home) if kernels else None
@@ -40,7 +41,7 @@ def fuse_rows(plan: Plan) -> Plan:
 
 
 def _loops(kernel: Kernel) -> tuple[list[Index], Block]:
-    """The indices of the loops around everything a kernel does, and what that is."""
+    """The indices of the loops around a kernel's whole body, and that body."""
     indices: list[Index] = []
     block = kernel.body
     while len(block) == 1 and isinstance(loop := block[0], For) and is_whole(loop):
@@ -50,7 +51,7 @@ def _loops(kernel: Kernel) -> tuple[list[Index], Block]:
 
 
 def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Kernel | None:
-    """Both kernels as one, where they meet in rows only."""
+    """Both kernels as one, if they share rows only."""
     loops = [_loops(k) for k in (first, second)]
     folds = [any(isinstance(s, For) for s in block) for _, block in loops]
     depth = min(len(found) - (not fold) for (found, _), fold in zip(loops, folds, strict=True))
@@ -81,7 +82,7 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
 
 
 def _inside(kernel: Kernel, depth: int) -> Block:
-    """What stands inside of a kernel's outermost loops."""
+    """The body inside of a kernel's outermost loops."""
     block = kernel.body
     for _ in range(depth):
         (loop,) = block
@@ -97,7 +98,7 @@ def _around(block: Block, indices: list[Index]) -> Block:
 
 
 def _in_rows(block: Block, indices: list[Index], written: set[Tensor]) -> bool:
-    """Whether statements keep to their row, which is short, and have no loops inside of others."""
+    """Test whether statements access only their own, short row, without nested loops."""
     if any(isinstance(s, For) and any(isinstance(b, For) for b in statements(s.body)) for s in statements(block)):
         return False
     if any(isinstance(s, Alloc) and s.tensor.rank for s in statements(block)):
@@ -113,7 +114,7 @@ def _in_rows(block: Block, indices: list[Index], written: set[Tensor]) -> bool:
 
 
 def _without_arrays(kernel: Kernel, kernels: list[Kernel], plan: Plan) -> Kernel:
-    """The kernel with names in place of the values of each row that nothing else reads."""
+    """The kernel with variables for the values per row that no other kernel reads."""
     indices, block = _loops(kernel)
     others = {p for k in kernels if k is not kernel for p in k.parameters}
     aliased = {t for pair in plan.home.items() if pair[0] is not pair[1] for t in pair}

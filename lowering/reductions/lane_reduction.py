@@ -1,4 +1,4 @@
-"""Folds along contiguous memory by lanes, in one fixed order:
+"""Vectorize reductions along contiguous memory by partial sums per lane, in one fixed order.
 
     for k in 0..100 { acc = acc + x[k] }
     =>  alloc register sums: tensor<32xi32>
@@ -8,11 +8,11 @@
         acc = acc + sums[0]
         for k of 100 in 96..100 { acc = acc + x[k] }
 
-That is the documented order of a fold of floats along an axis it reads contiguously: lane l of 16 takes the elements l,
-l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l + 8, then l + 4, ...); the elements left over
-follow one by one. It is the same for every width of vectors, target and number of threads. All other folds of floats go in
-the order of their indices; long ones of either kind by `blocks`. Folds of integers have no order to keep, nor has the maximum of
-floats: it goes by more lanes first, and what is left of them by 16.
+Legal for integers, whose sums have no order. For floats it is the documented order of a reduction along a contiguous
+axis: lane l of 16 takes the elements l, l + 16, ... of whole blocks of 16; lanes are added pairwise by halves (l with l
++ 8, then l + 4, ...); the remaining elements follow one by one. The order is the same for every vector width, target
+and number of threads. Other float reductions keep the order of their indices; long ones of either kind are blocked by
+`blocked_sums`. The maximum of floats has no order: it takes more lanes first, and 16 for the remainder.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from ...dialect.notation.traverse import walk
 from ..analysis.accesses import accumulators, reads, stores, stride
 
 FLOAT_LANES = 16
-ORDERED = ("add", "mul")  # of floats: other folds give the same in any order
-BYTES = 128  # of the sums of other types: four vectors of 32 bytes
-FLOAT_BYTES = 256  # of floats in any order, whose maximum takes several instructions that wait for each other
+ORDERED = ("add", "mul")  # float reductions whose order decides their bits
+BYTES = 128  # bytes of integer sums: four vectors of 32 bytes
+FLOAT_BYTES = 256  # bytes of float maxima, each a chain of several dependent instructions
 
 
 def lane_reduction(kernel: Kernel) -> Kernel:
@@ -55,7 +55,7 @@ def _folds(s: Statement) -> Block | None:
 
 
 def along_memory(s: For) -> tuple[Store, str, Expr] | None:
-    """What a loop folds along contiguous memory: the accumulator's update, by which function, and what with."""
+    """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
             found = folded_value(store)
@@ -65,7 +65,7 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
 
 
 def has_lanes(s: For) -> bool:
-    """Whether a loop folds floats by lanes, which decides about their bits."""
+    """Test whether a loop reduces floats by lanes, which decides their bits."""
     found, extent = along_memory(s), s.index.extent
     is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
     return is_float and not (isinstance(extent, int) and extent < FLOAT_LANES)
@@ -99,14 +99,16 @@ def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
 
 
 def _widths(element: ElementType, function: str) -> tuple[int, ...]:
-    """How many lanes a fold has, and then what is left of it."""
+    """The lanes of a reduction, and those of its remainder."""
     if element not in (F32, F64):
         return (max(BYTES // element.bytes, 8),)
     return (FLOAT_LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, FLOAT_LANES)
 
 
 def _is_straight(block: Block) -> bool:
-    """Whether statements before a fold only name values, with rare branches, in accumulators of their own."""
+    """Test whether statements before a reduction only define variables, with rare branches, in accumulators of their
+    own.
+    """
     own = accumulators(block)
     return all(
         isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
@@ -114,7 +116,7 @@ def _is_straight(block: Block) -> bool:
 
 
 def folded_value(store: Store) -> tuple[str, Expr] | None:
-    """f and x of acc = f(acc, x), for a fold that may be taken apart: f has an identity, and acc is a scalar."""
+    """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
             if again is acc and SCALARS[function].identity and not _mentions(value, acc):
@@ -127,7 +129,7 @@ def _mentions(value: Expr, tensor: Tensor) -> bool:
 
 
 def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
-    """Whether a fold reads memory along the index, each read one element further or the same."""
+    """Test whether every read of a reduction moves by one element, or not at all, along the index."""
     if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
         return False
     strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]

@@ -1,4 +1,4 @@
-"""Folds over many rows, in any order, by shares of the rows that may run at the same time:
+"""Partition reductions over many rows among threads (split-K; Halide: rfactor).
 
     for j in 0..n { acc = 0; for k in 0..4096 { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for s in 0..8 {
@@ -6,8 +6,8 @@
         }
     and for j { acc = 0; for s in 0..8 { acc = acc + parts[s, j] }; y[j] = f(acc) }
 
-so that threads read whole rows, one after the other: pieces of rows come slower from memory. How many shares there are
-depends on the extents alone. Sums of floats have their order; threads share the columns of theirs (`sweep`).
+Legal for reductions without an order: not for float sums, whose columns threads share instead (`column_reduction`).
+Pays from MIN_BYTES of rows, since threads then read whole rows. The number of partitions depends on the extents alone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from .column_reduction import ROWS_AT_ONCE, SUMS_BYTES, is_plain, reads_rows
 from .lane_reduction import folded_value
 
 SHARES = 8
-MIN_BYTES = 1 << 20  # bytes of the rows
+MIN_BYTES = 1 << 20  # bytes of the rows that are worth partitioning
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
 
 
 def partition_reduction(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
-    """The kernel that folds the rows of each share, and the one that folds what they give, where that is right and worth it."""
+    """The kernel that reduces each partition's rows, and the one that reduces the partial results, if that is legal and
+    pays.
+    """
     match kernel.body:
         case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as fold, *after)) as loop,):
             whole = own is acc and is_whole(loop) and is_whole(fold) and is_plain(fold)

@@ -1,11 +1,11 @@
-"""Folds of floats that go in another order where sizes turn out to be 1:
+"""Version float reductions on which unknown sizes are 1, since that changes their order.
 
     for j in 0..n { acc = 0; for k in 0..m { acc = acc + x[k, j] }; y[j] = acc }
     =>  if n == 1 { acc = 0; for k in 0..m { acc = acc + x[k] }; y[0] = acc }
         if ~(n == 1) { the same as before }
 
-The first of these goes by lanes, the second does not. An order is that of the sizes, whether these are known beforehand or
-not, so there is a kernel for every such case, in which the sizes are known to be 1.
+Required for bits: the order of a reduction follows from its sizes, whether they are known at compile time or not. In
+the example the first version goes by lanes, the second does not.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from .lane_reduction import FLOAT_LANES, ORDERED, along_memory, folded_value
 
 Atoms = frozenset[Any]
 Order = Literal["terms", "blocks", "either"]
-MAX_SIZES = 6  # sizes of a kernel
+MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
 
 
 @dataclass(frozen=True, eq=False)
 class OrderedVersion:
-    """A kernel whose long folds go in the order of their terms, or by blocks, or by what they are; and when it is to run."""
+    """A kernel, its order of long reductions (by terms, by blocks, or by each one's own rule), and the condition under
+    which it runs.
+    """
 
     kernel: Kernel
     order: Order
     condition: Expr | None = None
 
     def only(self, condition: Expr) -> OrderedVersion:
-        """The same, where a condition holds."""
+        """The same version under an additional condition."""
         return replace(self, condition=condition if self.condition is None else condition & self.condition)
 
 
 @dataclass(frozen=True, eq=False)
 class Single:
-    """The kernel for where certain sizes are 1, which ones, and when that is the one to run."""
+    """The kernel for certain sizes being 1, these sizes, and the condition under which it runs."""
 
     kernel: Kernel
     atoms: Atoms
@@ -54,7 +56,7 @@ class Single:
 
 
 def reduction_versions(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> list[OrderedVersion]:
-    """The kernels that do a kernel's work, each for sizes that make one order. Those of each set in `never` are not all 1."""
+    """The versions of a kernel, one for each order of its reductions. The sizes of each set in `never` are not all 1."""
     if not any(map(_is_ordered, statements(kernel.body))):
         return [OrderedVersion(kernel, "either")]
     found = single(kernel, never)
@@ -77,7 +79,7 @@ def reduction_versions(kernel: Kernel, never: frozenset[Atoms] = frozenset()) ->
 
 
 def _folds(block: Block) -> Iterator[For]:
-    """The outermost loops that only fold."""
+    """The outermost loops that only reduce."""
     for s in block:
         if isinstance(s, For) and folded(s) is not None:
             yield s
@@ -86,8 +88,9 @@ def _folds(block: Block) -> Iterator[For]:
 
 
 def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | None:
-    """The kernel for the fewest sizes that make another order by being 1; None where none do. Those of each set in `never`
-    are not all 1."""
+    """The kernel for the fewest sizes that change the order by being 1; None if no sizes do. The sizes of each set in
+    `never` are not all 1.
+    """
     atoms = sorted(_atoms(kernel), key=repr)
     before = _orders(kernel) if atoms else []
     if not any(o.may_change for o in before) or len(atoms) > MAX_SIZES:
@@ -106,7 +109,7 @@ def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | No
 
 
 def _is_ordered(s: Statement) -> bool:
-    """Whether a statement updates a sum or product of floats."""
+    """Test whether a statement updates a sum or product of floats."""
     if not isinstance(s, Store) or s.tensor.element.kind != "float":
         return False
     found = folded_by(s)
@@ -122,8 +125,9 @@ def _atoms(kernel: Kernel) -> set[Any]:
 
 @dataclass(frozen=True)
 class _Order:
-    """Of a fold: how far its loops go, from the outermost to the innermost, whether that goes along memory, and whether any
-    does."""
+    """The order of one reduction: its extents from the outermost to the innermost loop, and which loops run along
+    contiguous memory.
+    """
 
     extents: tuple[Dim, ...]
     along: bool
@@ -131,17 +135,17 @@ class _Order:
 
     @property
     def may_change(self) -> bool:
-        """Whether the order may be another where sizes are 1."""
+        """Test whether the order may differ if sizes are 1."""
         return len(self.extents) > 1 or (len(self.extents) == 1 and not self.along and not self.never)
 
 
 def _orders(kernel: Kernel) -> list[_Order]:
-    """The orders of the folds of floats."""
+    """The orders of the float reductions."""
     return list(_in(collapse(forward_substitute(kernel)).body, (), {}))
 
 
 def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> Iterator[_Order]:
-    """The orders of the folds in a block; `outside` is how many loops are around each accumulator's beginning."""
+    """The orders of the reductions in a block; `outside` counts the loops around each accumulator's initialization."""
     for s in block:
         if isinstance(s, Alloc):
             outside[s.tensor] = len(around)
@@ -156,7 +160,7 @@ def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> It
 
 
 def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
-    """What an order is where sizes are 1, written such that it can be compared."""
+    """A comparable description of an order under the assumption that some sizes are 1."""
     extents = [put(n, ones) for n in order.extents]
     last = extents[-1] if extents else 1
     along = order.along and not (isinstance(last, int) and last < FLOAT_LANES)

@@ -1,11 +1,11 @@
-"""Long folds into few elements, their blocks at the same time:
+"""Split long reductions into few elements, so that their blocks run in parallel (split-K; Halide: rfactor).
 
     acc = 0; for k in 0..16777216 { acc = acc + x[k] }; y[] = f(acc)
     =>  for b in 0..4096 { acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }; parts[b] = acc }
     and acc = 0; for b in 0..4096 { acc = acc + parts[b] }; y[] = f(acc)
 
-The order is that of `blocks`. Where it is only known when called how many terms there are, the kernel as it was does what is
-short.
+Legal since the order is that of `blocked_sums`. Pays for at most FEW elements; for more, threads compute different
+elements. For an unknown number of terms the original kernel computes short reductions.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from ..analysis.accesses import allocated, reads
 from ..loops.collapse import is_whole
 from .blocked_sums import MIN_TERMS, bounds, folded, has_order, length, terms
 
-FEW = 16  # elements: of more, several threads compute different ones
+FEW = 16  # elements: beyond, threads compute different elements
 
 
 @dataclass(frozen=True, eq=False)
 class SplitReduction:
-    """The kernel that folds each block, and the one that folds what these give, in order if that matters, where `long` holds."""
+    """The kernel that reduces each block, and the one that reduces the partial results, in order if it matters, where
+    `long` holds.
+    """
 
     parts: Kernel
     joined: Kernel
@@ -50,7 +52,7 @@ class SplitReduction:
 
 
 def split_reduction(kernel: Kernel) -> SplitReduction | None:
-    """The kernel in two, where its folds may be long; None where they are not, or depend on each other."""
+    """The kernel split in two, if its reductions may be long; None if they are short or depend on each other."""
     indices, block = _around(kernel.body)
     shape = tuple(i.extent for i in indices)
     points = product(shape)
@@ -67,14 +69,14 @@ def split_reduction(kernel: Kernel) -> SplitReduction | None:
     if isinstance(number, int) and number < 2:
         return None
     if not isinstance(count, int):
-        number = smaller(count // MIN_TERMS, 1) * number  # no blocks at all of what is short
+        number = smaller(count // MIN_TERMS, 1) * number  # a short reduction has no blocks
     return _Two(kernel, indices, Index("b", number)).made(
         block, None if isinstance(count, int) else as_index(count) >= MIN_TERMS
     )
 
 
 def _around(body: Block) -> tuple[list[Index], Block]:
-    """The indices of the loops around the folds, and what is inside of them."""
+    """The indices of the loops around the reductions, and the block inside of them."""
     indices: list[Index] = []
     while len(body) == 1 and isinstance(loop := body[0], For) and is_whole(loop) and folded(loop) is None:
         indices.append(loop.index)
@@ -83,7 +85,7 @@ def _around(body: Block) -> tuple[list[Index], Block]:
 
 
 def _is_alone(fold: For) -> bool:
-    """Whether a fold takes nothing from what is computed before it."""
+    """Test whether a reduction uses no value computed before it."""
     found = folded(fold)
     if found is None:
         return False
@@ -94,13 +96,13 @@ def _is_alone(fold: For) -> bool:
 
 
 def _written(fold: For) -> tuple[object, ...]:
-    """How many iterations the loops of a fold have, to be compared."""
+    """A comparable description of the extents of a reduction's loops."""
     extents = [s.index.extent for s in statements((fold,)) if isinstance(s, For)]
     return tuple(n if isinstance(n, int) else n.key for n in extents)
 
 
 def _block_of(fold: For, block: Index) -> For:
-    """A fold over one of its blocks, from 0 on where these are alike: teams of threads take the same steps then."""
+    """A reduction over one of its blocks, from 0 on if blocks are equal, so that a block's threads take the same steps."""
     start, stop = bounds(fold, block)
     each, extent = length(fold), fold.index.extent
     if not (isinstance(each, int) and isinstance(extent, int) and extent % each == 0):
@@ -110,7 +112,7 @@ def _block_of(fold: For, block: Index) -> For:
 
 
 class _Two:
-    """One kernel becoming two."""
+    """The construction of two kernels from one."""
 
     def __init__(self, kernel: Kernel, indices: Sequence[Index], block: Index) -> None:
         self.kernel, self.indices, self.block = kernel, indices, block

@@ -1,4 +1,4 @@
-"""Sums of narrow integers, some terms at a time in a type between:
+"""Widen sums of narrow integers in steps: several terms are added in an intermediate type.
 
     for k in 0..65536 { acc = acc + i64(x[k]) }                                                        x of i8
     =>  alloc register sums: tensor<16xi64>, zero; alloc register part: tensor<64xi16>
@@ -8,9 +8,10 @@
           for q in 0..4 unrolled { for l in 0..16 vector 16 { sums[l] = sums[l] + i64(part[q * 16 + l]) } }
         }
         for q in 0..16 unrolled { acc = acc + sums[q] }
-        and what is left over as it was
+        and the original loop for the remainder
 
-256 terms do not overflow it. For contiguous memory; `sweep` does so for rows that lie apart.
+Legal for as many terms as cannot overflow the intermediate type (256 here). Pays from MIN_STEPS steps of contiguous
+memory; `column_reduction` does the same for rows that lie far apart.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ from .lane_reduction import folded_value
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
-}  # fmt: skip  # the type between, and how many terms it holds
-VECTORS = 128  # bytes of sums: four vectors
-MIN_STEPS = 4  # turns
+}  # fmt: skip  # the intermediate type, and the number of terms that cannot overflow it
+VECTORS = 128  # bytes of intermediate sums: four vectors
+MIN_STEPS = 4  # steps that are worth an intermediate sum
 
 
 def widen_in_steps(kernel: Kernel) -> Kernel:
@@ -45,7 +46,9 @@ def widen_in_steps(kernel: Kernel) -> Kernel:
 
 
 def narrow_sum(s: Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
-    """For a sum of narrow integers: the accumulator, what is added, the type between, and how many terms that holds."""
+    """The accumulator, term, intermediate type and number of terms of a sum of narrow integers; None for any other
+    statement.
+    """
     if not isinstance(s, Store) or (found := folded_value(s)) is None or found[0] != "add":
         return None
     match found[1]:

@@ -1,1 +1,5 @@
-"""Graphs with state: what a tick computes, and several ticks at once."""
+"""Stepping clocked programs: the computation of one tick, and of several ticks in one call.
+
+In: a verified clocked program (state, operations, feedback). Out: plans that advance the state. Read `split_state`,
+`step_plan`, then `slp_vectorize`, `time_skew` and `fast_forward`, which do several ticks at once.
+"""

@@ -1,12 +1,12 @@
-"""Counters, many ticks at once:
+"""Fast-forward counters: advance a constant increment by many ticks at once.
 
     s[0] = s[0] + 1.0
     =>  if s[0] is whole, and |s[0]| + 1024 <= 2^24 { s[0] = s[0] + 1024.0 }
         else if s[0] + 1.0 != s[0] { for t { s[0] = s[0] + 1.0 } }
 
-A sum of floats is exact as long as it is a multiple of one unit and not too many of it. Then so is every sum on the way, and
-one addition gives the bits of all of them. The unit is the largest power of two that the constant is a multiple of. Where one
-step changes nothing any more, none will.
+Legal where every intermediate sum is exact: the state is a multiple of the increment's unit (the largest power of two
+that divides it) and small enough. One addition then gives the same bits. A step that changes nothing is a fixed point:
+no later one does.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Var, appl
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
 from ..analysis.affine import key
 
-TICKS_AT_ONCE = 1024  # of a leap
+TICKS_AT_ONCE = 1024  # ticks that one addition replaces
 WHOLE = 2.0**24  # all integers up to here are f32 numbers
 
 
 def fast_forward(kernel: Kernel) -> Kernel | None:
-    """The kernel of one tick as one of TICKS; None where it does anything but count, or no leap would be exact."""
+    """The kernel of one tick as one of TICKS_AT_ONCE; None if it does more than count, or no such sum would be exact."""
     exact: list[Expr] = []
     leaps: list[Store] = []
     values = {s.var: s.value for s in kernel.body if isinstance(s, Let)}
@@ -59,7 +59,7 @@ def _changes(s: Store, values: Mapping[Var, Expr]) -> Expr:
 
 
 def _step(s: Store, values: Mapping[Var, Expr]) -> float | None:
-    """What a store adds to the element that it writes: a constant."""
+    """The constant that a store adds to the element it writes."""
     match _value(s, values):
         case Apply("add", (Read() as x, Const(step))) | Apply("add", (Const(step), Read() as x)):
             sign = 1
@@ -71,7 +71,7 @@ def _step(s: Store, values: Mapping[Var, Expr]) -> float | None:
 
 
 def _exact(x: Expr, step: float) -> list[Expr]:
-    """What makes TICKS steps from x exact; nothing if they never are."""
+    """The conditions under which the steps from x are exact; empty if they never are."""
     if not math.isfinite(step) or not step:
         return []
     over, _ = step.as_integer_ratio()
@@ -84,6 +84,6 @@ def _exact(x: Expr, step: float) -> list[Expr]:
     units = x * constant(1 / unit, F32)
     return [
         apply("floor", units).eq(units),
-        (units * constant(unit, F32)).eq(x),  # not so small that the product was rounded
+        (units * constant(unit, F32)).eq(x),  # the product was not rounded by underflow
         apply("abs", units) <= constant(most, F32),
     ]

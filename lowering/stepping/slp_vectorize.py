@@ -1,10 +1,11 @@
-"""Numbers that a tick computes alike, in rows as wide as a vector:
+"""SLP-vectorize isomorphic updates of scalar state (superword-level parallelism; LLVM: SLPVectorizer).
 
     s[0] = f(s[2], s[0]); s[1] = f(s[0], s[1]); s[2] = f(s[1], s[2]); ...
     =>  for l vector 8 { t[l] = f(s[l + 8], s[l]); t[8 + l] = f(s[l], s[8 + l]) ... }; for l vector 8 { s[l] = t[l] ... }
 
-A lane has consecutive numbers, one in each row, so that what reads its neighbour reads another row; only at a row's ends it
-is the next lane. `arrange` gives every number its place, `roll` writes the loop. Two ticks at once need no copy: the second
+Legal since all next values are computed before any is stored. Pays from MIN_GROUP isomorphic updates. A lane holds
+consecutive scalars, one per vector row, so a read of a neighbour reads another row; only at a row's ends it reads the
+next lane. `arrange` assigns positions, `roll` writes the loop. A kernel of two ticks needs no copy: the second tick
 goes back from t to s.
 """
 
@@ -24,13 +25,13 @@ from ...dialect.notation.traverse import with_children
 from ..analysis.affine import key
 from ..loops.vectorize import VECTOR_BYTES
 
-MIN_GROUP = 16  # numbers of a group
-SOURCES = 3  # rows and turns that one vector is put together from
+MIN_GROUP = 16  # isomorphic scalars of a group
+SOURCES = 3  # rows and rotations that one vector is assembled from, at most
 
 
 @dataclass(frozen=True)
 class Group:
-    """Numbers computed alike: number n is in lane n // rows of row n % rows, rows beginning at an element of the array."""
+    """Isomorphic scalars: number n is in lane n // rows of row n % rows; the rows begin at an element of the array."""
 
     first: int
     size: int
@@ -41,14 +42,14 @@ class Group:
         return self.first + n % self.rows * self.lanes + n // self.rows
 
     def row(self, j: int) -> list[int | None]:
-        """The numbers of a row, lane by lane."""
+        """The scalars of a row, lane by lane."""
         at = [lane * self.rows + j for lane in range(self.lanes)]
         return [n if n < self.size else None for n in at]
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The place of every number in an array of so many elements, and the groups in it."""
+    """The position of every scalar in an array, and the array's groups."""
 
     places: Mapping[Tensor, int]
     size: int
@@ -56,7 +57,7 @@ class Arrangement:
 
 
 def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement:
-    """Places for 0-dimensional arrays of one element type: those that kernels compute alike first, by groups."""
+    """Positions for 0-dimensional arrays of one element type: isomorphic ones first, by groups."""
     kinds: dict[Tensor, int] = {}
     for kernel in kernels:
         kinds.update(_kinds(kernel))
@@ -81,7 +82,9 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
 
 
 def _kinds(kernel: Kernel) -> dict[Tensor, int]:
-    """What the numbers that a kernel stores are computed by: equal where only constants, and numbers that are read, differ."""
+    """The isomorphism class of each scalar that a kernel stores: equal if the updates differ in constants and scalar
+    reads only.
+    """
     known: dict[object, int] = {}
     found: dict[int, int] = {}
     kinds: dict[Tensor, int] = {}
@@ -115,7 +118,7 @@ def _kinds(kernel: Kernel) -> dict[Tensor, int]:
 
 @dataclass(frozen=True)
 class Rolled:
-    """A kernel by rows, one of two ticks where it has nothing else, and the constants that differ from lane to lane."""
+    """A vectorized kernel, one of two ticks if it does nothing else, and its constants that differ between lanes."""
 
     kernel: Kernel
     twice: Kernel | None
@@ -123,7 +126,7 @@ class Rolled:
 
 
 def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | None:
-    """The kernel, its stores to the groups of an array by vectors; None where they are not alike after all."""
+    """The kernel with vector stores to the groups of an array; None if the updates are not isomorphic."""
     try:
         return _Rolling(kernel, array, groups).rolled()
     except _Unlike:
@@ -131,7 +134,7 @@ def roll(kernel: Kernel, array: Tensor, groups: Sequence[Group]) -> Rolled | Non
 
 
 class _Unlike(Exception):
-    """Numbers of one row are computed differently, or from too many rows."""
+    """Updates of one row are not isomorphic, or read too many rows."""
 
 
 class _Rolling:
@@ -162,7 +165,9 @@ class _Rolling:
         self.end = groups[-1].first + groups[-1].rows * self.lanes
 
     def rolled(self) -> Rolled:
-        """The next values are held until all are known; what else there is was computed before, and is stored after."""
+        """The vectorized kernel: all next values are computed before any is stored; other values are computed first and
+        stored last.
+        """
         following = replace(self.array, name=f"{self.array.name}.next", space="stack")
         forth, again = self.step(self.array, following), self.step(following, self.array)
         back = self.loop(self.array, [(first, following[self.at(first)]) for first in self.rows()])
@@ -190,15 +195,15 @@ class _Rolling:
         return For(self.lane, body, kind="vector", width=self.lanes)
 
     def at(self, first: int, turn: int = 0) -> Expr:
-        """The places of a row, lanes turned by so many."""
+        """The positions of a row, with lanes rotated."""
         return (self.lane + turn) % self.lanes + first if turn else self.lane + first
 
     def row(self, group: Group, j: int) -> Expr:
-        """The value of a row, from those of its numbers."""
+        """The vector expression of a row, from its scalars' expressions."""
         return self.together([None if n is None else self.stores[group.place(n)].value for n in group.row(j)])
 
     def together(self, values: Sequence[Expr | None]) -> Expr:
-        """One expression for all lanes; any will do for a lane that has None."""
+        """One expression for all lanes; a lane with None accepts any value."""
         values = [None if v is None else self.plain(v) for v in values]
         name = tuple(map(id, values))
         if name not in self.made:
@@ -238,7 +243,7 @@ class _Rolling:
         raise _Unlike
 
     def gathered(self, places: Sequence[int | None]) -> Expr:
-        """Elements of the array: one, a row, or rows put together lane by lane."""
+        """Elements of the array: one element, a row, or a shuffle of rows."""
         present = {p for p in places if p is not None}
         if len(present) == 1 and len(places) - places.count(None) > 1:
             return self.tensor(place := present.pop())[place]
@@ -253,7 +258,9 @@ class _Rolling:
         return found
 
     def tensor(self, place: int) -> Tensor:
-        """Where the number at a place is read: what no group has does not move to and fro."""
+        """The array from which the scalar at a position is read; scalars outside of groups do not alternate between
+        buffers.
+        """
         return self.source if place < self.end else self.array
 
 

@@ -1,7 +1,9 @@
-"""A graph to functions:  graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes.
+"""Split a clocked program into functions of its state (Mealy machine: transition and output).
 
-All feedback moves at once, since every next state is computed from the current ones. What is read is a function of the state,
-so it is computed when it is asked for.
+    graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes
+
+All feedback is applied at once: every next state is a function of the current ones. Probes are functions of the state,
+computed when they are read.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ from ...dialect.program.verify import verify
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Something a graph remembers: its name, the value that stands for it, what it starts as, and what it becomes.
+    """A state variable: its name, value, initial value and driver.
 
-    `driver` is None for what no tick changes: constants and sensors. `writable` tells what the caller may replace.
+    `driver` is None for a state that no tick changes: constants and sensors. `writable` states whether the caller may
+    replace it.
     """
 
     name: str
@@ -33,7 +36,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class StepAndObserve:
-    """A graph as two functions over the values of all its states, in order."""
+    """A clocked program as two functions over the values of all its states, in order."""
 
     states: tuple[State, ...]
     advance: Function
@@ -47,7 +50,7 @@ class StepAndObserve:
 
 
 def split_state(module: Module, graph: Graph) -> StepAndObserve:
-    """The functions of a verified graph."""
+    """The functions of a verified clocked program."""
     drivers = {o.operator.target: o.operator.driver for o in graph.operations if isinstance(o.operator, Feedback)}
     states: list[State] = []
     probes: list[tuple[str, Value]] = []
@@ -89,7 +92,7 @@ def _function(
     operations: tuple[Operation, ...],
     results: tuple[Value, ...],
 ) -> Function:
-    """A function of the graph's, verified, with a name that no function of the module has."""
+    """A verified function of the program, under a name that no function of the module has."""
     name = f"{graph.name}.{does}"
     while name in module.functions:
         name += "_"
@@ -99,7 +102,7 @@ def _function(
 
 
 def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
-    """The driver, cut to the state's field shape at the origin where it is larger."""
+    """The driver, sliced at the origin to the state's field shape if it is larger."""
     wanted, given = state.value.known_type, driver.known_type
     assert isinstance(wanted, FieldType) and isinstance(given, FieldType)
     if wanted.shape == given.shape:

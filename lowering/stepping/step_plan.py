@@ -1,9 +1,9 @@
-"""A graph's tick as a plan over the storage of its state.
+"""Plan a tick over the storage of its state.
 
     advance(a, b, s, t) -> (next a, next b, next s, next t)
     =>  tick(a, b, scalars) -> (next a): b and the scalars in place, 0-dimensional ones side by side in one array
 
-State is in place where a tick reads it only at the point it writes; what else moves has two buffers, which take turns.
+State is updated in place if a tick reads it only at the point it writes; other state is double-buffered.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .slp_vectorize import Group, arrange, roll
 from .split_state import StepAndObserve
 from .time_skew import time_skew
 
-SCALARS = 10_000  # 0-dimensional states that one kernel may hold
+SCALARS = 10_000  # 0-dimensional states in one kernel, at most
 
 
 @dataclass(frozen=True)
 class StateSlot:
-    """Where a state is: which array of the tick's arguments, and which element of it, if the array is shared."""
+    """The place of a state: an array of the tick's arguments, and the element, if the array is shared."""
 
     array: int
     element: int | None = None
@@ -40,10 +40,10 @@ class StateSlot:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The plan, whose arguments are arrays of state and whose results are the second buffers of some of them.
+    """The plan of a tick: its arguments are arrays of state, its results the second buffers of double-buffered ones.
 
-    `places` has an entry for each state; `turns` gives the argument that each result takes turns with.
-    `several`, where there is one, does so many `ticks` at once over the same arrays.
+    `places` has an entry per state; `turns` maps each result to the argument that it alternates with. `several`, if not
+    None, advances `ticks` ticks at once over the same arrays.
     """
 
     plan: Plan
@@ -54,7 +54,7 @@ class StepPlan:
 
 
 def make_step_plan(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:
-    """The tick of a graph for a CPU; not `scheduled`, before any loop pass."""
+    """The tick of a clocked program for a CPU; before any loop pass unless `scheduled`."""
     program = to_formulas(module, clockwork.advance)
     kernels, views, results = to_kernels(program)
     kernels = fuse_kernels(kernels, results, views, SCALARS)
@@ -78,12 +78,12 @@ def make_step_plan(module: Module, clockwork: StepAndObserve, scheduled: bool = 
 
 
 def _passes(kernel: Kernel) -> tuple[str, ...]:
-    """All but that which writes past the caches: the next tick reads what this one writes."""
+    """All passes but `nontemporal_stores`: the next tick reads the results of this one."""
     return tuple(name for name in PASSES if name != "stream")
 
 
 def _by_rows(tick: StepPlan, groups: Mapping[Tensor, tuple[Group, ...]]) -> StepPlan:
-    """The tick with its numbers in rows, two at a time where it is nothing else."""
+    """The tick with its scalars SLP-vectorized, two ticks at a time if it does nothing else."""
     plan, constants = tick.plan, dict(tick.plan.constants)
     once: list[Kernel] = []
     twice: list[Kernel | None] = []
@@ -106,7 +106,7 @@ def _views(plan: Plan) -> dict[Tensor, Tensor]:
 
 
 def _several(tick: StepPlan) -> StepPlan:
-    """The tick, with a plan for several where one pass over the state can do them."""
+    """The tick with a plan for several ticks, if one pass over the state can do them."""
     plan = tick.plan
     if len(plan.kernels) != 1:
         return tick
@@ -123,9 +123,10 @@ def _several(tick: StepPlan) -> StepPlan:
 
 
 class _Packing:
-    """Arrays for all states: one for each, and one for all 0-dimensional ones of an element type that move alike.
+    """Arrays for all states: one per state, and one for all 0-dimensional states of an element type that change in the
+    same way.
 
-    Those of which there are views have their own: a view is of a whole array.
+    A state with views has an array of its own, since a view is of a whole array.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class _Packing:
         self.seconds: list[Tensor] = []
         self.turns: list[int] = []
         self.places: list[StateSlot] = []
-        self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # of a packed scalar: the array and the element
+        self.moved: dict[Tensor, tuple[Tensor, int]] = {}  # array and element of each packed scalar
         shared: dict[tuple[ElementType, bool], list[int]] = {}
         for n, argument in enumerate(arguments):
             following = nexts.get(n, argument)

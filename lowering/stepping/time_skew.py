@@ -1,4 +1,4 @@
-"""Several ticks in one pass over the state, for fields too large for the caches nearest to the processor:
+"""Time-skew stencil updates: several ticks in one pass over the state (time skewing, temporal blocking).
 
     for i parallel { y[i] = f(x[i - 1], x[i], x[i + 1]) }
     =>  for b parallel {
@@ -7,9 +7,10 @@
                   if s >= 2 { y[s - 1] = f(ring[...], ring[...], ring[...]) } }      the second tick's row s - 1
         }
 
-A row of a later tick follows the earlier one's as soon as that has the rows around it, so the rows between two ticks never
-leave the cache. Blocks of rows compute what they need of their neighbours' rows again, to the same bits, and so do not wait
-for each other. Rows are read where they are, and a number of rows before or after, around the field's edge too.
+Legal for one loop over rows that reads rows at constant distances, across the field's edge too. Pays from
+MIN_STATE_BYTES, state larger than the caches: a row of a later tick follows as soon as its neighbours of the earlier
+tick are done, so rows between ticks never leave the cache. Blocks recompute the rows of their neighbours, to the same
+bits, and so run independently.
 """
 
 from __future__ import annotations
@@ -26,26 +27,27 @@ from ..analysis.accesses import reads, stores
 from ..analysis.affine import affine
 from ..loops.clone import clone
 
-TICKS_PER_PASS = 4  # of a pass
-MIN_STATE_BYTES = 1 << 23  # bytes of state: less stays in the caches as it is
-RINGS = 1 << 18  # bytes of rows between ticks, of all of them together: they too stay there
-ROWS = 16  # of a block, for each that it computes again
+TICKS_PER_PASS = 4  # ticks in one pass over the state
+MIN_STATE_BYTES = 1 << 23  # bytes of state: less stays in the caches anyway
+RINGS = 1 << 18  # bytes of all rings of rows between ticks, which fit the L2 cache
+ROWS = 16  # rows of a block per recomputed row
 BLOCKS = 32
-APART = 832  # bytes between rows
+APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
 
 
 @dataclass(frozen=True)
 class Skewed:
-    """A kernel that does so many ticks at once."""
+    """A kernel that advances `ticks` ticks at once."""
 
     kernel: Kernel
     ticks: int
 
 
 def time_skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
-    """The scheduled kernel of one tick as one of several; `states` maps each state that it moves to where it stores the next.
+    """The scheduled kernel of one tick as one of several; `states` maps each state that it changes to the array of its
+    next value.
 
-    None where the kernel is not one loop over rows, or where nothing is gained.
+    None if the kernel is not one loop over rows, or if nothing is gained.
     """
     loop = kernel.body[0] if len(kernel.body) == 1 else None
     results = kernel.outputs
@@ -79,14 +81,14 @@ def _bytes(t: Tensor) -> int:
 
 
 def _padded(t: Tensor) -> tuple[int, ...]:
-    """The shape of a row, made longer so that equal places of rows do not compete for one place in the cache."""
+    """The shape of a row, padded so that equal columns of rows do not share a cache set."""
     first, *rest = (n for n in t.shape[1:] if isinstance(n, int))
     each = t.element.bytes * prod(rest)
     return (first - -APART // each, *rest)
 
 
 def _offset(e: Expr, row: Index, height: int) -> int | None:
-    """The d of row + d, or of (row + d) mod height, the nearer of the two ways around; None for any other index."""
+    """The d of row + d, or of (row + d) mod height, in the shorter direction; None for any other index."""
     match e:
         case Apply("floormod", (inside, Const(n)), _) if n == height:
             d = _offset(inside, row, height)
@@ -96,12 +98,14 @@ def _offset(e: Expr, row: Index, height: int) -> int | None:
 
 
 class _Skewing:
-    """What the levels of a pass share: level n is the tick n after the first, and its rows follow by `reach` each."""
+    """The parameters that the levels of a pass share: level n is the tick n after the first, `reach` rows behind the
+    level before.
+    """
 
     def __init__(self, loop: For, states: dict[Tensor, Tensor], height: int, reach: int, rows: int, ticks: int) -> None:
         self.loop, self.states, self.height, self.reach, self.ticks = loop, states, height, reach, ticks
         self.rows = rows
-        self.over = 2 * reach * (ticks - 1)  # rows computed again, for each block
+        self.over = 2 * reach * (ticks - 1)  # rows recomputed per block
         count = 1
         while 2 * count <= min(BLOCKS, height // (ROWS * reach * (ticks - 1))):
             count *= 2
@@ -136,7 +140,7 @@ class _Skewing:
         return clone(body, {self.loop.index: row}, str(n))
 
     def earlier(self, e: Expr, n: int) -> Expr | None:
-        """A read of the state as one of the rows that the tick before left."""
+        """A read of the state as a read of the ring of the tick before."""
         if not isinstance(e, Read) or e.tensor not in self.states:
             return None
         d = _offset(e.indices[0], self.loop.index, self.height)
@@ -144,12 +148,12 @@ class _Skewing:
         return Read(self.rings[n - 1][e.tensor], (self.slot(d - self.reach), *e.indices[1:]))
 
     def kept(self, s: Statement, n: int) -> Block | None:
-        """A store of the next state as one to the rows that the tick after reads."""
+        """A store of the next state as a store to the ring that the tick after reads."""
         if not isinstance(s, Store) or s.tensor not in self.states.values():
             return None
         state = next(t for t, following in self.states.items() if following is s.tensor)
         return (replace(s, tensor=self.rings[n][state], indices=(self.slot(0), *s.indices[1:]), streaming=False),)
 
     def slot(self, d: int) -> Expr:
-        """Where a ring has the row of so many steps ago, or of this one."""
+        """The slot of a ring for the row `d` steps ago."""
         return (self.step + d % self.rows) % self.rows

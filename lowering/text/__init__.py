@@ -1,0 +1,1 @@
+"""Text of formulas and kernels: a printer, and a parser that reads printed kernels back."""

@@ -1,7 +1,7 @@
-"""Printed kernels (`lowering.text.printer`) back to kernels.
+"""Parse printed kernels (`lowering.text.printer`).
 
-The text says the types of parameters, buffers and names; the type of a literal follows from where it stands. Spans are
-lost.
+Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Source
+locations are not kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 
 def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
-    """The kernels of a text, which `lowering.analysis.legality` has not seen yet; raises ParseError at the first thing that is none."""
+    """The kernels of a text, not yet verified by `lowering.analysis.legality`; raises ParseError at the first syntax
+    error.
+    """
     source = Source(filename, text)
     try:
         return [_Reader(source).kernel(tree) for tree in _language().parse(text, start="start").children]
@@ -68,7 +70,7 @@ def _language() -> Any:
 
 
 class _Reader:
-    """The names of one kernel."""
+    """The symbol table of one kernel."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -76,7 +78,7 @@ class _Reader:
         self.anonymous: dict[str, Size] = {}
 
     def mistake(self, message: str, token: Any) -> ParseError:
-        """What is wrong with a token, or with what a tree of them says."""
+        """A ParseError at a token, or at the first token of a tree."""
         tokens = [token] if isinstance(token, str) else list(token.scan_values(lambda _: True))
         start = getattr(tokens[0], "start_pos", None) or 0 if tokens else 0
         return _mistake(message, Span(self.source, start, start + len(tokens[0]) if tokens else start))
@@ -172,7 +174,7 @@ class _Reader:
         return found
 
     def expression(self, tree: Any, expected: ElementType | None) -> Expr | None:
-        """The expression; None where it is made of literals and no type is expected."""
+        """The expression; None if it is made of literals and no type is expected."""
         if tree.data == "type_name":
             raise self.mistake(f"expected an operand, got the name {tree.children[0]}", tree)
         return getattr(self, f"read_{tree.data}")(expected, *tree.children)

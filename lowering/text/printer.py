@@ -1,4 +1,4 @@
-"""Formulas and kernels as text. Kernels parse back (`lowering.text.parser`); formulas are for people."""
+"""Print formulas and kernels. Kernels parse back (`lowering.text.parser`); formulas do not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
 
 
 class Names:
-    """A name of its own for every index, variable and tensor of a kernel: equal ones are told apart by a number."""
+    """A unique name for every index, variable and tensor of a kernel; equal names are distinguished by a number."""
 
     def __init__(self) -> None:
         self.given: dict[object, str] = {}
@@ -66,21 +66,21 @@ class Names:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is named inside is forgotten after: loops one after the other may use one name. Sizes keep theirs."""
+        """A scope: names defined inside may be used again after it. Sizes keep their names."""
         given, used = dict(self.given), set(self.used)
         yield
         self.given = {k: n for k, n in self.given.items() if k in given or isinstance(k, tuple)}
         self.used = used
 
     def size(self, atom: tuple[object, ...]) -> str:
-        """A named size, or the number of an anonymous one in the order of their appearance."""
+        """The name of a size; an anonymous size has the number of its first appearance."""
         if len(atom) == 1:
             return f"?{atom[0]}"
         return self.given.setdefault(atom, f"?{sum(isinstance(k, tuple) for k in self.given)}")
 
 
 def expression_text(e: Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
-    """An expression, with as few parentheses as it needs; a literal says its type where that is not `expected`."""
+    """An expression with minimal parentheses; a literal has a type suffix if its type is not `expected`."""
 
     def sub(x: Expr, expected: ElementType | None, inner: int = 0) -> str:
         return expression_text(x, names, expected, inner)
@@ -127,14 +127,14 @@ def _apply(function: str, texts: list[Callable[..., str]], operands: tuple[Expr,
 
 
 def operand_type(function: str, operands: Sequence[Expr], expected: ElementType | None) -> ElementType | None:
-    """The type that literals among the operands have, as far as a reader can tell."""
+    """The type of literals among the operands, as far as a reader can infer it."""
     if not SCALARS[function].predicate and expected is not None:
         return expected
     return next((o.type for o in operands[function == "select" :] if tells_type(o)), None)
 
 
 def tells_type(e: Expr) -> bool:
-    """Whether an expression's text tells its type: a literal's does not."""
+    """Test whether an expression's text determines its type: a literal's does not."""
     match e:
         case Const():
             return False
@@ -157,7 +157,7 @@ def _place(tensor: Tensor, at: tuple[Expr, ...], names: Names) -> str:
 
 
 def size_text(dim: Dim, names: Names) -> str:
-    """A size as index notation: one name, or a sum in brackets."""
+    """A size in index notation: a name, or a sum in brackets."""
     if isinstance(dim, int):
         return str(dim)
     return names.size(dim.terms[0][0]) if dim.is_atom else f"[{_sum_text(dim, names)}]"
@@ -179,14 +179,14 @@ def _sum_text(dim: Dim, names: Names) -> str:
 
 
 def tensor_text(t: Tensor, names: Names) -> str:
-    """A declaration: the name, the sizes and the element type."""
+    """A declaration: name, sizes and element type."""
     known = all(isinstance(d, int) for d in t.shape)
     shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
     return f"{names.of(t)}: tensor<{shape}>"
 
 
 def formulas_text(program: Formulas) -> str:
-    """Index notation: one line for each array that is computed, and one for each part of it that is used twice."""
+    """Index notation: a line for each array, and one for each subexpression that is used twice."""
     names = Names()
 
     def declared(tensors: Iterable[Tensor]) -> str:
@@ -227,7 +227,7 @@ def kernel_text(kernel: Kernel) -> str:
 
 
 def statement_text(s: Statement) -> str:
-    """One statement by itself."""
+    """One statement."""
     return "\n".join(_statement(s, Names(), 0))
 
 
@@ -269,7 +269,7 @@ def _statement(s: Statement, names: Names, depth: int) -> list[str]:
 
 
 def _range(s: For, names: Names) -> str:
-    """What a loop's index runs over: its extent is said where the loop does not end there."""
+    """The range of a loop; the index's extent is printed if it differs from the end."""
     how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
     how += f" overlap {s.overlap}" if s.overlap else ""
     start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
