@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
+    from cvm.jit.options import CompileOptions
 
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .specialize import TracedFunction
@@ -96,43 +97,49 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
 
 @_overload
 def compile(
-    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu"
+    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu", *, optimize: int = 2
 ) -> Compiled: ...
 @_overload
-def compile(program: _Callable[..., _Any], *, target: str = "cpu") -> TracedFunction: ...
+def compile(program: _Callable[..., _Any], *, target: str = "cpu", optimize: int = 2) -> TracedFunction: ...
 @_overload
-def compile(*, target: str = "cpu") -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
+def compile(*, target: str = "cpu", optimize: int = 2) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
 def compile(
     program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None,
     entry: str = "main",
     target: str = "cpu",
+    *,
+    optimize: int = 2,
 ) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
     is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a
     GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
-    evaluated slowly and obviously).
+    evaluated slowly and obviously). `optimize=0` compiles one scalar loop nest for each operation, with no optimization at all:
+    integers stay the same bit for bit, and float sums are added in the order of their indices.
     """
+    from cvm.jit.options import CompileOptions
+
+    options = CompileOptions(optimize)
     if callable(program) or program is None:
         from .specialize import traced
 
-        return (lambda function: traced(function, target)) if program is None else traced(program, target)
+        return (lambda f: traced(f, target, options)) if program is None else traced(program, target, options)
     if not isinstance(entry, str):
         raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
-        return _cast("Compiled", _compile_text(program, entry, target))
+        return _cast("Compiled", _compile_text(program, entry, target, options))
     from cvm.dialect.program.module import Module
     from cvm.jit.compile import compile_program
 
     if not isinstance(program, Module):
         wanted = "a module, a program's text, a path to one, or a Python function"
         raise Error(f"expected {wanted}, got {type(program).__name__}")
-    return _cast("Compiled", compile_program(program, entry, target))
+    return _cast("Compiled", compile_program(program, entry, target, options))
 
 
 def _compile_text(
-    program: str | bytes | _os.PathLike[str], entry: str, target: str
+    program: str | bytes | _os.PathLike[str], entry: str, target: str, options: CompileOptions
 ) -> CompiledFunction | CompiledGraph:
     """Compiles a program that may be known by its text, so that there is nothing to read."""
     if isinstance(program, bytes) or (isinstance(program, str) and not _is_path(program)):
@@ -149,10 +156,10 @@ def _compile_text(
     if target == "cpu":
         from cvm.jit.functions.source_cache import compile_text
 
-        return compile_text(text, filename, folder, read, entry)
+        return compile_text(text, filename, folder, read, entry, options)
     from cvm.jit.compile import compile_program
 
-    return compile_program(read(), entry, target)
+    return compile_program(read(), entry, target, options)
 
 
 def _is_path(text: str) -> bool:

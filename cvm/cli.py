@@ -18,6 +18,7 @@ from typing import Any
 import cvm
 
 SHOWN = 50  # diagnostics, of one run
+LEVELS = (0, 2)  # of optimization
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,11 +103,18 @@ def _command(commands: Any, name: str, help: str, function: str = "") -> argpars
     return made
 
 
+def _optimization(command: argparse.ArgumentParser) -> None:
+    """The level of optimization, of a command that compiles."""
+    text = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
+    command.add_argument("-O", type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL", help=text)
+
+
 def _run(commands: Any) -> None:
     run = _command(commands, "run", "run a function or a graph of a program and show what it gives")
     run.add_argument("program", metavar="PROG.cvm")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
+    _optimization(run)
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
     run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
     run.add_argument(
@@ -174,6 +182,7 @@ def _lower(commands: Any) -> None:
         help="graph, mlir, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    _optimization(lower)
     lower.add_argument(
         "--ranges", action="store_true", help="with --to graph: say in comments from where to where integers go"
     )
@@ -186,6 +195,7 @@ def _build(commands: Any) -> None:
     build = _command(commands, "build", "compile functions ahead of time, for C code to call")
     build.add_argument("program", metavar="PROG.cvm")
     build.add_argument("--entry", action="append", metavar="NAME", help="a function (default: main); may be repeated")
+    _optimization(build)
     build.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="an object file, .o, or a shared library, .so"
     )

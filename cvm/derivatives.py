@@ -19,6 +19,7 @@ from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
 from cvm.jit.functions.compiled_function import CompiledFunction
+from cvm.jit.options import DEFAULT
 from cvm.jit.targets import compile_function
 from cvm.lowering.graph.differentiate import Rules
 
@@ -77,6 +78,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
     if function is None:
         return traced(_positional(derived))
     plain, target = _plain(function), getattr(function, "target", "cpu")
+    options = getattr(function, "options", DEFAULT)
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
     signature = signature_of(plain)
@@ -87,7 +89,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
         bound.apply_defaults()
         return derived(*bound.args)
 
-    return traced(named, target)
+    return traced(named, target, options)
 
 
 def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,4 +217,4 @@ def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bo
     returned = tuple(r for o in operations for r in o.results)
     derived = Function(name, tuple(arguments), tuple(operations), returned, span=source.span)
     module = verify(Module({**module.functions, name: derived}, module.filename))
-    return compile_function(module, name, function.target)
+    return compile_function(module, name, function.target, function.options)

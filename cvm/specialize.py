@@ -23,6 +23,7 @@ from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
 from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
+from cvm.jit.options import DEFAULT, CompileOptions
 from cvm.jit.targets import compile_function
 
 from . import array_methods  # noqa: F401  what traced arrays can do
@@ -41,9 +42,10 @@ class TracedFunction:
     values are part of the signature. Python numbers are i32, f32 and i1 scalars.
     """
 
-    def __init__(self, function: Callable[..., Any], target: str = "cpu") -> None:
+    def __init__(self, function: Callable[..., Any], target: str = "cpu", options: CompileOptions = DEFAULT) -> None:
         self.function = function
         self.target = target
+        self.options = options
         self._parameters = signature_of(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes: dict[Signature, int] = {}
@@ -66,7 +68,7 @@ class TracedFunction:
             return self
         methods = self._methods(instance)
         if self not in methods:
-            methods[self] = traced(self.function.__get__(instance, owner), self.target)
+            methods[self] = traced(self.function.__get__(instance, owner), self.target, self.options)
         return methods[self]
 
     def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
@@ -83,8 +85,12 @@ class TracedFunction:
             module, name = self.function.__module__, self.function.__qualname__
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
-            return traced, (self.function, self.target)  # pickling the function says what is wrong with its name
-        return (_named, (module, name)) if decorated else (traced, (self.function, self.target))
+            return traced, (
+                self.function,
+                self.target,
+                self.options,
+            )  # pickling the function says what is wrong with its name
+        return (_named, (module, name)) if decorated else (traced, (self.function, self.target, self.options))
 
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"
@@ -213,7 +219,7 @@ class TracedFunction:
         form = flatten_results(returned, results)
         if not results:
             raise TraceError(f"{self.__name__} returns no array")
-        return compile_function(tracer.finish(results), name, self.target), form
+        return compile_function(tracer.finish(results), name, self.target, self.options), form
 
 
 class _Methods:
@@ -227,11 +233,11 @@ class _Methods:
         return _Methods, ()
 
 
-def traced(function: Callable[..., Any], target: str = "cpu") -> TracedFunction:
+def traced(function: Callable[..., Any], target: str = "cpu", options: CompileOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
-    direct = target == "cpu" and fastcall.usable()
+    direct = target == "cpu" and options.optimize > 0 and fastcall.usable()
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
-    return kind(function, target)
+    return kind(function, target, options)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

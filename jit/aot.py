@@ -30,6 +30,7 @@ from ..lowering.storage.plan import ALIGNMENT, Plan
 from .llvm import native_code
 from .llvm.emit import emit
 from .llvm.range_check import declared, within_text
+from .options import DEFAULT, CompileOptions
 from .runtime.fp_environment import declarations, in_default_environment, register_of
 from .runtime.thread_pool import PARALLEL, SERIAL
 from .targets import compile_function, find
@@ -52,7 +53,11 @@ class Built:
 
 @DefaultFpEnvironment()
 def build(
-    module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int] = MappingProxyType({})
+    module: Module,
+    entries: Sequence[str],
+    prefix: str,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    options: CompileOptions = DEFAULT,
 ) -> Built:
     """The functions of a verified module, each as `prefix_name`, with these values of named sizes.
 
@@ -63,7 +68,7 @@ def build(
         found = settled(module, find(module, name, "cpu"), sizes)
         _callable(found)
         module = module.with_functions({**module.functions, name: found})
-        compiled = compile_function(module, name, "reference")
+        compiled = compile_function(module, name, "reference", options)
         functions.append(compiled.function)
         plans.append(compiled.plan)
     text = emit(*plans)
@@ -82,7 +87,7 @@ def build(
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = native_code.object_file("\n".join(pieces))
+    image = native_code.object_file("\n".join(pieces), options.optimize > 0)
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 

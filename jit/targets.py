@@ -9,14 +9,17 @@ from ..dialect.ir.diagnostics import Diagnostic, TargetError
 from ..dialect.program.module import Function, Module
 from ..lowering.graph.inline import has_derivatives
 from .functions.compiled_function import CompiledFunction
+from .options import DEFAULT, CompileOptions
 
 
 @compiling()
-def compile_function(module: Module, entry: str = "main", target: str = "cpu") -> CompiledFunction:
+def compile_function(
+    module: Module, entry: str = "main", target: str = "cpu", options: CompileOptions = DEFAULT
+) -> CompiledFunction:
     """Compiles one function of a verified module for a target of TARGETS."""
     module, function = prepared(module, entry, target)
     try:
-        return TARGETS[target](module, function)
+        return TARGETS[target](module, function, options)
     except MemoryError as e:
         raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
 
@@ -42,32 +45,32 @@ def find(module: Module, entry: str, target: str) -> Function:
     return module.functions[entry]
 
 
-def _native(module: Module, function: Function) -> CompiledFunction:
+def _native(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
     from .functions.native_function import native_function
 
-    return native_function(module, function)
+    return native_function(module, function, options)
 
 
-def _reference(module: Module, function: Function) -> CompiledFunction:
+def _reference(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
     from .functions.reference_function import ReferenceFunction
 
-    return ReferenceFunction(module, function)
+    return ReferenceFunction(module, function, options)
 
 
-def _simulated(module: Module, function: Function) -> CompiledFunction:
+def _simulated(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
     from .cuda.gpu_function import SimulatedFunction
 
-    return SimulatedFunction(module, function)
+    return SimulatedFunction(module, function, options)
 
 
-def _on_gpu(module: Module, function: Function) -> CompiledFunction:
+def _on_gpu(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
     from .cuda.cuda_function import CudaFunction
 
-    return CudaFunction(module, function)
+    return CudaFunction(module, function, options)
 
 
 # a target's code is loaded when it is asked for
-TARGETS: dict[str, Callable[[Module, Function], CompiledFunction]] = {
+TARGETS: dict[str, Callable[[Module, Function, CompileOptions], CompiledFunction]] = {
     "cpu": _native,
     "reference": _reference,
     "cuda": _on_gpu,

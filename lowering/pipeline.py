@@ -10,7 +10,8 @@ from .analysis.integer_ranges import declared_range, ranges_of
 from .formulas.build import Formula, Formulas, Nest, View, formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
-from .gpu.map_to_grid import map_to_grid
+from .gpu.map_to_grid import map_nests_to_grid, map_to_grid
+from .graph.dce import dce
 from .graph.inline import inline_calls
 from .graph.pipeline import improve
 from .loops.build import build_nest, sorted_tensors
@@ -24,8 +25,10 @@ from .storage.narrow_storage import narrow_storage
 from .storage.plan import Plan, make_plan, viewed
 
 
-def to_formulas(module: Module, function: Function) -> Formulas:
-    """The function's formulas, fused."""
+def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formulas:
+    """The function's formulas, fused, or one for each operation that some result needs where nothing is optimized."""
+    if not optimize:
+        return formulas(dce(inline_calls(module, function)))
     return fuse(formulas(improve(inline_calls(module, function))))
 
 
@@ -80,11 +83,23 @@ def nests(module: Module, function: Function) -> Plan:
     return fuse_rows(narrow_storage(unscheduled(module, function)))
 
 
-def lower(module: Module, function: Function, processor: Processor = PLAIN) -> Plan:
+def unoptimized(module: Module, function: Function) -> Plan:
+    """The function as one scalar nest for each operation."""
+    program = to_formulas(module, function, optimize=0)
+    kernels, views, results = to_kernels(program)
+    sides = program.name, program.arguments, results, program.constants
+    return split_complex(make_plan(*sides, tuple(kernels), views, requirements=program.requirements))
+
+
+def lower(module: Module, function: Function, processor: Processor = PLAIN, optimize: int = 2) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
+    if not optimize:
+        return unoptimized(module, function)
     return schedule(nests(module, function), processor=processor)
 
 
-def lower_for_gpu(module: Module, function: Function) -> Plan:
+def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan:
     """The same for a GPU."""
+    if not optimize:
+        return map_nests_to_grid(unoptimized(module, function))
     return map_to_grid(unscheduled(module, function))

@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 from ..dialect.program.module import Function, Module
 from ..dialect.program.printer import print_module
-from .pipeline import lower, to_formulas, unscheduled
+from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .text.printer import formulas_text, kernels_text
 
 STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
 
 
-def show(module: Module, function: Function, stage: str) -> str:
+def show(module: Module, function: Function, stage: str, optimize: int = 2) -> str:
     """The text of one stage of STAGES."""
     shows: dict[str, Callable[[], str]] = {
         "graph": lambda: str(module),
         "mlir": lambda: print_module(module, generic=True),
-        "formulas": lambda: formulas_text(to_formulas(module, function)),
-        "loops": lambda: kernels_text(unscheduled(module, function).kernels),
-        "schedule": lambda: kernels_text(lower(module, function).kernels),
+        "formulas": lambda: formulas_text(to_formulas(module, function, optimize)),
+        "loops": lambda: kernels_text((unscheduled if optimize else unoptimized)(module, function).kernels),
+        "schedule": lambda: kernels_text(lower(module, function, optimize=optimize).kernels),
     }
     return shows[stage]()

@@ -14,6 +14,7 @@ from cvm.commands.io import load, write
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.program.module import Module
+from cvm.jit.options import CompileOptions
 
 SHARED = (".so", ".dylib")
 LINKERS = ("cc", "gcc", "clang", "ld.lld", "ld")
@@ -27,7 +28,13 @@ def build(options: Namespace) -> int:
         raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
     entries = options.entry or ["main"]
     module = load(options.program)
-    made = aot.build(module, entries, path.stem.removeprefix("lib"), _sizes(options.size, module, entries))
+    made = aot.build(
+        module,
+        entries,
+        path.stem.removeprefix("lib"),
+        _sizes(options.size, module, entries),
+        CompileOptions(options.optimize),
+    )
     if path.suffix == ".o":
         write(options.output, made.image)
     else:

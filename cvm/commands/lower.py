@@ -16,7 +16,7 @@ def lower(options: Namespace) -> int:
         raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(ALL_STAGES)}")
     if options.ranges and options.to != "graph":
         raise Usage(f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}")
-    f = cvm.compile(load(options.program), options.entry, target="reference")
+    f = cvm.compile(load(options.program), options.entry, target="reference", optimize=options.optimize)
     text = print_ranges(f.module) if options.ranges else f.lower(options.to)
     write(options.output, text.encode())
     return 0

@@ -18,6 +18,7 @@ from cvm.commands.io import load, write
 from cvm.dialect.program.module import Graph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
+from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS, compile_function
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options that functions do not have
@@ -45,7 +46,7 @@ def run(options: Namespace) -> int:
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f = compile_function(module, options.entry, options.target)
+        f = compile_function(module, options.entry, options.target, CompileOptions(options.optimize))
         compiled = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()

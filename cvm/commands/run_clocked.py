@@ -21,6 +21,7 @@ from cvm.dialect.cog.clocked import Sensor
 from cvm.dialect.cog.clocked import warnings as graph_warnings
 from cvm.dialect.program.module import Graph, Module
 from cvm.jit.functions.clocked_program import CompiledGraph
+from cvm.jit.options import CompileOptions
 
 PATIENCE = 0.1  # seconds between two looks at the progress
 FRAMES = 50  # pictures of a .gif, unless --every says how many
@@ -34,7 +35,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
     with waiting("compiling"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.perf_counter()
-        g = CompiledGraph(module, graph, options.target)
+        g = CompiledGraph(module, graph, options.target, CompileOptions(options.optimize))
         g.reset()
         compiled = time.perf_counter() - began
     if options.load_state is not None:

@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ...dialect.program.module import Function, Module
+from ..options import CompileOptions
 from . import disk_cache
 from .compiler_digest import compiler_digest
 
@@ -35,15 +36,15 @@ def environment() -> tuple[str, ...]:
     return compiler_digest(), np.__version__, *_machine()
 
 
-def name_of_text(text: bytes, folder: Path | None, entry: str) -> str | None:
+def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
     """The name of the entry of a function of a program's text, which lies in a folder; None where nothing is kept."""
     if disk_cache.folder() is None:
         return None
     where = "" if folder is None else os.path.abspath(folder)
-    return disk_cache.key("text", entry, where, *environment(), hashlib.sha256(text).hexdigest())
+    return disk_cache.key("text", entry, where, options.key, *environment(), hashlib.sha256(text).hexdigest())
 
 
-def name_of(module: Module, function: Function) -> str | None:
+def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
     """The name of a function's entry; None where nothing is kept."""
     from ...dialect.program.printer import Names, operation_text  # and with it all of operators
 
@@ -51,7 +52,7 @@ def name_of(module: Module, function: Function) -> str | None:
         return None
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     texts = {f.span.source.text: None for f in functions}
-    parts = [function.name, *environment(), *texts]
+    parts = [function.name, options.key, *environment(), *texts]
     for f in functions:
         names = Names(f.arguments)
         heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]

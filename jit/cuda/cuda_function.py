@@ -16,6 +16,7 @@ from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import beyond_range, in_order
+from ..options import DEFAULT, CompileOptions
 from .cuda_graph import Recorded
 from .device import Call, device
 from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
@@ -33,8 +34,8 @@ class CudaFunction(GpuFunction):
 
     target = "cuda"
 
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module, function)
+    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+        super().__init__(module, function, options)
         self.device = device()
         self._kernels = self.device.kernels(self.source.text, {s.name: _signature(s) for s in self.source.launches})
         with self.device.active():

@@ -14,6 +14,7 @@ from ...dialect.notation.index import Tensor
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import size_place
 from ..functions.compiled_function import CompiledFunction
+from ..options import DEFAULT, CompileOptions
 from . import nvrtc
 from .emit import Launch
 from .emulator.memory import Memory
@@ -27,8 +28,8 @@ GARBAGE = 0xA5  # what fills memory that nobody has written
 class GpuFunction(CompiledFunction):
     """What a device of either kind does with a plan."""
 
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module, function)
+    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+        super().__init__(module, function, options)
         self.source = self.gpu_source
         atoms = {atom for launch in self.source.launches for atom in launch.sizes} | _atoms_of(self.gpu_plan.workspace)
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
@@ -70,8 +71,8 @@ class SimulatedFunction(GpuFunction):
 
     target = "cuda-sim"
 
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module, function)
+    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+        super().__init__(module, function, options)
         nvrtc.cached_as(self.source.text)  # says what is missing, if it is
 
     @cached_property

@@ -23,6 +23,7 @@ from ...lowering.stepping.split_state import State, split_state
 from ...lowering.stepping.step_plan import StepPlan, make_step_plan
 from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
+from ..options import DEFAULT, CompileOptions
 from ..targets import TARGETS
 from .compiled_function import CompiledFunction
 from .steppers import DeviceStepper, NativeStepper, PythonStepper, machine_text
@@ -34,10 +35,11 @@ Sensor = Iterable[Any] | Callable[[int], Any]
 class CompiledGraph:
     """A graph on one target. A graph that was never reset resets itself first; time counts ticks since the reset."""
 
-    def __init__(self, module: Module, graph: Graph, target: str = "cpu") -> None:
+    def __init__(self, module: Module, graph: Graph, target: str = "cpu", options: CompileOptions = DEFAULT) -> None:
         self.module = module
         self.graph = graph
         self.target = target
+        self.options = options
         with compiling():
             self._clockwork = split_state(module, graph)
         self._states = {s.name: s for s in self._clockwork.states}
@@ -60,7 +62,7 @@ class CompiledGraph:
         raise CallError(Diagnostic(message, self.graph.span, "graph.call"))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return CompiledGraph, (self.module, self.graph, self.target)
+        return CompiledGraph, (self.module, self.graph, self.target, self.options)
 
     # time
 
@@ -232,6 +234,8 @@ class CompiledGraph:
     @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
+        if not self.options.optimize:
+            return self._function(self._clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):
             tick = self._tick if stage == "schedule" else make_step_plan(self.module, self._clockwork, scheduled=False)
             return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
@@ -249,7 +253,7 @@ class CompiledGraph:
 
     @compiling()
     def _make_machine(self) -> Machine:
-        if self.target == "cpu":
+        if self.target == "cpu" and self.options.optimize:
             return NativeStepper(self._clockwork, self._tick)
         machine = DeviceStepper if self.target == "cuda" else PythonStepper
         return machine(self._clockwork, self._function(self._clockwork.advance))
@@ -261,7 +265,7 @@ class CompiledGraph:
     @compiling()
     def _function(self, function: Function) -> CompiledFunction:
         if function.name not in self._functions:
-            self._functions[function.name] = TARGETS[self.target](self.module, function)
+            self._functions[function.name] = TARGETS[self.target](self.module, function, self.options)
         return self._functions[function.name]
 
     def _observe(self) -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
+from ..options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
     from ...dialect.program.deferred_checks import DeferredChecks
@@ -30,11 +31,12 @@ class CompiledFunction:
 
     target = ""
 
-    def __init__(self, module: Module, function: Function) -> None:
+    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         from ...dialect.program.verify_inplace import arguments_overwritten
 
         self.module = module
         self.function = function
+        self.options = options
         self._called_as(function, arguments_overwritten(function))
 
     def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
@@ -172,13 +174,13 @@ class CompiledFunction:
         return cost(self.plan)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.module, self.function)
+        return type(self), (self.module, self.function, self.options)
 
     @cached_property
     def plan(self) -> Plan:
         from ...lowering.pipeline import lower
 
-        return lower(self.module, self.function)
+        return lower(self.module, self.function, optimize=self.options.optimize)
 
     @cached_property
     def native_text(self) -> Text:
@@ -190,7 +192,7 @@ class CompiledFunction:
     def gpu_plan(self) -> Plan:
         from ...lowering.pipeline import lower_for_gpu
 
-        return lower_for_gpu(self.module, self.function)
+        return lower_for_gpu(self.module, self.function, self.options.optimize)
 
     @cached_property
     def gpu_source(self) -> Source:

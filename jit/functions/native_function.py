@@ -19,8 +19,9 @@ from ..cache.keys import name_of
 from ..calls import fastcall
 from ..calls.arguments import size_place
 from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of, can_serve
-from ..llvm.native_code import Library, processor
+from ..llvm.native_code import Library, fresh_object_code, processor
 from ..llvm.range_check import checked_text, declared
+from ..options import DEFAULT, CompileOptions
 from ..runtime.thread_pool import imports
 from . import cache_entry
 from .compiled_function import CompiledFunction
@@ -43,9 +44,9 @@ class NativeFunction(CompiledFunction):
 
     target = "cpu"
 
-    def __init__(self, module: Module, function: Function) -> None:
-        super().__init__(module, function)
-        self.kept_as = name_of(module, function)
+    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
+        super().__init__(module, function, options)
+        self.kept_as = name_of(module, function, options)
         made = cache_entry.load(self.kept_as, function) if self.kept_as is not None else None
         if made is None:
             made = self._compile()
@@ -53,9 +54,10 @@ class NativeFunction(CompiledFunction):
                 cache_entry.store(self.kept_as, function, made)
         self._serve(made)
 
-    def recall(self, head: Signature, made: Compiled, program: Program) -> None:
+    def recall(self, head: Signature, made: Compiled, program: Program, options: CompileOptions) -> None:
         """Takes the place of `__init__` where the function was compiled before, and its program is read when it is asked for."""
         self._read = program
+        self.options = options
         self.left_open = head.left_open
         self._called_as(head.function, head.overwritten)
         self._serve(made)
@@ -83,13 +85,32 @@ class NativeFunction(CompiledFunction):
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
         self._direct: CallTable | None = None
-        if fastcall.usable() and isinstance(self, fastcall.direct_base()):
+        if self.options.optimize and fastcall.usable() and isinstance(self, fastcall.direct_base()):
             self._call_directly()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return native_function, (self.module, self.function)
+        return native_function, (self.module, self.function, self.options)
 
     def _compile(self) -> Compiled:
+        return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
+
+    def _compile_unoptimized(self) -> Compiled:
+        from ..llvm.emit import emit
+
+        text, plan = emit(self.plan), self.plan
+        return cache_entry.Compiled(
+            (fresh_object_code(text.module, passes=False),),
+            tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
+            plan.workspace,
+            text.sizes,
+            text.requirements,
+            in_place=frozenset(),
+            release=True,
+            parallel=False,
+            within=False,
+        )
+
+    def _compile_in_units(self) -> Compiled:
         from ...lowering.pipeline import nests
         from ...lowering.schedule import schedule
         from ..llvm.emit import Emission
@@ -119,7 +140,7 @@ class NativeFunction(CompiledFunction):
     def plan(self) -> Plan:
         from ...lowering.pipeline import lower
 
-        return lower(self.module, self.function, processor())
+        return lower(self.module, self.function, processor(), self.options.optimize)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:
@@ -211,17 +232,17 @@ def aligned_memory(size: int) -> np.ndarray:
     return memory[start : start + size]
 
 
-def native_function(module: Module, function: Function) -> NativeFunction:
+def native_function(module: Module, function: Function, options: CompileOptions = DEFAULT) -> NativeFunction:
     """A native function that Python calls without a detour, where its objects lie in memory as expected."""
-    return _kind()(module, function)
+    return _kind(options)(module, function, options)
 
 
-def recalled_function(head: Signature, made: Compiled, program: Program) -> NativeFunction:
+def recalled_function(head: Signature, made: Compiled, program: Program, options: CompileOptions) -> NativeFunction:
     """The same of what was compiled before."""
-    function = object.__new__(_kind())
-    function.recall(head, made, program)
+    function = object.__new__(_kind(options))
+    function.recall(head, made, program, options)
     return function
 
 
-def _kind() -> type[NativeFunction]:
-    return fastcall.direct(NativeFunction) if fastcall.usable() else NativeFunction
+def _kind(options: CompileOptions) -> type[NativeFunction]:
+    return fastcall.direct(NativeFunction) if options.optimize and fastcall.usable() else NativeFunction

@@ -17,7 +17,7 @@ from ...lowering.analysis.cost import Cost, cost
 from ...lowering.storage.plan import Plan
 from ..calls.arguments import size_place
 from ..llvm.emit import emit
-from ..llvm.native_code import Library
+from ..llvm.native_code import Library, object_code
 from ..runtime.thread_pool import imports, is_parallel
 from .native_function import ENTRY, NativeFunction, aligned_memory
 
@@ -41,7 +41,8 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     places = [size_place(f.function, atom) for atom in text.sizes]
     sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
     pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))
-    runs = [_runner(plan, n, pointers, workspace, sizes) for n in range(len(plan.kernels))]
+    passes = f.options.optimize > 0
+    runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):
@@ -51,10 +52,14 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     return [_spent(plan, n, statistics.median(found), sizes) for n, found in enumerate(times)]
 
 
-def _runner(plan: Plan, n: int, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int]) -> Callable[[], int]:
+def _runner(
+    plan: Plan, n: int, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
+) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n))
-    library = Library(text.module, {"entry": ENTRY}, imports=imports(is_parallel(text.module)))
+    library = Library(
+        [object_code(text.module, passes=passes)], {"entry": ENTRY}, imports=imports(is_parallel(text.module))
+    )
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 

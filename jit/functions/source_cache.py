@@ -18,6 +18,7 @@ from ...dialect.ir.diagnostics import Source
 from ...dialect.program.module import Function, Module
 from ..cache import disk_cache
 from ..cache.keys import name_of_text
+from ..options import DEFAULT, CompileOptions
 from . import cache_entry
 from .native_function import NativeFunction, Program, recalled_function
 from .signature import Signature, described, signature_of
@@ -28,29 +29,34 @@ if TYPE_CHECKING:
 
 
 def compile_text(
-    text: str | bytes, filename: str, folder: Path | None, parse: Callable[[], Module], entry: str
+    text: str | bytes,
+    filename: str,
+    folder: Path | None,
+    parse: Callable[[], Module],
+    entry: str,
+    options: CompileOptions = DEFAULT,
 ) -> CompiledFunction | CompiledGraph:
     """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
-    name = _name(text, folder, entry)
+    name = _name(text, folder, entry, options)
     data = None if name is None else disk_cache.load(name)
     if data is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
-        found = _recall(data, source, files, lambda: _prepared(parse(), entry))
+        found = _recall(data, source, files, lambda: _prepared(parse(), entry), options)
         if found is not None:
             return found
     from ..compile import compile_program  # and with it all that reads and compiles programs
 
     with compiling():
-        made = compile_program(parse(), entry)
+        made = compile_program(parse(), entry, NativeFunction.target, options)
     if name is not None and isinstance(made, NativeFunction):
         _remember(name, made)
     return made
 
 
-def _name(text: str | bytes, folder: Path | None, entry: str) -> str | None:
+def _name(text: str | bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
     try:
-        return name_of_text(text.encode() if isinstance(text, str) else text, folder, entry)
+        return name_of_text(text.encode() if isinstance(text, str) else text, folder, entry, options)
     except UnicodeError:  # the parser says what is wrong
         return None
 
@@ -61,7 +67,9 @@ def _prepared(module: Module, entry: str) -> tuple[Module, Function]:
     return prepared(module, entry, NativeFunction.target)
 
 
-def _recall(data: bytes, source: Source, files: Files | None, program: Program) -> NativeFunction | None:
+def _recall(
+    data: bytes, source: Source, files: Files | None, program: Program, options: CompileOptions
+) -> NativeFunction | None:
     """The function of what is remembered, if the files beside the program are as they were."""
     found = json.loads(data)
     try:
@@ -71,7 +79,7 @@ def _recall(data: bytes, source: Source, files: Files | None, program: Program) 
         return None
     head = signature_of(found, source)
     made = cache_entry.load(found["code"], head.function)
-    return None if made is None else recalled_function(head, made, program)
+    return None if made is None else recalled_function(head, made, program, options)
 
 
 def _remember(name: str, made: NativeFunction) -> None:

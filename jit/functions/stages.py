@@ -12,13 +12,13 @@ ALL_STAGES = (*STAGES, "llvm", "llvm-opt", "asm", "cuda", "ptx")
 def text_at(f: CompiledFunction, stage: str) -> str:
     """The function at a stage of ALL_STAGES."""
     if stage in STAGES:
-        return show(f.module, f.function, stage)
+        return show(f.module, f.function, stage, f.options.optimize)
     if stage == "llvm":
         return f.native_text.module
     if stage in ("llvm-opt", "asm"):
         from ..llvm import native_code
 
-        module = native_code.optimise(f.native_text.module)
+        module = native_code.optimise(f.native_text.module, passes=f.options.optimize > 0)
         return str(module) if stage == "llvm-opt" else native_code.assembly(module)
     if stage in ("cuda", "ptx"):
         return f.gpu_source.text if stage == "cuda" else f.ptx

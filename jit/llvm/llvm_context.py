@@ -61,16 +61,20 @@ class Toolchain:
         self._passes.add_loop_unroll_pass()
         self._passes.add_instruction_combine_pass()
 
-    def optimised(self, text: str, slp: bool = False) -> Any:
-        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, with their tests at the
-        end and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side
-        become vectors."""
+    def parsed(self, text: str) -> Any:
+        """The module as it stands."""
         context = llvm.create_context()
         with ffi.OutputString() as error:
             parsed = _unlocked("LLVMPY_ParseAssembly")(context, text.encode(), error)
             if not parsed:
                 raise RuntimeError(f"LLVM IR parsing error\n{error}")
-        module = llvm.ModuleRef(parsed, context)
+        return llvm.ModuleRef(parsed, context)
+
+    def optimised(self, text: str, slp: bool = False) -> Any:
+        """The parsed module after LLVM's passes. Loops come with vectors and unrolled where that helps, with their tests at the
+        end and what they share before them, so a few passes will do; with `slp`, which costs time, equal scalars side by side
+        become vectors."""
+        module = self.parsed(text)
         options = llvm.create_pipeline_tuning_options(3)
         options.loop_vectorization = options.loop_interleaving = False
         builder = llvm.create_pass_builder(self.machine, options)

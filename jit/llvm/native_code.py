@@ -26,10 +26,10 @@ def _linker() -> Any:
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
-def optimise(text: str, slp: bool = False) -> Any:
-    """The module after LLVM's passes."""
+def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
+    """The module after LLVM's passes, or before any."""
     with toolchain() as tools:
-        return tools.optimised(_complete(text), slp)
+        return tools.optimised(_complete(text), slp) if passes else tools.parsed(_complete(text))
 
 
 def _complete(text: str) -> str:
@@ -60,26 +60,26 @@ def assembly(module: Any) -> str:
         return target_machine().emit_assembly(module)
 
 
-def object_file(text: str) -> bytes:
+def object_file(text: str, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
     with addresses_kept():
-        return bytes(target_machine(jit=False).emit_object(optimise(text)))
+        return bytes(target_machine(jit=False).emit_object(optimise(text, passes=passes)))
 
 
-def object_code(text: str, slp: bool = False) -> bytes:
+def object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = disk_cache.key(text, str(slp), *environment())
+    name = disk_cache.key(text, str(slp), str(passes), *environment())
     image = disk_cache.load(name)
     if image is None:
-        image = fresh_object_code(text, slp)
+        image = fresh_object_code(text, slp, passes)
         disk_cache.store(name, image)
     return image
 
 
-def fresh_object_code(text: str, slp: bool = False) -> bytes:
+def fresh_object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file."""
     with toolchain() as tools:
-        return tools.object_code(tools.optimised(_complete(text), slp))
+        return tools.object_code(tools.optimised(_complete(text), slp) if passes else tools.parsed(_complete(text)))
 
 
 class Library:

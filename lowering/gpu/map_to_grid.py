@@ -83,6 +83,12 @@ def map_to_grid(plan: Plan) -> Plan:
     return replace(planned, kernels=tuple(placed))
 
 
+def map_nests_to_grid(plan: Plan) -> Plan:
+    """The plan with every nest a launch of its own, its independent outer loops the grid, and no other change."""
+    launched = [parallel(part) for kernel in plan.kernels for part in split(kernel)]
+    return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(launched)))
+
+
 def orders(kernel: Kernel) -> list[OrderedVersion]:
     """The versions of a kernel for each order of its reductions, and for equal broadcast sizes."""
     met = broadcast_versions(kernel) if folds_floats(kernel) else None

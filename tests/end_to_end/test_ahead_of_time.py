@@ -74,19 +74,20 @@ def pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
 
 
 @linked
-def test_results_are_those_of_the_compiled_function(folder: Path) -> None:
-    built = library(folder, "--entry", "main", "--entry", "blur", "--size", "N=5")
+@pytest.mark.parametrize("level", [0, 2])
+def test_results_are_those_of_the_compiled_function(folder: Path, level: int) -> None:
+    built = library(folder, "--entry", "main", "--entry", "blur", "--size", "N=5", f"-O{level}")
     rng = np.random.default_rng(0)
     x, flags = rng.integers(-9, 10, (5, 3), dtype=np.int32), rng.integers(0, 2, 5) == 1
     y, t = np.empty((5, 2), np.int32), np.empty((), np.float32)
     assert built.model_main(*pointers(x, flags, y, t)) == 0
-    wanted = cvm.compile(PROGRAM)(x, flags)
+    wanted = cvm.compile(PROGRAM, optimize=level)(x, flags)
     np.testing.assert_array_equal(y, wanted[0])
     assert t == wanted[1]
     image = rng.standard_normal((8, 64, 64), dtype=np.float32)
     blurred = np.empty_like(image)
     assert built.model_blur(*pointers(image, blurred)) == 0
-    np.testing.assert_array_equal(blurred, cvm.compile(PROGRAM, "blur")(image))
+    np.testing.assert_array_equal(blurred, cvm.compile(PROGRAM, "blur", optimize=level)(image))
 
 
 @linked

@@ -156,6 +156,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
             "--ranges shows the ranges of a program's values: it goes with --to graph",
         ),
         ("lower add.cvm --to wasm", "unknown stage 'wasm'; the stages are graph, mlir, formulas, loops, "),
+        ("run add.cvm -O1", "invalid choice: 1 (choose from 0, 2)"),
         ("ops cvm.conv2", "no dialect or operator cvm.conv2; did you mean cvm.conv2d"),
         ("frobnicate", "invalid choice"),
         ("", "required"),
@@ -227,6 +228,27 @@ def test_every_stage_is_shown(command: Command) -> None:
     for stage, mark in marks.items():
         found = command("lower", "add.cvm", "--to", stage, "-o", "out.txt")
         assert found == (0, "", "") and mark in Path("out.txt").read_text()
+
+
+SQUARES = """\
+func @main(%x: tensor<64xi32>) -> tensor<64xi32> {
+  %y = cvm.elemwise_add %x, %x
+  %z = cvm.relu %y
+  return %z
+}
+"""
+
+
+def test_without_optimization_there_is_a_scalar_nest_for_each_operation(command: Command) -> None:
+    Path("two.cvm").write_text(SQUARES)
+    for stage in ("loops", "schedule"):
+        shown = command("lower", "two.cvm", "--to", stage, "-O0").out
+        assert shown.count("kernel @") == 2 and "vector" not in shown
+    assert "x i32>" not in command("lower", "two.cvm", "--to", "llvm-opt", "-O0").out
+    assert "x i32>" in command("lower", "two.cvm", "--to", "llvm-opt", "-O", "2").out
+    plain, optimized = (command("run", "two.cvm", "--random-inputs", "3", "-O", level) for level in "02")
+    assert plain == optimized and plain.status == 0
+    assert " in 2 kernels, " in command("run", "two.cvm", "--random-inputs", "3", "-O0", "--profile").out
 
 
 TWICE = """\

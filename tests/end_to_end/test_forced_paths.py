@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conformance_cases import Case, arrays, cases, compiled, failure
-from cvm.jit.functions import codegen_units
+from cvm.jit.functions import codegen_units, native_function
 from cvm.jit.llvm import llvm_context, native_code
 from forced_paths import PATHS, Path
 
@@ -34,11 +34,13 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 def code_made_once() -> Iterator[None]:
     """Of a text that LLVM has made code of on another path, for the same processor, none is made again: half of the time."""
     real = native_code.fresh_object_code
-    make = lru_cache(maxsize=1 << 12)(lambda text, slp, machine: real(text, slp))
+    make = lru_cache(maxsize=1 << 12)(lambda text, slp, passes, machine: real(text, slp, passes))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (native_code, codegen_units):
+        for module in (native_code, codegen_units, native_function):
             patch.setattr(
-                module, "fresh_object_code", lambda text, slp=False: make(text, slp, llvm_context.target_machine)
+                module,
+                "fresh_object_code",
+                lambda text, slp=False, passes=True: make(text, slp, passes, llvm_context.target_machine),
             )
         yield
 
@@ -59,9 +61,9 @@ def failures(
         other = path.rewritten(case, known)
         if other is None:
             continue
-        function = compiled(other, "cpu")
+        function = compiled(other, "cpu", path.optimize)
         if path.kept:
-            function = compiled(other, "cpu")
+            function = compiled(other, "cpu", path.optimize)
         count += 1
 
         def called(*given: Any, function: Any = function, case: Case = other) -> Any:

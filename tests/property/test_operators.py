@@ -48,8 +48,9 @@ def test_formula_agrees_with_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("unknown_sizes", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("optimize", [0, 2], ids=["unoptimized", "optimized"])
 @pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
+def test_compiled_agrees_with_reference(name: str, optimize: int, unknown_sizes: bool) -> None:
     for seed in SEEDS[:6]:
         op = SAMPLES[name](np.random.default_rng(seed))
         try:
@@ -57,7 +58,7 @@ def test_compiled_agrees_with_reference(name: str, unknown_sizes: bool) -> None:
         except cvm.VerifyError:
             assert unknown_sizes, f"seed {seed}: {op}"
             continue  # some attributes mean something only for sizes that are known
-        found = cvm.compile(module)(*arrays)
+        found = cvm.compile(module, optimize=optimize)(*arrays)
         for got, wanted in zip(found if isinstance(found, tuple) else (found,), references(op), strict=True):
             assert_same(got, wanted, ulps(op), f"seed {seed}: {op}")
 

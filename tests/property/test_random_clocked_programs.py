@@ -1,4 +1,4 @@
-"""Random graphs: on the CPU, in one call or many, every state and probe has the bits that the definitions give."""
+"""Random graphs: on the CPU, optimized or not, in one call or many, every state and probe has the bits that the definitions give."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Program:
                 self.define(((2, *grid), tensor, complex), f"cog.stack {name}, {name}")
 
 
-def set_up(program: Program, target: str) -> CompiledGraph:
-    graph = cvm.compile(program.text, target=target)
+def set_up(program: Program, target: str, optimize: int = 2) -> CompiledGraph:
+    graph = cvm.compile(program.text, target=target, optimize=optimize)
     assert isinstance(graph, CompiledGraph)
     random = np.random.default_rng(1)
     for state in graph.writable:
@@ -109,14 +109,16 @@ def set_up(program: Program, target: str) -> CompiledGraph:
 def test_random_graphs(seed: int) -> None:
     program = Program(seed)
     reference, one, many = (set_up(program, target) for target in ("reference", "cpu", "cpu"))
+    plain = set_up(program, "cpu", optimize=0)
     for ticks in (0, 1, 2, 5):
         reference.step(ticks)
         many.step(ticks)
+        plain.step(ticks)
         for _ in range(ticks):
             one.step()
         for name in reference.names:
             wanted = reference.read(name)
-            for graph in (one, many):
+            for graph in (one, many, plain):
                 np.testing.assert_array_equal(
                     graph.read(name), wanted, f"{name} at {ticks}\n{program.text}", strict=True
                 )

@@ -62,10 +62,10 @@ def failures(op: str, target: str) -> Iterator[str]:
             yield f"{case['id']}: {wrong}\n{case['program']}"
 
 
-def compiled(case: Case, target: str) -> Any:
+def compiled(case: Case, target: str, optimize: int = 2) -> Any:
     """The case's program, or why there is none."""
     try:
-        return cvm.compile(case["program"], target=target)
+        return cvm.compile(case["program"], target=target, optimize=optimize)
     except Exception as e:
         return e
 

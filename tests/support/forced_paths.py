@@ -50,6 +50,7 @@ class Path:
     settings: Mapping[str, Any] = field(default_factory=dict)
     rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
     called: Callable[[Any, Given, Case], Any] = _plainly
+    optimize: int = 2
     threads: int = 1
     kept: bool = False  # on disk, and compiled once more
     only: tuple[str, ...] = ()  # the operators whose cases go this way, if not all do
@@ -333,6 +334,8 @@ def _without(*names: str) -> dict[str, Any]:
 
 PATHS = {
     "as costs say": Path(),
+    "no optimization": Path(optimize=0),
+    "no optimization, kept on disk": Path(optimize=0, kept=True),
     "no passes over loops": Path(_without(*schedule.PASSES)),
     "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
     "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ("decompose",)}),

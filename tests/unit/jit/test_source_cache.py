@@ -19,6 +19,7 @@ from cvm.dialect.ir.types import as_given
 from cvm.dialect.program.find_deferred_checks import find_deferred_checks
 from cvm.dialect.program.verify import instantiate
 from cvm.jit.cache import disk_cache, keys
+from cvm.jit.options import DEFAULT
 
 import cvm
 
@@ -118,6 +119,18 @@ def test_what_is_asked_for_is_read_then(folder: Path) -> None:
     assert f.function is f.module.functions["main"] and len(f.function.operations) == 3
     assert f.cost() == first.cost()
     assert np.array_equal(pickle.loads(pickle.dumps(f))(X, W), EXPECTED)
+
+
+def test_levels_of_optimization_are_kept_apart(folder: Path) -> None:
+    made = {level: cvm.compile(PROGRAM, optimize=level) for level in (2, 0)}
+    assert made[0]._made.images != made[2]._made.images
+    with unread():
+        for level, first in made.items():
+            again = cvm.compile(PROGRAM, optimize=level)
+            assert again.options.optimize == level and again._made.images == first._made.images
+            assert np.array_equal(again(X, W), EXPECTED)
+    again = pickle.loads(pickle.dumps(made[0]))
+    assert again.options.optimize == 0 and again.lower("llvm") == made[0].lower("llvm") != made[2].lower("llvm")
 
 
 def test_functions_of_a_text_are_kept_apart(folder: Path) -> None:
@@ -274,7 +287,7 @@ def test_a_file_too_large_to_have_a_digest(folder: Path, tmp_path: Path, monkeyp
 
 def entry(folder: Path) -> Path:
     """The entry of the text."""
-    name = keys.name_of_text(PROGRAM.encode(), None, "main")
+    name = keys.name_of_text(PROGRAM.encode(), None, "main", DEFAULT)
     assert name is not None
     return folder / name
 

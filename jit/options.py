@@ -1,0 +1,32 @@
+"""The settings a program is compiled under, as one value that every target, key of a cache and pickle carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dialect.ir.diagnostics import TargetError
+
+LEVELS = (0, 2)  # no optimization at all, and all of it
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """Compiler settings. `optimize=0` lowers every operation to one scalar loop nest, which LLVM compiles as it stands; float
+    sums are then added in the order of their indices, as the reference adds them within a bound, not in the documented order.
+    """
+
+    optimize: int = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.optimize, bool) or self.optimize not in LEVELS:
+            raise TargetError(
+                f"the optimization levels are 0, the plain way, and 2, the default; got {self.optimize!r}"
+            )
+
+    @property
+    def key(self) -> str:
+        """The settings as a part of cache keys."""
+        return repr(self)
+
+
+DEFAULT = CompileOptions()
