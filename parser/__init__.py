@@ -1,4 +1,4 @@
-"""Text to programs: `parse` and `read` give a verified module or raise with every mistake of the text."""
+"""Parse text to programs: `parse` and `read` return a verified module or raise with every mistake of the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar's reductions: an alias of `cvm.lark` is a method here that turns the parts of a rule into a syntax node."""
+"""The grammar's actions: a method for each alias of `cvm.lark`, from the parts of a rule to a syntax node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Syntax nodes to a module: functions, their arguments and what is wrong with either. It checks no operand's type."""
+"""Build a module from syntax nodes: functions and their arguments. Operand types are not checked here."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def build_argument(scope: Scope, node: ArgumentNode) -> Value:
 
 
 def wrong_attribute(name: Token, value: Any, type: Type | None) -> str | None:
-    """What is wrong with an attribute of an argument, if anything."""
+    """A message about an argument's invalid attribute, or None."""
     if name.text == "inplace":
         return None if value is True else "inplace is written without a value"
     if name.text != "range":

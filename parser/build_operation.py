@@ -1,4 +1,4 @@
-"""One operation's syntax to an Operation: operands and attributes are matched with the fields of the operator."""
+"""Build an operation from its syntax: operands and attributes are matched with the fields of the operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .type_syntax import HABITS
 
 
 class Form(NamedTuple):
-    """How an operator is written: its operand fields, how many operands they take, and its attributes."""
+    """The syntax of an operator: its operand fields, the numbers of operands they take, and its attributes."""
 
     operands: tuple[Field, ...]
     least: int

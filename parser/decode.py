@@ -1,4 +1,4 @@
-"""Bytes to text: where a file is not UTF-8 is a mistake at a place, like any other."""
+"""Decode bytes as UTF-8; an invalid byte is a mistake with a place, like any other."""
 
 from __future__ import annotations
 

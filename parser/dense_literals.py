@@ -1,6 +1,6 @@
-"""The elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
+"""Parse the elements of `dense<...>`: nested lists of numbers to an array of a stated shape and element type.
 
-Regular lists of plain numbers are read in a few passes over the text; anything else element by element, which finds the
+Regular lists of plain numbers are parsed in a few passes over the text; other lists element by element, which finds the
 place of a mistake.
 """
 
@@ -38,7 +38,7 @@ _WORDS: dict[str, Any] = {
 
 
 class Wrong(Exception):
-    """What is wrong inside a dense constant, from one offset of the text to another."""
+    """A mistake inside a dense constant, between two offsets of the text."""
 
     def __init__(self, code: str, message: str, start: int, end: int) -> None:
         super().__init__(message)

@@ -200,7 +200,7 @@ parse.dictionary: expected ',' or '}' after an entry, got {got}
 
 
 class Said(NamedTuple):
-    """What to say about a mistake."""
+    """A message for a syntax error."""
 
     code: str
     message: str
@@ -210,7 +210,7 @@ Known = Mapping[tuple[Any, str | None], Said]
 
 
 def snippets() -> Iterator[tuple[Said, str, bool]]:
-    """What is said about each snippet, and whether any other token may stand where the parser stops."""
+    """Each snippet's message, and whether any other token may stand where the parser stops."""
     said = Said("", "")
     for line in MISTAKES.splitlines():
         if line.startswith(" "):
@@ -223,7 +223,7 @@ def snippets() -> Iterator[tuple[Said, str, bool]]:
 
 
 def by_state(stops_at: Callable[[str], tuple[Any, Token]]) -> Known:
-    """What to say by the parser's state and the token it stops at, None standing for any."""
+    """Messages by the parser's state and the token it stops at; None stands for any token."""
     known: dict[tuple[Any, str | None], Said] = {}
     for said, text, any_token in snippets():
         state, token = stops_at(text)

@@ -1,7 +1,6 @@
-"""Programs in the usual layout: one statement a line, two blanks of indentation, comments and single blank lines kept.
+"""Format programs: one statement per line, two blanks of indentation; comments and single blank lines are kept.
 
-Line breaks inside a statement stay where the author put them and are indented anew. Nothing else is changed: names, the
-order of things and the way numbers are written are the author's.
+Line breaks inside a statement stay and are indented again. Names, order and the spelling of numbers are not changed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def format_text(text: str | bytes, filename: str = "<text>") -> str:
 
 
 def starts(program: ProgramNode) -> set[int]:
-    """Where functions and statements begin."""
+    """The offsets at which functions and statements begin."""
     found: set[int] = set()
     for item in program.items:
         if not isinstance(item, BrokenNode):
@@ -157,7 +156,7 @@ class Layout:
         self.last = ""
 
     def tight(self, token: Token) -> bool:
-        """Whether no blank stands before the token."""
+        """Test whether no blank precedes the token."""
         if self.last in TIGHT_AFTER or token.type in TIGHT_BEFORE:
             return True
         if token.type == "LPAR":

@@ -1,5 +1,8 @@
-"""A function in MLIR's generic form, `"func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()`, or a graph, which is
-a "cog.graph" without arguments, as any other.
+"""Parse MLIR's generic form.
+
+    "func.func"() ({^bb0(%x: type): ...}) {sym_name = "f", ...} : () -> ()
+
+A "cog.graph" without arguments is a clocked program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Expressions in infix form to operations:  %y = dali.expr(%x * 2 + 1)  =>  %y.0 = dali.mul %x, 2;  %y = dali.add %y.0, 1.
+"""Lower infix expressions to operations of the dialect.
 
-Every operator and every call of a function becomes an operation of the dialect, placed at its part of the text; it is
-verified like any other. Operands are evaluated from left to right.
+    %y = dali.expr(%x * 2 + 1)  =>  %y.0 = dali.mul %x, 2;  %y = dali.add %y.0, 1
+
+Every operator and call becomes an operation located at its part of the text, verified like any other. Operands are
+evaluated from left to right.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tokens to syntax nodes, going on after every mistake.
+"""Parse with error recovery: tokens to syntax nodes, continuing after every mistake.
 
-A mistake is reported once; then the parser takes back what it had of the broken argument, statement or head, skips to
-where the next one can begin, and shifts a BROKEN_* token in place of what lies between.
+A mistake is reported once; then the parser drops the broken argument, statement or head from its stack, skips to where
+the next one can begin, and shifts a BROKEN_* token for the skipped text (panic mode with error productions).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scanner() -> Scanner:
 
 @cache
 def friendly() -> Known:
-    """What to say about frequent mistakes; made when the first mistake is met."""
+    """Messages for frequent mistakes, created at the first mistake."""
     return by_state(stops_at)
 
 
@@ -102,7 +102,7 @@ class Reader:
             self.skip(token)
 
     def begins_body(self) -> bool:
-        """Whether the parser is behind the head of a function."""
+        """Test whether the parser is past the head of a function."""
         return self.parser.accepts("LBRACE") and not self.parser.accepts("COMMA")
 
     def insert(self, kind: str, token: Token) -> None:

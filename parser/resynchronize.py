@@ -1,4 +1,4 @@
-"""How far a mistake reaches: for each kind of broken part, where the next one can begin."""
+"""Resynchronize after a syntax error: for each kind of broken construct, the next token at which one can begin."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ahead:
         return self.source.on_new_line(self[n].start)
 
     def begins_statement(self, n: int, depth: int) -> bool:
-        """Whether the token begins a statement for certain, given the brackets open before it."""
+        """Test whether the token certainly begins a statement, given the open brackets before it."""
         token = self[n]
         if token.type in ("RESULT", "RETURN"):
             return self.on_new_line(n)
@@ -42,7 +42,7 @@ class Ahead:
         return depth <= 0 and token.type in STARTS and self.on_new_line(n)
 
     def begins_body(self, n: int) -> bool:
-        """Whether the brace opens the body of a function, not a dictionary."""
+        """Test whether the brace opens the body of a function, not a dictionary."""
         after = self[n + 1].type
         return after in ("VALUE", "RBRACE", *STARTS) and not (after in STARTS and self[n + 2].type == "EQUAL")
 
@@ -119,7 +119,7 @@ SKIPS: dict[str, Callable[[Ahead, list[Token]], int | None]] = {
 
 
 def first_offset(value: Any) -> int | None:
-    """Where what the parser holds begins."""
+    """The offset at which the parser's stack begins."""
     match value:
         case Token():
             return value.start

@@ -1,6 +1,6 @@
-"""What names mean inside one function, and how mistakes are reported.
+"""Scopes: the names defined in one function, and mistakes about them.
 
-A value whose definition failed stays known without a type, so that nothing more is said about it.
+A value whose definition failed remains known without a type, so that its uses report nothing more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Report:
         self.diagnostics.append(Diagnostic(message, self.span(token), code, tuple(notes)))
 
     def meant(self, word: str, known: Iterable[str], sigil: str = "") -> str:
-        """What was probably meant, as the end of a message; of many mistakes only the first are worth the search."""
+        """A suggestion at the end of a message; only the first mistakes of many are searched."""
         return did_you_mean(word, known, sigil) if len(self.diagnostics) < SUGGESTED else ""
 
     def mistake(self, mistake: Mistake) -> None:
@@ -95,7 +95,7 @@ class Scope:
 
     @cached_property
     def later(self) -> dict[str, Token]:
-        """Where each result of the function is defined."""
+        """The place where each result of the function is defined."""
         statements = [s for s in reversed(self.body) if isinstance(s, (OperationNode, ConstantNode))]
         return {r.name: r for s in statements for r in s.results}
 
@@ -119,7 +119,7 @@ class Scope:
                 self.forgiven.setdefault(name, Value(name, None, self.report.span(token)))
 
     def function(self, token: Token | Item, name: str) -> bool:
-        """Whether there is such a function; says so if not."""
+        """Test whether the function exists; reports a mistake if not."""
         if name in self.functions or self.lenient:
             return name in self.functions
         meant = self.report.meant(name, self.functions, "@")

@@ -1,4 +1,4 @@
-"""What was probably meant by a misspelt word."""
+"""Suggestions for misspelt words, by edit distance."""
 
 from __future__ import annotations
 

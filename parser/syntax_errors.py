@@ -1,4 +1,4 @@
-"""A diagnostic for a token that cannot stand where the parser is: what the table of mistakes says, or what was expected."""
+"""Diagnostics for unexpected tokens: the message from the table of mistakes, or the expected tokens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
 
 
 def begins_dense(source: Source, token: Token) -> bool:
-    """Whether the token is of a `dense<` that is no constant."""
+    """Test whether the token belongs to a `dense<` that is no constant."""
     if token.text == "dense":
         return source.text[token.end :].lstrip(BLANKS)[:1] == "<"
     return token.text == "<" and source.text[max(0, token.start - 100) : token.start].rstrip(BLANKS).endswith("dense")
@@ -53,13 +53,13 @@ def word(token: Token) -> str:
 
 
 def missing_comma(source: Source, value: Token, token: Token) -> bool:
-    """Whether a value that seems to begin a statement stands on the line of the one before."""
+    """Test whether a value that seems to begin a statement is on the line of the one before."""
     after = token.type in ("RESULT", "RETURN", "RBRACE", "LBRACE", "COLON", "VALUE")
     return after and not source.on_new_line(value.start, "{")
 
 
 def meant(said: Said, token: Token) -> str:
-    """What was probably meant by a word."""
+    """A suggestion for a misspelt word."""
     if said.code == "parse.operator":
         return did_you_mean(token.text, [n for n in OPERATORS if n.endswith(f".{token.text}")] or OPERATORS)
     if token.type != "NAME":

@@ -1,4 +1,4 @@
-"""What the text says, before anything is looked up: tokens and syntax nodes, placed by offsets into the text."""
+"""Syntax nodes and tokens, located by offsets into the text, before any name is resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types as they are written: one token, read from left to right, with what is wrong at the place where it is wrong."""
+"""Parse types: one token, from left to right, with mistakes located inside it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WORD = re.compile(r"[?*-]?\s*\w*")
 
 
 class Wrong(Exception):
-    """What is wrong inside a type, from one offset of its text to another."""
+    """A mistake inside a type, between two offsets of its text."""
 
     def __init__(self, message: str, start: int, end: int | None = None) -> None:
         super().__init__(message)

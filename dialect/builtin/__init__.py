@@ -1,6 +1,6 @@
-"""The operations that belong to no dialect: constants and calls, whose syntax is their own, and what passes make.
+"""Operators of no dialect: constants and calls, which have a syntax of their own, and operators that passes make.
 
-Those that move elements are loaded when one is asked for: most programs have none.
+Operators of data movement are loaded on first use, since most programs have none.
 """
 
 from .call import Call, Calling

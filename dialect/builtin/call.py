@@ -13,21 +13,24 @@ from ..spec.op import Operator, T, operator
 
 @dataclass(frozen=True, eq=False)
 class Calling(Operator[T]):
-    """The family of operators that name a function of the module, to which their first operands are passed."""
+    """The family of operators that call a function of the module with their first operands."""
 
     arguments: tuple[T, ...]
     callee: Symbol
 
-    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = ((), ())  # types of what is passed, and given for it
+    signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = (
+        (),
+        (),
+    )  # types of the callee's arguments and results
 
     def with_signature(self, passed: Sequence[Type], results: Sequence[Type]) -> Self:
-        """The same operator, knowing what its function takes and gives: constraints and result types depend on it."""
+        """The same operator with its callee's argument and result types, on which constraints and result types depend."""
         known = replace(self)
         object.__setattr__(known, "signature", (tuple(passed), tuple(results)))
         return known
 
     def passed(self, count: int) -> tuple[T, ...]:
-        """The operands that are passed to a function of so many arguments."""
+        """The operands that are passed to a callee of `count` arguments."""
         return self.arguments
 
 

@@ -24,7 +24,7 @@ class Data:
 
     @property
     def text(self) -> str:
-        """How the language writes it, without its type."""
+        """The constant's text, without its type."""
         if self.file is not None:
             return f"file({', '.join(quoted(part) for part in self.file if part is not None)})"
         array = self.array
@@ -33,7 +33,7 @@ class Data:
         return f"dense<{_nested(array.flat[0] if self.splat or not array.ndim else array)}>"
 
     def same(self, other: Data) -> bool:
-        """Whether both hold the same bits and are written alike."""
+        """Test whether both have the same bits and the same text."""
         a, b = self.array, other.array
         if (a.dtype, a.shape, self.file, self.splat) != (b.dtype, b.shape, other.file, other.splat):
             return False

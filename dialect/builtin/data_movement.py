@@ -1,4 +1,4 @@
-"""Operators that cut, join and regroup elements by sizes that are not known, too, and one that adds them up by places."""
+"""Operators of data movement that accept unknown sizes: padding, slicing, reshaping, and scatter-add."""
 
 from __future__ import annotations
 

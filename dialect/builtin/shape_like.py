@@ -1,6 +1,6 @@
-"""Operators whose result has sizes of another operand, of which nothing but the shape is looked at.
+"""Operators whose result takes sizes from another operand, of which only the shape is used.
 
-What goes back through an operator has its operand's shape: rules made of these hold for sizes that are not known, too.
+Cotangents have the shapes of operands: pullbacks composed of these operators are valid for unknown sizes, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators whose result is their operand's elements in the same row-major order, under another type or shape."""
+"""Operators whose result has their operand's elements in row-major order, under another type or shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a graph only: state, inputs, outputs, and the feedback that moves them at every tick."""
+"""Operations of clocked programs: state, inputs, outputs, and the feedback that updates state at every tick."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from .cog_operator import CogOperator, is_field
 
 @dataclass(frozen=True)
 class _Register:
-    """Of a graph: what defines each value, what has each label first, and what feeds each field back first."""
+    """The definitions of a clocked program: the operation of each value, the first of each label, the first feedback of
+    each field.
+    """
 
     definers: dict[Value, Operator[Value]]
     labels: dict[str, Operation]
@@ -39,7 +41,7 @@ def _register(function: Function) -> _Register:
 
 
 def _own_label(operation: Operation, function: Function) -> bool:
-    """Whether no operation before has the label, or one does and a probe gives it to the same value."""
+    """Test whether no earlier operation has the label, or one does and a probe gives it to the same value."""
     first = _register(function).labels[getattr(operation.operator, "label")]  # noqa: B009
     if operation is first:
         return True
@@ -59,13 +61,13 @@ IS_FIELD = C(
 
 
 def _fits(initial: Type, field: Type) -> bool:
-    """Whether an initial value has the field's type, or is the tensor that MLIR's generic form writes for one."""
+    """Test whether an initial value has the field's type, or is the tensor that MLIR's generic form writes for it."""
     plain = not isinstance(initial, FieldType) and initial.element is field.element
     return initial.key == field.key or (plain and initial.array_shape == field.array_shape)
 
 
 class Clocked(CogOperator[T]):
-    """An operation of a graph. `label` is the name by which the compiled graph knows it, written in quotes."""
+    """An operation of a clocked program. `label`, written in quotes, is its name in the compiled program."""
 
     label: Any
 
@@ -221,7 +223,7 @@ graph @main {
 
 
 def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
-    """What a field, sensor or actuator holds after a reset."""
+    """The value of a field, sensor or actuator after a reset."""
     shape = type.array_shape
     if initial is None:
         return np.zeros(shape, type.element.dtype)  # type: ignore[arg-type]
@@ -229,7 +231,7 @@ def initial_value(initial: Elements | None, type: Type) -> np.ndarray:
 
 
 def warnings(graph: Graph) -> list[Diagnostic]:
-    """What is legal in a graph but worth saying: drivers that are trimmed."""
+    """Warnings of a legal program: drivers that are trimmed."""
     found: list[Diagnostic] = []
     for operation in graph.operations:
         if isinstance(feedback := operation.operator, Feedback):

@@ -1,4 +1,4 @@
-"""What the dialect's operators share: fields as operands, the four ways two are compatible, where they are read."""
+"""Common parts of the dialect's operators: fields as operands, the four kinds of compatibility, and operand indices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..spec.op import C, Operator, T
 
 
 class CogOperator(Operator[T]):
-    """An operator on fields. Derivative rules see the arrays of fields, and go back to fields through `field`."""
+    """An operator on fields. Derivative rules use the arrays of fields, and return to fields through `field`."""
 
     dialect = "cog"
 
@@ -22,7 +22,7 @@ class CogOperator(Operator[T]):
         return node.builder.of_type(node, FieldType(shape, self.types[name].tensor))
 
     def spread(self: Any, name: str, y: Any) -> Any:
-        """An operand of a pointwise operator with dimensions of size 1 where the result has more."""
+        """An operand of a pointwise operator with dimensions of size 1 where the result has more axes."""
         given = {n: t for n, t in self.types.items()}
         operand, own = getattr(self, name), given[name]
         grid = max(t.rank for t in given.values())
@@ -32,14 +32,14 @@ class CogOperator(Operator[T]):
         return operand.dimshuffle([*points, *places])
 
     def gathered(self: Any, name: str, d: Any) -> Any:
-        """The cotangent of a pointwise operator's operand: summed over what it lacks."""
+        """The cotangent of a pointwise operator's operand: summed over the axes it lacks."""
         own = self.types[name]
         grid = max(t.rank for t in self.types.values())
         over = [*(range(grid) if not own.rank else ()), *(range(grid, d.rank) if not own.tensor.rank else ())]
         return d.sum(over, dtype=d.element)
 
     def grid(self, name: str) -> int:
-        """How many axes of an operand's array are the field's; the others are the tensors'."""
+        """The number of axes of an operand's array that are the field's; the others are the tensors'."""
         return self.types[name].rank
 
 
@@ -85,7 +85,7 @@ COMPATIBLE = C(
 
 
 def joined(a: FieldType, b: FieldType) -> FieldType:
-    """The type of what two compatible fields give: complex if one of them is."""
+    """The result type of two compatible fields: complex if one of them is."""
     element = C64 if C64 in (a.element, b.element) else F32
     return FieldType(a.shape or b.shape, TensorType(a.tensor.shape or b.tensor.shape, element))
 
@@ -97,7 +97,7 @@ def result_axes(y: Tensor, grid: int) -> tuple[tuple[Index, ...], tuple[Index, .
 
 
 def read(op: CogOperator[Any], name: str, grid: tuple[Expr, ...], tensor: tuple[Expr, ...]) -> Expr:
-    """An operand at a point of the result's field and a place in its tensors; axes that it lacks are left out."""
+    """An operand at a point of the result's field and a place in its tensors; axes that it lacks are skipped."""
     operand: Tensor = getattr(op, name)
     own = op.grid(name)
     return operand[(*(grid if own else ()), *(tensor if operand.rank > own else ()))]

@@ -1,4 +1,4 @@
-"""Sums over the elements of each tensor, and sums and extremes over the points of a field."""
+"""Sums over the elements of each tensor; sums and extremes over the points of a field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ func @main(%x: !cog.field<[4, 5], tensor<3xf32>>) {{
 
 
 def _fold(function: str, over: Any, x: Any) -> Any:
-    """A fold; of complex numbers, of their parts."""
+    """A reduction; for complex numbers, of their parts."""
     if x.type is not C64:
         return reduce(function, over, x)
     return pair(*(reduce(function, over, p) for p in parts(x)))
@@ -61,7 +61,7 @@ class ReduceSum(CogOperator[T]):
 
 @dataclass(frozen=True, eq=False)
 class FieldReduce(CogOperator[T]):
-    """The family of folds over all points of a field, tensor element by tensor element: a 0-dimensional field."""
+    """The family of reductions over all points of a field, tensor element by tensor element: a 0-dimensional field."""
 
     x: T
     function: ClassVar[str]

@@ -1,7 +1,7 @@
-"""What operators of the dialect share: their elements, the bounds put on attributes, and answers about unknown sizes.
+"""Common parts of the dialect's operators: element types, bounds of attributes, and predicates on unknown sizes.
 
-The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be trained;
-those that only move elements take all real ones.
+The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be
+trained; operators that only move elements take all real types.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def equal_shapes(a: Shape, b: Shape) -> bool:
 
 
 def greatest(element: ElementType) -> str:
-    """The scalar function that gives the larger one: of floats, NaN where one is."""
+    """The scalar function of the maximum; for floats NaN if an operand is."""
     return "max" if element is I32 else "maximum"
 
 
 def lowest(element: ElementType) -> int | float:
-    """What is below every other element."""
+    """The identity of the maximum: less than or equal to every element."""
     return INT32_MIN if element is I32 else -np.inf
 
 

@@ -84,7 +84,7 @@ class Conv2d(CvmOperator[T]):
     """
 
     def slack(self: Any, axis: int) -> Dim:
-        """How far the dilated kernel can be moved over the padded input."""
+        """The largest offset of the dilated kernel in the padded input."""
         extent = self.dilation[axis] * (self.w.shape[2 + axis] - 1) + 1
         return self.x.shape[2 + axis] + 2 * self.padding[axis] - extent
 
@@ -166,9 +166,9 @@ class Conv2d(CvmOperator[T]):
 def along(
     p: Expr, k: Expr, size: Dim, stride: int, padding: int, dilation: int = 1, beyond: bool = False
 ) -> tuple[Expr, Expr | bool]:
-    """Where window p reads at k along an axis of the input, and the condition that this is inside.
+    """The input index of window p at kernel position k, and the condition that it is inside the input.
 
-    `beyond` says that a window may reach beyond the padded input.
+    `beyond` states that a window may reach beyond the padded input.
     """
     position = p * stride - padding + k * dilation
     return position, inside(position, size) if padding or beyond else True
@@ -281,11 +281,11 @@ class MaxPool2d(CvmOperator[T]):
         return (self.padding, self.padding) if isinstance(self.padding, int) else self.padding
 
     def slack(self: Any, axis: int) -> Dim:
-        """How far the window can be moved over the padded input."""
+        """The largest offset of the window in the padded input."""
         return self.x.shape[2 + axis] + 2 * self.pads[axis] - self.pool_size[axis]
 
     def count(self: Any, axis: int) -> Dim:
-        """How many windows there are along an axis."""
+        """The number of windows along an axis."""
         stride = self.strides[axis]
         return (self.slack(axis) + (stride - 1 if self.ceil_mode else 0)) // stride + 1
 

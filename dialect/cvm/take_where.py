@@ -1,4 +1,4 @@
-"""The formalization's transform operators that choose elements by what another tensor holds: indices or a condition."""
+"""The formalization's transform operators that select elements by another tensor: by indices or a condition."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Take(CvmOperator[T]):
         return [apply("builtin.reshape_like", apply("builtin.add_at", g, self.indices, flat), x), None]
 
     def choices(self, shape: Shape) -> Dim:
-        """How many elements, or slices along the axis, there are to take from."""
+        """The number of elements, or slices along the axis, to take from."""
         return product(shape) if self.axis is None else shape[self.axis]
 
 

@@ -1,6 +1,6 @@
 """The formalization's transform operators that copy and rearrange whole tensors.
 
-Those that keep the row-major order stand in `views`, those that choose elements in `slice` and `select`.
+Operators that keep the row-major order are in `reshape`, those that select elements in `slice` and `take_where`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What operators of the dialect share: element types by promotion, and NumPy's broadcasting with DALI's limit."""
+"""Common parts of the dialect's operators: promotion of element types, and NumPy's broadcasting with DALI's limit."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MOST_GROUPS = 6
 class Pointwise(Operator[T]):
     """Y[i...] = f of the operands at i..., each repeated along the axes where its size is 1.
 
-    Operands are cast to the type the operator works in, the result's unless a subclass says otherwise; then f is
-    computed in it. A subclass says what f is twice: `exact` over arrays and `formula` over elements.
+    Operands are cast to the working type (by default the result's), in which f is computed. A subclass defines f twice:
+    `exact` over arrays and `formula` over elements.
     """
 
     dialect = "dali"
@@ -129,7 +129,7 @@ _TYPES = ", ".join(e.name for e in SUPPORTED)
 
 
 def constraints(names: tuple[str, ...], rule: Rule, symbol: str) -> tuple[C, ...]:
-    """What the dialect wants of operands of these names; the number of a rule that asks nothing is left out."""
+    """The dialect's constraints on operands of these names; a rule without a condition has no number."""
     found = [supported(names)]
     if rule.takes:
         all_are = f"{_each('element', names)} {'is' if len(names) == 1 else 'are'}"
@@ -171,7 +171,7 @@ def few_groups(*shapes: Shape) -> bool:
 
 
 def groups(*shapes: Shape) -> int:
-    """How many runs of axes there are that are alike in which operands have size 1, without axes where all have."""
+    """The number of runs of axes on which the same operands have size 1, without axes where all have."""
     repeats = [tuple(map(_repeated, dims)) for dims in aligned(*shapes)]
     return sum(1 for _ in groupby(r for r in repeats if not all(r)))
 

@@ -1,4 +1,4 @@
-"""Values of attributes: what an annotation admits, and how the language writes them."""
+"""Attribute values: the values that an annotation admits, and their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class Symbol(str):
 
 
 def conform(value: Any, annotation: Any) -> Any:
-    """The value as the annotation's type (an int for a float, a list for a tuple), or ValueError saying what was expected."""
+    """The value converted to the annotation's type (an int to a float, a list to a tuple); raises ValueError with the
+    expected type.
+    """
     if annotation is bool or annotation is str:
         if isinstance(value, annotation):
             return value
@@ -66,7 +68,7 @@ _NAMES: dict[Any, str] = {
 
 
 def describe(annotation: Any) -> str:
-    """What an attribute of this annotation is, in words."""
+    """The attribute values of an annotation, in words."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is tuple:
         count = "" if parts[-1] is Ellipsis else f"{len(parts)} "
@@ -81,7 +83,7 @@ def describe(annotation: Any) -> str:
 
 
 def _plural(annotation: Any) -> str:
-    """What several attributes of this annotation are."""
+    """The attribute values of an annotation, in words, as a plural."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Union or origin is pytypes.UnionType:
         return " or ".join(map(_plural, parts))
@@ -92,7 +94,7 @@ def _plural(annotation: Any) -> str:
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute value as the language writes it."""
+    """The text of an attribute value."""
     if value is None:
         return "none"
     if isinstance(value, bool):

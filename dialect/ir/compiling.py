@@ -1,4 +1,4 @@
-"""The setting in which programs are read and compiled, of this thread and of those that it starts meanwhile."""
+"""The setting in which programs are read and compiled, on this thread and the threads it starts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from .gc_pause import gc_paused
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Garbage is not collected, and constants are folded in the default floating-point environment. A decorator, too."""
+    """Pause garbage collection, and fold constants in the default floating-point environment. A context manager and a
+    decorator.
+    """
     with gc_paused(), DefaultFpEnvironment():
         yield

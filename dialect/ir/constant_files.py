@@ -1,6 +1,6 @@
-"""The files that a program's constants are read from: arrays of .npz, .npy and .safetensors files, and digests of what was read.
+"""Files with constants of a program: arrays of .npz, .npy and .safetensors files, and digests of the files read.
 
-Nothing is ever unpickled. A file is read once for all constants of a program, so these agree with its digest.
+Nothing is unpickled. A file is read once for all constants of a program, so that they agree with its digest.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .attributes import quoted
 from .conversion import with_plain_truths
 from .types import TensorType
 
-LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger one is read in parts and has no digest
+LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger file is read in parts and has no digest
 
 Get = Callable[[Any], Any]
 Names = Mapping[str | None, None]
 
 
 class FileConstantError(ValueError):
-    """Why a constant could not be read from its file."""
+    """A constant that cannot be read from its file, with the reason."""
 
 
 class Files:
-    """The files beside a program, by their paths as the program writes them.
+    """The files of a program, by their paths as the program writes them.
 
-    They lie in `folder` and below, unless `outside` lets paths leave it.
+    They lie in `folder` and below, unless `outside` permits other paths.
     """
 
     def __init__(self, folder: Path, outside: bool = False) -> None:
         self.folder = folder
         self.outside = outside
-        self.digests: dict[str, str | None] = {}  # of what was read
+        self.digests: dict[str, str | None] = {}  # digests of the files read
         self._opened: dict[str, tuple[Names, Get]] = {}
 
     def constant(self, path: str, name: str | None, wanted: TensorType) -> np.ndarray:
@@ -51,7 +51,7 @@ class Files:
         return widened(array, wanted)
 
     def digest(self, path: str) -> str | None:
-        """The digest of what a file holds now; None of one that is too large."""
+        """The digest of the file's current content; None for a file that is too large."""
         with _told(path):
             return _digest(_whole(self._place(path)))
 
@@ -74,7 +74,7 @@ class Files:
 
 @contextmanager
 def _told(path: str) -> Iterator[None]:
-    """Whatever goes wrong with a file is an error that says so."""
+    """Convert any error with a file to a FileConstantError."""
     try:
         yield
     except FileConstantError:
@@ -85,7 +85,7 @@ def _told(path: str) -> Iterator[None]:
 
 
 def _whole(file: Path) -> bytes | None:
-    """What a file holds; None of one that is too large."""
+    """The content of a file; None for a file that is too large."""
     return None if file.stat().st_size > LARGEST_WHOLE else file.read_bytes()
 
 
@@ -94,7 +94,7 @@ def _digest(data: bytes | None) -> str | None:
 
 
 def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
-    """The array in the constant's element type, where no value is lost."""
+    """The array in the constant's element type, if no value is lost."""
     target = wanted.element.dtype
     if array.dtype == target:
         return with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
@@ -114,9 +114,9 @@ def _pick(names: Names, get: Get, name: str | None) -> np.ndarray:
     return np.asarray(get(name))
 
 
-# Formats: the names of a file's arrays, and what gives one of them
+# Formats: the names of a file's arrays, and a reader for each
 
-ONLY = None  # stands for the name of the array of a file that has no names
+ONLY = None  # the name of the array of a file without names
 _SAFETENSORS = {"BOOL": "?", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "U8": "u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "F16": "<f2", "F32": "<f4", "F64": "<f8"}  # fmt: skip
 
 

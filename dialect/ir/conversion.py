@@ -1,4 +1,4 @@
-"""Conversions between element types in NumPy: what a `Cast` of index notation means, for whole arrays."""
+"""Conversions between element types in NumPy: the meaning of a `Cast` of index notation, on whole arrays."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ def converted(array: Any, element: ElementType) -> np.ndarray:
 
 
 def with_plain_truths(array: np.ndarray) -> np.ndarray:
-    """The array, of truth values one of the bytes 0 and 1 only: every byte but 0 is true, but not NumPy's every function
-    takes it so."""
+    """A boolean array with bytes 0 and 1 only: any other byte is true, but some functions of NumPy do not treat it so."""
     if array.dtype != np.bool_ or (held := array.view(np.uint8)).max(initial=0) <= 1:
         return array
     return np.asarray(held != 0)

@@ -1,5 +1,7 @@
-"""Where things stand in a program's text, and what is said about them: spans, diagnostics and the errors that carry them;
-and a file's text itself, or why there is none."""
+"""Source locations and diagnostics: program texts, spans in them, messages, and the errors that carry messages.
+
+Also reads a program's file, or reports why it cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import BinaryIO
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A program's text and the name it is known by."""
+    """A program's text and its file name."""
 
     filename: str
     text: str
@@ -34,7 +36,7 @@ class Source:
         return line, offset - self.line_starts[line - 1] + 1
 
     def on_new_line(self, offset: int, besides: str = "") -> bool:
-        """Whether only blanks (and some other characters) stand before an offset on its line."""
+        """Test whether an offset is preceded on its line by blanks only (and some other characters)."""
         start = self.line_starts[bisect_right(self.line_starts, offset) - 1]
         return not self.text[max(start, offset - 1000) : offset].strip(f" \t\r{besides}")
 
@@ -49,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a source, by offsets; every node carries one from the parser on."""
+    """A range of a source, as offsets; every node carries one, from the parser on."""
 
     source: Source
     start: int
@@ -90,7 +92,7 @@ NOWHERE = Span(Source("<built>", ""), 0, 0)
 
 @dataclass(frozen=True)
 class Note:
-    """Something else that matters for a diagnostic: another place, and what is there."""
+    """Additional information for a diagnostic: another place, and a message about it."""
 
     message: str
     span: Span | None = None
@@ -134,7 +136,7 @@ class Diagnostic:
 
 
 class Error(Exception):
-    """What every failure of the toolkit derives from; `diagnostics` says what is wrong and where."""
+    """The base class of all errors of the toolkit; `diagnostics` has messages and places."""
 
     def __init__(self, diagnostics: str | Diagnostic | Iterable[Diagnostic]) -> None:
         if isinstance(diagnostics, str):
@@ -160,18 +162,18 @@ class CallError(Error):
 
 
 class TraceError(Error):
-    """A Python function cannot be traced: it does something with an array that only its elements could answer."""
+    """A Python function cannot be traced: it does something with an array that depends on its elements."""
 
 
 class TargetError(Error):
-    """The target is unknown, cannot do this, or what it needs is missing."""
+    """The target is unknown, does not support an operation, or lacks a requirement."""
 
 
 LARGEST = 1 << 30  # bytes of a program's text; some files, such as /dev/zero, have no end
 
 
 def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
-    """What a program's file holds, or a stream of that name; raises ParseError where it cannot be read."""
+    """The content of a program's file or stream; raises ParseError if it cannot be read."""
     try:
         with nullcontext(stream) if stream is not None else open(path, "rb") as file:
             data = file.read(LARGEST + 1)

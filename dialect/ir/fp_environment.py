@@ -1,8 +1,8 @@
-"""The floating-point environment in which programs are compiled and evaluated, which is C's default: rounding to nearest, subnormal
-numbers as they are, no traps.
+"""The floating-point environment of compilation and evaluation, C's default: rounding to nearest, subnormal numbers, no
+traps.
 
-It belongs to a thread, and other libraries change it: flush-to-zero modes are common, and threads inherit them. Compiled code
-sets the control register itself (`jit.runtime.fp_environment`).
+The environment belongs to a thread, and other libraries change it: flush-to-zero modes are common, and threads inherit
+them. Compiled code sets the control register itself (`jit.runtime.fp_environment`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _ignored(environment: Any) -> None:
 
 
 class DefaultFpEnvironment(ContextDecorator):
-    """The default environment for this thread, and the caller's again afterwards. A context manager, and a decorator."""
+    """The default environment for this thread; restores the caller's afterwards. A context manager and a decorator."""
 
     def _recreate_cm(self) -> DefaultFpEnvironment:
         return DefaultFpEnvironment()

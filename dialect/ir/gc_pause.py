@@ -1,7 +1,7 @@
-"""Programs are made without pauses for Python's garbage collector.
+"""Pause Python's garbage collector while programs are read and compiled.
 
-Nothing of a program that is read or compiled is garbage before it is done, and nothing of it refers back to what refers to
-it: looking for cycles again and again while it grows would near double the time.
+A program under construction has no garbage and no reference cycles; repeated searches for cycles while it grows would
+nearly double the time.
 """
 
 from __future__ import annotations
@@ -19,4 +19,4 @@ def _disabled() -> Callable[[], None]:
     return gc.enable
 
 
-gc_paused = ScopedSetting(_disabled)  # cycles are not collected; afterwards they are, if they were
+gc_paused = ScopedSetting(_disabled)  # cyclic collection is off inside and restored afterwards

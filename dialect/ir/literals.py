@@ -1,4 +1,4 @@
-"""The types of literal operands, dialect by dialect, and whether a value fits an element type."""
+"""Types of literal operands, dialect by dialect, and the range checks of literals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ LIMIT = {32: 3.4028235677973366e38, 16: 65520.0}  # values from here on round to
 
 
 def fit(value: Any, element: ElementType) -> Any:
-    """The value as one of the element type; ValueError where it is none, or too large. Floats are rounded later."""
+    """The value as one of the element type; raises ValueError if it is of another kind or too large. Floats are rounded
+    later.
+    """
     if isinstance(value, bool):
         if element.kind == "bool":
             return value
@@ -65,7 +67,7 @@ def literal_text(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-# What a literal operand is in each dialect
+# The type of a literal operand in each dialect
 
 
 def _cvm(value: Any) -> Type:
@@ -110,7 +112,7 @@ LITERALS: dict[str, Callable[[Any], Type]] = {"cvm": _cvm, "dali": _dali, "cog":
 
 
 def literal_type(dialect: str, value: Any) -> Type:
-    """The type a literal has as an operand of a dialect; ValueError where it takes no such literal."""
+    """The type of a literal operand in a dialect; raises ValueError if the dialect takes no such literal."""
     if dialect not in LITERALS:
         raise ValueError(f"{dialect} takes no literal operands without a type, as in {literal_text(value)} : i32")
     found = LITERALS[dialect](value)

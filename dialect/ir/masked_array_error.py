@@ -1,4 +1,4 @@
-"""NumPy's masked arrays, which no tensor is: what to say of them."""
+"""Diagnostics for NumPy's masked arrays, which are no tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def masked(value: Any) -> str:
-    """What an array is some of whose elements NumPy takes for missing, and what to do; nothing of any other."""
+    """A message for an array with masked elements, with the remedy; empty for any other value."""
     if not isinstance(value, np.ndarray) or type(value) is np.ndarray or not np.ma.is_masked(value):
         return ""
     missing = np.count_nonzero(np.ma.getmaskarray(value))

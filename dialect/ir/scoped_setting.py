@@ -1,4 +1,6 @@
-"""Settings of the whole process that hold while any thread is inside, and are as they were when the last one has left."""
+"""A process-wide setting, reference-counted across threads: set by the first thread to enter, restored when the last
+one leaves.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from contextlib import contextmanager
 
 
 class ScopedSetting:
-    """Such a setting: `change` makes it, and gives what takes it back. A context manager, and a decorator, when called."""
+    """A process-wide setting; `change` sets it and returns a function that restores it. Calling it gives a context
+    manager and decorator.
+    """
 
     def __init__(self, change: Callable[[], Callable[[], None]]) -> None:
         self._change = change
         self._lock = threading.Lock()
-        self._inside = 0  # how many, of all threads
+        self._inside = 0  # entries by all threads
         self._back: Callable[[], None] | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
@@ -29,7 +33,7 @@ class ScopedSetting:
             yield
         finally:
             with self._lock:
-                self._inside = max(0, self._inside - 1)  # 0 in a child process that was made inside
+                self._inside = max(0, self._inside - 1)  # 0 in a child process forked inside
                 if not self._inside:
                     self._leave()
 
@@ -39,7 +43,7 @@ class ScopedSetting:
             self._back = None
 
     def _forked(self) -> None:
-        """In a child process, which those inside are not in."""
+        """Reset the count in a forked child process, where no thread is inside."""
         self._lock = threading.Lock()
         self._inside = 0
         self._leave()

@@ -1,4 +1,4 @@
-"""Sizes of arrays: known while compiling, or named and computed with until a call tells them."""
+"""Sizes of arrays: known at compile time, or symbolic expressions that a call binds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Size:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """How the size is written, which can be compared without deciding anything about its value."""
+        """A key of the size's structure, comparable without deciding its value."""
         return tuple((_atom_key(a), f) for a, f in self.terms), self.constant
 
     @property
@@ -254,7 +254,7 @@ def _below_zero(value: Dim) -> bool:
 
 
 def same_size(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are written alike: true only if they are equal in every call."""
+    """Test whether two sizes are structurally equal, which implies equality in every call."""
     return (
         a == b
         if isinstance(a, int) and isinstance(b, int)

@@ -1,4 +1,4 @@
-"""Element types and the types of values. Nothing here knows an operator."""
+"""Element types and the types of values."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ MAX_SIZE = 1 << 40  # elements of an array, and the bound of a size
 
 
 def size_limit_error(type: Type) -> str | None:
-    """Which bound of the language a type breaks, in words; None if it breaks none that is known yet."""
+    """The size limit of the language that a type exceeds, in words; None if it is known to exceed none."""
     shape = type.array_shape
     if len(shape) > MAX_RANK:
         return f"a value has at most {MAX_RANK} dimensions, but this one has {len(shape)}"
@@ -194,6 +194,6 @@ def size_limit_error(type: Type) -> str | None:
 
 
 def as_given(type: Type, shape: tuple[int, ...]) -> Type:
-    """The type in a call with an array of this shape."""
+    """The type of an argument in a call with an array of this shape."""
     sizes = zip(type.array_shape, shape, strict=True)
     return type.with_array_shape(tuple(Given(n) if isinstance(d, Size) else n for d, n in sizes))

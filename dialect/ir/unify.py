@@ -1,4 +1,4 @@
-"""Types with unknown sizes held against others: what each size is in a call, and where two types cannot agree."""
+"""Unify types with unknown sizes: bind sizes to those of a call, and find conflicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .types import Type
 
 
 def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
-    """What each named or anonymous size of the declared types is in the actual ones (the first place decides)."""
+    """The size in the actual types of each named or anonymous size of the declared types; the first occurrence decides."""
     bound: dict[Any, Dim] = {}
     for d, a in zip(declared, actual, strict=True):
         for stated, given in zip(d.array_shape, a.array_shape, strict=False):
@@ -20,7 +20,7 @@ def bind(declared: Sequence[Type], actual: Sequence[Type]) -> dict[Any, Dim]:
 
 
 def size_conflict(declared: Sequence[Type], actual: Sequence[Type]) -> str | None:
-    """Where one named size stands for two different sizes, in words."""
+    """A message if one named size has two different values; None otherwise."""
     bound = bind(declared, actual)
     for d, a in zip(declared, actual, strict=True):
         for stated, given in zip(d.array_shape, a.array_shape, strict=False):
@@ -39,13 +39,13 @@ def _certainly(condition: Callable[[], bool]) -> bool:
 
 
 def received(declared: Sequence[Type], given: Sequence[Type]) -> list[Type]:
-    """The types that the arguments of a function have in a call: the given sizes, where the declared ones are not known."""
+    """The types of a function's arguments in a call: the given sizes where the declared ones are unknown."""
     bound = bind(declared, given)
     return [with_sizes(d, bound) for d in declared]
 
 
 def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type], dict[Any, Dim]]:
-    """The given types in the callee's names for the sizes, so that calls alike are one, and what each name stands for.
+    """The given types over the callee's names of sizes, so that equal calls are shared, and the size of each name.
 
     A size has the name that the callee declares at the first place where it stands alone, or else a number.
     """
@@ -66,21 +66,21 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
 
 
 def named_back(results: Sequence[Type], names: Mapping[Any, Dim]) -> tuple[Type, ...]:
-    """Result types of a callee in the caller's sizes; a size that the callee found out is a new one in every call."""
+    """A callee's result types over the caller's sizes; a size that the callee computes is a new one in every call."""
     atoms = {a for r in results for d in r.array_shape if isinstance(d, Size) for a in d.atoms()}
     sizes = {a: names[a] if a in names else Size.unknown() for a in sorted(atoms, key=repr)} if atoms else {}
     return tuple(with_sizes(r, sizes) for r in results)
 
 
 def with_sizes(type: Type, bound: Mapping[Any, Dim]) -> Type:
-    """The type with the sizes that are bound put in."""
+    """The type with bound sizes substituted."""
     if type.is_static or not bound:
         return type
     return type.with_array_shape(tuple(put(d, bound) for d in type.array_shape))
 
 
 def put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
-    """The size with those that are bound put in."""
+    """The size with bound sizes substituted."""
     if isinstance(dim, int):
         return dim
     if dim.is_atom:
@@ -108,7 +108,7 @@ SYMBOLIC: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def agree(stated: Type, inferred: Type) -> bool:
-    """Whether a value of the inferred type may be one of the stated type (unknown sizes are settled when called)."""
+    """Test whether a value of the inferred type may have the stated type; unknown sizes are checked when called."""
     if type(stated) is not type(inferred) or stated.element is not inferred.element or stated.rank != inferred.rank:
         return False
     a, b = stated.array_shape, inferred.array_shape
@@ -116,7 +116,7 @@ def agree(stated: Type, inferred: Type) -> bool:
 
 
 def refine(inferred: Type, stated: Type) -> Type:
-    """The inferred type with the sizes that the stated one knows better."""
+    """The inferred type, refined by the known sizes of the stated type."""
     dims = []
     for i, s in zip(inferred.array_shape, stated.array_shape, strict=True):
         better = isinstance(i, Size) and (isinstance(s, int) or (s.name is not None and not same_size(s, i)))

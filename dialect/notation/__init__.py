@@ -1,0 +1,4 @@
+"""Index notation and the loop language: the expressions and statements that operators define and passes transform.
+
+Read `scalars` (the table of scalar functions), `index`, `loops`, then `traverse`.
+"""

@@ -1,4 +1,4 @@
-"""What NumPy and Python compute in more precision, or element by element, as functions of arrays: references are made of it."""
+"""Reference implementations in higher precision, or element by element, as functions of arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def precise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in NumPy's longest precision, rounded to its operands' type."""
+    """The function in NumPy's longest floating-point type, rounded to its operands' type."""
 
     def rounded(*operands: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -21,7 +21,7 @@ def precise(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def by_element(function: Callable[..., float]) -> Callable[..., Any]:
-    """A function of Python's floats on arrays, rounded to their type; NaN of NaN."""
+    """A function of Python floats, applied to arrays and rounded to their type; NaN gives NaN."""
 
     def safe(*operands: float) -> float:
         if any(math.isnan(o) for o in operands):

@@ -2,8 +2,8 @@
 
     y[i, j] = sum over k of x[i, k] * w[j, k]
 
-is what an operator says of its result (an `Element`), and what the loop language's statements compute. Expressions are
-immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64.
+Operators define their results by it (as an `Element`), and statements of the loop language compute its expressions.
+Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from .scalars import SCALARS
 class Tensor:
     """A named array that expressions read: an operand, a result or a buffer of the loop language.
 
-    `space` says where it lives: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a
-    GPU's block), "pack" (elements that are loaded and stored together) or "register" (small, indexed by constants once loops are unrolled; an accumulator is one of rank 0).
+    `space` is its storage: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a GPU
+    block), "pack" (elements that are loaded and stored together) or "register" (small, indexed by constants after
+    unrolling; an accumulator is a register of rank 0).
     """
 
     name: str
@@ -163,8 +164,9 @@ class Extent(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Misalignment(Expr):
-    """How many elements after a line of memory, which holds so many of them, a tensor begins: less than a line. Where that is
-    not known, any such number will do: it says what is fast, not what is right."""
+    """The number of elements by which a tensor begins after a cache line of `line` elements. If it is unknown any value
+    below `line` serves: it affects speed, not results.
+    """
 
     tensor: Tensor
     line: int
@@ -208,7 +210,7 @@ class Bitcast(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class When(Expr):
-    """`then` where the condition holds, else `otherwise`; only that side is evaluated, so reads are guarded by it."""
+    """A guarded value: `then` where the condition holds, else `otherwise`; only the selected side is evaluated."""
 
     condition: Expr
     then: Expr
@@ -221,7 +223,9 @@ class When(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Reduce(Expr):
-    """A fold of `body` over all values of `indices` in row-major order, by a function of the table, from its identity."""
+    """A reduction of `body` over all values of `indices` in row-major order, by a function of the table, from its
+    identity.
+    """
 
     function: str
     indices: tuple[Index, ...]
@@ -234,7 +238,7 @@ class Reduce(Expr):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Check(Expr):
-    """`value`, having reported `message` at `span` if the condition does not hold (the value is then still defined)."""
+    """`value`; reports `message` at `span` if the condition does not hold (the value is then still defined)."""
 
     condition: Expr
     value: Expr
@@ -248,7 +252,7 @@ class Check(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """What an operator says of its result: at these indices, this value."""
+    """An operator's definition of its result: the indices of an element, and its value."""
 
     indices: tuple[Index, ...]
     value: Expr
@@ -359,7 +363,7 @@ def when(condition: Expr | bool, then: Expr, otherwise: Expr) -> Expr:
 
 
 def both(*conditions: Expr | bool) -> Expr | bool:
-    """All of the conditions; those that are known to hold are left out."""
+    """The conjunction of the conditions, without those known to hold."""
     if any(c is False for c in conditions):
         return False
     left = [c for c in conditions if isinstance(c, Expr)]

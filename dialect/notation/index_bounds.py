@@ -47,7 +47,7 @@ def _plus(a: int | None, b: int | None) -> int | None:
 
 
 def inside(index: Expr, extent: Dim) -> Expr | bool:
-    """0 <= index < extent, of which what holds for every value of the indices is left out."""
+    """0 <= index < extent, without the comparisons that hold for every value of the indices."""
     low, high = interval(index)
     lower = True if low is not None and low >= 0 else index >= 0
     upper = True if high is not None and isinstance(extent, int) and high < extent else index < as_index(extent)

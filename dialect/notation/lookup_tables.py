@@ -1,6 +1,6 @@
-"""Rows of numbers that functions of an integer look up: its low bits say which row, the function which column.
+"""Lookup tables of integer functions: an argument's low bits select the row, the function selects the column.
 
-They are computed when one is first needed, in integers, each number being the nearest one.
+Tables are computed on first use, in integers, and rounded to nearest.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 
 import numpy as np
 
-# what the numbers of erf's and erfc's rows are multiplied by: near 1/128, where the first few values are near to floats
+# the scale of erf's and erfc's rows: near 1/128, where the first few values are near to floats
 ERF_SPACING = 0.0078121514267621706
 ERF_ROWS = 768
-# bits of the number at which the first cell of mantissas begins: 1 is in the middle of one, and 2^LOG_WIDTH numbers are in each
+# bits of the float at which the first cell of mantissas begins: 1 is in the middle of one; a cell has 2^LOG_WIDTH floats
 LOG_LEAST = 0x3FE6A80000000000
 LOG_WIDTH = 44
 LOG_BITS = 42  # after the point, of the high parts of logarithms: those of whole powers of two can be added exactly
 LOGARITHMS = {"log": math.e, "log2": 2, "log10": 10}
-BITS = 140  # after the point
+BITS = 140  # fraction bits
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table of f64, of a power of two of rows. `columns` are the names of the scalar functions that look up a number."""
+    """A table of f64 with a power of two of rows. `columns` are the scalar functions that look up a number."""
 
     columns: tuple[str, ...]
     numbers: Callable[[], np.ndarray]
 
     def at(self, column: str) -> Callable[[Any], Any]:
-        """What the function of this name means."""
+        """The NumPy meaning of the scalar function of this name."""
 
         def looked_up(n: Any) -> Any:
             rows = self.numbers()
@@ -42,7 +42,7 @@ class Rows:
 
 
 def _rows(found: list[tuple[float, ...]]) -> np.ndarray:
-    """The numbers as an array; what fills a power of two of rows is zero."""
+    """The numbers as an array, padded with zeros to a power of two of rows."""
     rows = np.zeros((1 << (len(found) - 1).bit_length(), len(found[0])))
     rows[: len(found)] = found
     rows.flags.writeable = False
@@ -50,8 +50,8 @@ def _rows(found: list[tuple[float, ...]]) -> np.ndarray:
 
 
 def _cells(ones: tuple[float, float] = (1, 1)) -> Iterator[tuple[int, int]]:
-    """Of every cell about the reciprocal of what is in its middle, or one between these: its bits after the point, and the number
-    times 2^that. So few bits that m times it, less one, is a float for all m of the cell.
+    """The factor of every cell, near the reciprocal of its middle: its fraction bits, and the factor times 2^bits. It
+    has so few bits that m times it, minus one, is exact for all m of the cell.
     """
     for first in range(LOG_LEAST, LOG_LEAST + (1 << 52), 1 << LOG_WIDTH):
         middle = float(np.int64(first + (1 << (LOG_WIDTH - 1))).view(np.float64))
@@ -60,7 +60,7 @@ def _cells(ones: tuple[float, float] = (1, 1)) -> Iterator[tuple[int, int]]:
 
 
 def _logarithm(over: int, under: int) -> int:
-    """log(over / under) 2^BITS, of what is near one: 2 atanh((over - under) / (over + under))."""
+    """log(over / under) 2^BITS for a ratio near one: 2 atanh((over - under) / (over + under))."""
     total, power, k = 0, (2 * (over - under) << BITS) // (over + under), 1
     while abs(power) > 1:
         total += power // k
@@ -106,7 +106,8 @@ def _root_of_four_over_pi() -> int:
 
 
 def _errors() -> Iterator[tuple[int, int]]:
-    """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, h being ERF_SPACING: by the Taylor series from one to the next.
+    """erf r and its derivative for r = 0, h, 2 h, ... times 2^BITS, with h = ERF_SPACING, by a Taylor series from each
+    r to the next.
 
     The terms are the derivative times p[k] h / (k + 1), where p[k] = -2 h (r p[k - 1] + h p[k - 2]) / k.
     """

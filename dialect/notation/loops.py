@@ -1,18 +1,18 @@
-"""The loop language: what a kernel does, as nested loops over typed expressions of index notation.
+"""The loop language: kernels as nested loops over typed expressions of index notation.
 
-    kernel   Kernel(name, parameters, body)       reads and writes its parameters; results come last
-    loop     For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
-                                                   block, thread and matrix (of a GPU)
-    branch   If(condition, then, otherwise)
-    name     Let(var, value)                       a value named for the rest of the block
-    memory   Alloc(tensor)                         a buffer that lives for the rest of the block
-    write    Store(tensor, indices, value)
-    report   Require(condition, message, span)     what must hold when the kernel runs
-    ask      Ask(tensor, indices)                  what will be read soon
+    kernel    Kernel(name, parameters, body)        reads and writes its parameters; results come last
+    loop      For(index, body, start, stop, kind)   kind: serial, parallel, vector (`width` iterations at once), unrolled,
+                                                    block, thread and matrix (of a GPU)
+    branch    If(condition, then, otherwise)
+    name      Let(var, value)                       a variable for the rest of the block
+    memory    Alloc(tensor)                         a buffer for the rest of the block
+    write     Store(tensor, indices, value)
+    check     Assert(condition, message, span)      reports an error of the call if the condition does not hold
+    prefetch  Prefetch(tensor, indices)             prefetches a cache line
 
-An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A read is
-evaluated only where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the guard. Nodes
-are immutable. A pass is a function from Kernel to Kernel, in `lowering/`.
+An accumulator is a register buffer of rank 0: `Alloc(acc)`, `Store(acc, (), acc[()] + x)`; it is a value, not memory. A
+read is evaluated where its statement is: a guarded read stands under an `If`, or in a loop whose bounds imply the
+guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowering/`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from .traverse import substitute, walk
 
 @dataclass(frozen=True, eq=False)
 class For:
-    """`index` takes start, start + 1, ... below stop (its extent by default). `vector` loops run `width` values at once,
-    and stop - start is a multiple of it, or what is left over runs one by one; `unrolled` loops have constant bounds; a
-    `matrix` loop is one that the threads of a warp do together, see `lowering.gpu.mma`. What the first and last `overlap`
-    iterations of a vector loop write, other loops write as well, but for those at the ends of the index's extent: code
-    generation may leave out what lies before the first whole line of memory, and after as many lines."""
+    """A loop: `index` runs from start to stop (by default its extent), exclusive.
+
+    `vector` loops run `width` iterations at once; stop - start is a multiple of it, or the remainder runs one by one.
+    `unrolled` loops have constant bounds. A `matrix` loop is executed by the threads of a warp together
+    (`lowering.gpu.mma`). The first and last `overlap` iterations of a vector loop are also written by other loops,
+    except at the ends of the index's extent: code generation may skip those before the first whole cache line, and as
+    many at the end.
+    """
 
     index: Index
     body: Block
@@ -74,7 +77,7 @@ class Store:
     tensor: Tensor
     indices: tuple[Expr, ...]
     value: Expr
-    streaming: bool = False  # a non-temporal store: the value is not read again soon
+    streaming: bool = False  # a non-temporal store
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,7 @@ class Assert:
 
 @dataclass(frozen=True, eq=False)
 class Prefetch:
-    """The line of memory with an element is brought nearer. It computes nothing, and the element need not be there."""
+    """A prefetch of the cache line with an element. It computes nothing, and the element need not exist."""
 
     tensor: Tensor
     indices: tuple[Expr, ...]
@@ -135,7 +138,7 @@ def update(function: str, accumulator: Tensor, value: Expr) -> Store:
 
 
 def identity(function: str, element: ElementType) -> Expr:
-    """What a fold by this function starts from."""
+    """The identity of a reduction by this function."""
     start = SCALARS[function].identity
     assert start is not None, f"{function} has no identity"
     return constant(start(element), element)
@@ -178,17 +181,19 @@ def statements(block: Block) -> tuple[Statement, ...]:
 
 
 def nodes(block: Block) -> Iterator[Expr]:
-    """Every node of the expressions of a block, of nested statements too; what statements share comes with each of them."""
+    """Every node of the expressions of a block, nested statements included; a node that statements share appears once
+    per statement.
+    """
     return (e for s in statements(block) for top in expressions(s) for e in walk(top))
 
 
 def is_rare(s: Statement) -> bool:
-    """Whether a statement does something only where hardly any element needs it."""
+    """Test whether a statement is a branch that hardly any element takes."""
     return isinstance(s, If) and isinstance(s.condition, Apply) and s.condition.function == "any"
 
 
 def usual(block: Block) -> Iterator[Statement]:
-    """Every statement of a block but those of rare branches, outer ones first."""
+    """Every statement of a block except those of rare branches, outer ones first."""
     for s in block:
         if not is_rare(s):
             yield s
@@ -197,8 +202,8 @@ def usual(block: Block) -> Iterator[Statement]:
 
 
 def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> Block:
-    """The block with other statements in place of those for which `change` gives some, from the top down. Where it gives
-    None the statement stays, what it holds being rewritten; `rewrite_within` does that alone, for what goes bottom up.
+    """Replace statements for which `change` returns a block, top down; where it returns None the statement stays and
+    its own blocks are rewritten. `rewrite_within` does only the latter, for bottom-up rewriting.
     """
     made: list[Statement] = []
     for s in block:
@@ -208,7 +213,7 @@ def rewrite_block(block: Block, change: Callable[[Statement], Block | None]) -> 
 
 
 def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) -> Statement:
-    """The statement itself, the blocks inside of it rewritten."""
+    """The statement with its own blocks rewritten."""
     match s:
         case For(_, body):
             new = rewrite_block(body, change)
@@ -220,7 +225,7 @@ def rewrite_within(s: Statement, change: Callable[[Statement], Block | None]) ->
 
 
 def _as_before(block: Block, made: list[Statement]) -> Block:
-    """The statements; the very block where they are its own, so that what is known of it holds on."""
+    """The statements; the same block object if they are unchanged, so that caches keyed by it remain valid."""
     return block if len(made) == len(block) and not any(map(is_not, block, made)) else tuple(made)
 
 

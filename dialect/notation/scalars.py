@@ -1,7 +1,7 @@
-"""The scalar functions: one row each, with its arity, the element types it takes, its result type and its NumPy meaning.
+"""The scalar functions: a row each, with arity, element types, result type and NumPy meaning.
 
-A row is what index notation, the loop language and every back end mean by a name. Operands of a row have equal types (the
-exceptions say so); conversions are explicit, through `cast`. Integers wrap modulo 2^width.
+Index notation, the loop language and all back ends share these meanings. Operands of a row have equal types (exceptions
+are noted); conversions are explicit, by `cast`. Integers wrap modulo 2^width.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class ScalarFunction:
     kinds: frozenset[str]
     numpy: Callable[..., Any]
     predicate: bool = False
-    element: Callable[[ElementType], ElementType] | None = None  # the result's type, where it is not the last operand's
+    element: Callable[[ElementType], ElementType] | None = None  # the result's type, if it is not the last operand's
     symbol: str = ""
     doc: str = ""
     identity: Callable[[ElementType], Any] | None = None
-    ulps: int = 0  # how far a back end may be from `numpy`, in units of the last place: 0 is rounded exactly
+    ulps: int = 0  # error bound of back ends against `numpy`, in units of the last place: 0 is exactly rounded
 
     def result(self, *operands: ElementType) -> ElementType:
         if self.element is not None:
@@ -90,7 +90,7 @@ def _pair(re: np.ndarray, im: np.ndarray) -> np.ndarray:
 
 
 def _larger(a: Any, b: Any) -> Any:
-    """NumPy's maximum, of zeros of both signs the positive one."""
+    """NumPy's maximum; for zeros of both signs the positive one."""
     return np.where((a == 0) & (b == 0), a + b, np.maximum(a, b))
 
 

@@ -1,6 +1,6 @@
-"""The largest and the smallest element of an array along axes, as the scalar functions `maximum` and `minimum` fold them.
+"""Reduce arrays to their largest and smallest elements, as the scalar functions `maximum` and `minimum` do.
 
-NumPy leaves open which zero it gives where there are zeros of both signs; here -0.0 is below 0.0, whatever their order.
+NumPy leaves the sign of a zero result open; here -0.0 is below 0.0 in any order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expressions as trees: their parts, the walk over them, and the same tree with other parts."""
+"""Traversal of expressions: children, walks and rewriting."""
 
 from __future__ import annotations
 
@@ -49,12 +49,14 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Every node for which `change` gives another is replaced, from the top down; shared parts stay shared."""
+    """Replace every node for which `change` returns another, top down; shared nodes stay shared."""
     return _rewritten(expr, change, {})
 
 
 def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, Expr]) -> Expr:
-    """The same, `done` by id. No function of its own, which would refer to itself and wait for the garbage collector."""
+    """The implementation of `rewrite`, memoized in `done` by id. A module-level function, since a closure would form a
+    reference cycle.
+    """
     new = change(e)
     if new is None:
         new = e
@@ -68,7 +70,7 @@ def _rewritten(e: Expr, change: Callable[[Expr], Expr | None], done: dict[int, E
 
 
 def rebuild(e: Expr, make: Callable[[Expr, tuple[Expr, ...]], Expr], done: dict[int, Expr]) -> Expr:
-    """What `make` gives for a node and its parts, which were made before; `done` has what was made, by id."""
+    """Fold an expression bottom up: `make` of a node and its children's results; `done` has results by id."""
     old = children(e)
     parts = tuple([done[id(c)] if id(c) in done else rebuild(c, make, done) for c in old])
     done[id(e)] = new = make(e, parts)
@@ -76,7 +78,7 @@ def rebuild(e: Expr, make: Callable[[Expr, tuple[Expr, ...]], Expr], done: dict[
 
 
 def over(e: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The node itself, or one like it over other parts."""
+    """The node over other children, the same object if they are unchanged."""
     return with_children(e, parts) if any(map(is_not, children(e), parts)) else e
 
 
@@ -87,7 +89,7 @@ def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
 
 @lru_cache(maxsize=1024)
 def walk(expr: Expr) -> tuple[Expr, ...]:
-    """Every node once, parents first. Passes ask for those of one expression again and again."""
+    """Every node once, parents first; cached, since passes walk one expression repeatedly."""
     found: dict[Expr, None] = {}
     stack = [expr]
     parts = _CHILDREN.get

@@ -1,6 +1,7 @@
-"""Programs built operation by operation: what passes and derivative rules make new operations with.
+"""Build programs operation by operation, in graph passes and derivative rules.
 
-A `Builder` records operations over typed values; a `Node` is one of its values with arithmetic, which is Theano's elemwise.
+A `Builder` records operations over typed values; a `Node` is one of its values with arithmetic, which is Theano's
+elemwise.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from .verify import type_operation
 
 @dataclass
 class Builder:
-    """Operations in order. New ones are verified, and stand at `span` in the program's text."""
+    """Operations in order. New ones are verified, and have the source location `span`."""
 
     operations: list[Operation] = field(default_factory=list)
     span: Span = NOWHERE
     prefix: str = "d"
 
     def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
-        """Records an operation; gives its results."""
+        """Record an operation and return its results."""
         where = span or self.span
         types = type_operation(Operation(operator, (), where, spans={"op": where}))
         given = names or [f"{self.prefix}{len(self.operations)}" + (f"_{n}" if n else "") for n in range(len(types))]
@@ -47,7 +48,7 @@ class Builder:
         return Node(self, value)
 
     def of_type(self, node: Node, type: Type) -> Node:
-        """The node as a value of this type, which may be a field's."""
+        """The node as a value of this type, which may be a field type."""
         return Node(self, self.add(View(node.value, type))[0]) if isinstance(type, FieldType) else node
 
     def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
@@ -116,13 +117,13 @@ class Node:
         return self if element is self.element else self.scalar("cast", dtype=element)
 
     def into(self, element: ElementType) -> Node:
-        """This as a tangent of values of an element type: of real numbers, the real part."""
+        """The node as a tangent of values of an element type: for real elements, the real part."""
         if self.element.kind == "complex" != element.kind:
             return self.scalar("real").cast(element)
         return self.cast(element)
 
     def like(self, other: Node) -> Node:
-        """This repeated to the shape of another node."""
+        """The node repeated to the shape of another node."""
         if self.array_type.key == other.array_type.with_element(self.element).key:
             return self
         return other.scalar("second", self)
@@ -141,12 +142,14 @@ class Node:
         return self.builder.apply(f"theano.{name}", self, axis=tuple(axis), **attributes)
 
     def with_ones(self, axis: Sequence[int]) -> Node:
-        """This with dimensions of size 1 put in, at these axes of the result."""
+        """The node with dimensions of size 1 inserted at these axes of the result."""
         kept = iter(range(self.rank))
         return self.dimshuffle(["x" if j in axis else next(kept) for j in range(self.rank + len(axis))])
 
     def sum_to(self, operand: Node) -> Node:
-        """The sum over the dimensions along which an operand was repeated to this shape: those where it is known to be 1."""
+        """The sum over the dimensions along which an operand was repeated to this shape: those known to have size 1 in
+        the operand.
+        """
         padded = self.rank - operand.rank
         repeated = [
             n + padded
@@ -157,17 +160,17 @@ class Node:
         return found.with_ones([n - padded for n in repeated])
 
     def stretched(self, whole: Node) -> Node:
-        """This repeated to the shape of another node, also where a size only turns out to be 1."""
+        """The node repeated to the shape of another node, also where a size is found to be 1 at run time only."""
         repeated = may_repeat(self.shape, whole.shape)
         return self.builder.apply("builtin.broadcast_like", self, whole) if repeated else self
 
     def gathered(self, operand: Node) -> Node:
-        """The sum over what was stretched of an operand."""
+        """The sum over the dimensions along which an operand was stretched."""
         repeated = may_repeat(operand.shape, self.shape)
         return self.builder.apply("builtin.sum_like", self, operand) if repeated else self.sum_to(operand)
 
     def gradient_of(self, name: str, operands: Sequence[Node], y: Node) -> Sequence[Any]:
-        """The cotangents of a scalar operation's operands, where this is its result's."""
+        """The cotangents of a scalar operation's operands, where this node is its result's cotangent."""
         operator: Any = OPERATORS["theano.elemwise"]
         return operator(tuple(operands), scalar_op=name).op.pulled(self, operands, y)
 

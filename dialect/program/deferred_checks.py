@@ -1,6 +1,7 @@
-"""What a verified function leaves to its calls, where sizes are not known before: usually no more than that no array is too large.
+"""Checks deferred to call time, since sizes were unknown at compile time: usually only that no array is too large.
 
-A call then needs none of the program to be checked: the result types follow from the sizes. `settled` finds out.
+A call then needs nothing else of the program: the result types follow from the sizes. `find_deferred_checks` computes
+them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ..ir.unify import bind, with_sizes
 
 @dataclass(frozen=True)
 class DeferredChecks:
-    """The types of the arguments and results, and every other type of the function that has unknown sizes, once."""
+    """The types of arguments and results, and every other type of the function with unknown sizes, once each."""
 
     arguments: tuple[Type, ...]
     results: tuple[Type, ...]
     others: tuple[Type, ...]
 
     def result_types(self, arguments: Sequence[Type]) -> list[Type] | None:
-        """The result types of a call with arguments of these types; None where an array would be too large."""
+        """The result types of a call with arguments of these types; None if an array would be too large."""
         bound: dict[Any, Dim] = bind(self.arguments, arguments)
         results = [with_sizes(t, bound) for t in self.results]
         found = [*results, *(with_sizes(t, bound) for t in self.others)]

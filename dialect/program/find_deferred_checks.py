@@ -1,4 +1,4 @@
-"""Whether verification decided everything of a function though sizes are unknown, and what it left open then (`left_open`)."""
+"""Decide whether verification with unknown sizes leaves only size limits to check at call time, and collect those."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .module import Function, Operation, Value
 
 
 def find_deferred_checks(function: Function) -> DeferredChecks | None:
-    """What calls of a verified function are held against; None where more is to be looked at than sizes."""
+    """The checks that calls of a verified function need; None if more than size limits is undecided."""
     arguments = function.argument_types
     sizes = [d for t in arguments for d in t.array_shape if isinstance(d, Size)]
     if not all(d.is_atom for d in sizes):
@@ -37,13 +37,13 @@ def find_deferred_checks(function: Function) -> DeferredChecks | None:
 
 
 def _settled(operation: Operation) -> bool:
-    """Whether every rule of the operation was decided, and nothing that the text states of it waits for sizes."""
+    """Test whether every constraint of the operation was decided, and no stated type depends on unknown sizes."""
     operands = [v.known_type for _, v in operation.operator.operands()]
     found = [r.known_type for r in operation.results]
     if all(t.is_static for t in (*operands, *found)):
         return True
     if isinstance(operation.operator, Calling):
-        return False  # its function may leave something open
+        return False  # the callee may have undecided constraints
     typed: Operator[Any] = operation.operator.map(_type_of)
     broken, waits = violated(typed, typed.constraints)
     inferred = typed.result_types()
@@ -61,6 +61,6 @@ def _type_of(value: Value) -> Type:
 
 
 def _as_stated(stated: Sequence[Type], found: Sequence[Type]) -> bool:
-    """Whether what is stated of the sizes holds whatever they are."""
+    """Test whether stated sizes hold for all values of the unknown sizes."""
     pairs = [p for s, f in zip(stated, found, strict=True) for p in zip(s.array_shape, f.array_shape, strict=True)]
     return all(same_size(s, f) or (isinstance(s, Size) and s.is_atom and s.name is None) for s, f in pairs)

@@ -1,6 +1,6 @@
-"""What the calls of a function amount to, since compiling expands them: how deep they are, and how many operations in all.
+"""Limits on inlining: call depth and operation count.
 
-Both have limits, so that a short program whose calls amount to billions of operations is an error, and not endless.
+Compiling expands calls, so a short program can amount to billions of operations; the limits make it an error.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from ..ir.diagnostics import Diagnostic, Note
 from .module import Module
 
-DEEPEST = 200  # calls inside calls
-MOST = 100_000  # operations, those of calls counted once for every call
+DEEPEST = 200  # depth of nested calls
+MOST = 100_000  # operations after inlining
 
 
 def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
-    """The calls with which a function first goes beyond a limit; `order` has functions after those they call."""
+    """The calls with which a function first exceeds a limit; in `order`, functions follow their callees."""
     found: list[Diagnostic] = []
     depths: dict[str, int] = {}
     counts: dict[str, int] = {}
@@ -30,7 +30,7 @@ def check_expansion(module: Module, order: Sequence[str]) -> list[Diagnostic]:
             if within and (depth > DEEPEST or count > MOST):
                 within = False
                 if depths[callee] > DEEPEST or counts[callee] > MOST:
-                    continue  # said of the callee
+                    continue  # reported for the callee
                 message, code = (
                     (f"calls are at most {DEEPEST} deep, but this one is {depth}", "call.depth")
                     if depth > DEEPEST

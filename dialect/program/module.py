@@ -1,4 +1,4 @@
-"""A program: modules of functions of operations over values. Built by the parser or in Python, printed by `printer`."""
+"""Programs: modules of functions of operations over values, built by the parser or in Python, printed by `printer`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Value:
 
 
 class Literal(Value):
-    """A literal written where an operand stands, its type decided by the dialect or by `: type`."""
+    """A literal operand; its type is decided by the dialect or by `: type`."""
 
     __slots__ = ("explicit", "value")
 
@@ -57,10 +57,10 @@ class Literal(Value):
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An operator applied to values. `declared` are the result types the text states, `declared_operands` the types it
-    states of the operands; `spans` places its parts.
+    """An operator applied to values. `declared` are the result types in the text, `declared_operands` the operand types
+    in the text.
 
-    `spans` maps "op", attribute names and operand names (as `Operator.operands` gives them) to where they stand.
+    `spans` maps "op", attribute names and operand names (as `Operator.operands` names them) to source locations.
     """
 
     operator: Operator[Value]
@@ -71,7 +71,7 @@ class Operation:
     declared_operands: tuple[Type, ...] | None = None
 
     def at(self, name: str | None) -> Span:
-        """Where a part of the operation stands: the operator itself unless that part was written."""
+        """The source location of a part of the operation; that of the operator if the part was not written."""
         return self.spans.get(name or "op") or self.spans.get("op") or self.span
 
 
@@ -102,13 +102,13 @@ class Function:
 
 
 class Graph(Function):
-    """`graph @name { operations }`: state and how it moves at every tick. It has neither arguments nor results."""
+    """`graph @name { operations }`: a clocked program of state and its update per tick, without arguments and results."""
 
 
 @dataclass(frozen=True, eq=False)
 class Module:
-    """A program as it was read: its functions by name, in order. `files` has the digests of those beside it that it was read with,
-    None where there is none. `str(module)` is its text.
+    """A program as read: its functions by name, in order. `files` has the digests of the constant files it was read
+    with, None for a file without digest. `str(module)` is its text.
     """
 
     functions: dict[str, Function]

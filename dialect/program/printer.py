@@ -1,4 +1,4 @@
-"""Programs as text: in the language's short form, which parses back to the same program, or in MLIR's generic form."""
+"""Print programs: in the language's short form, which parses back to the same program, or in MLIR's generic form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..ir.types import Type
 from ..spec.op import Operator
 from .module import Function, Graph, Literal, Module, Operation, Value
 
-WIDTH = 100  # a function's head that is longer has its arguments on lines of their own
+WIDTH = 100  # columns beyond which a function's head has one argument per line
 
 
 Notes = Mapping[Operation, str]
@@ -42,12 +42,12 @@ def print_function(function: Function, generic: bool = False, notes: Notes = Map
 
 
 class Names:
-    """A name of its own for every value: that of the value unless another one has it."""
+    """A unique name for every value: its own, unless another value has it."""
 
     def __init__(self, taken: Iterable[Value] = (), generic: bool = False) -> None:
-        self.generic = generic  # where a name that begins with a digit is a number
+        self.generic = generic  # there, a name that begins with a digit is a number
         self.given: dict[Value, str] = {}
-        self.used: dict[str, int] = {}  # and how often each was wanted
+        self.used: dict[str, int] = {}  # the number of values with each name
         for value in taken:
             self.of(value)
 
@@ -100,7 +100,7 @@ def _line(operation: Operation, names: Names, notes: Notes) -> str:
 
 
 def _outcome(function: Function) -> str:
-    """The result types, with the arrow: those the program states, or those that were inferred."""
+    """The arrow and the result types: those the program states, or the inferred ones."""
     types: tuple[Type | None, ...] = function.declared or tuple(r.type for r in function.results)
     if (function.declared is None and not types) or None in types:
         return ""
@@ -140,7 +140,7 @@ def _labelled(operator: Operator[Any], operands: str) -> str:
 
 
 def _stated(operation: Operation) -> str:
-    """The signature, where the program states result types."""
+    """The signature, if the program states result types."""
     if operation.declared is None:
         return ""
     stated = operation.declared_operands or tuple(v.type for _, v in operation.operator.operands())
@@ -252,7 +252,7 @@ def _generic_element(value: Any) -> str:
 
 
 def _plain(type: Type | None) -> str:
-    """The type as MLIR knows it: sizes have no names."""
+    """The type in MLIR's syntax: sizes have no names."""
     return re.sub(r"\s*x\s*(?=[?0-9a-z])", "x", re.sub(r"\?\s*[A-Z][A-Z0-9_]*", "?", str(type)))
 
 
@@ -283,7 +283,7 @@ def _generic_attribute(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of MLIR: what is not printable ASCII as the bytes of its UTF-8."""
+    """A string of MLIR: characters outside printable ASCII as the bytes of their UTF-8."""
     if text.isascii() and text.isprintable():
         return quoted(text)
     return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode()) + '"'

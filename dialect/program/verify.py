@@ -1,7 +1,7 @@
-"""Verification: result types are inferred and every constraint is checked, operation by operation.
+"""Verify programs: infer result types and check every constraint, operation by operation.
 
-`verify` gives the same module with typed values, or raises with every mistake. `instantiate` does the same for one
-function and the types of actual arguments, which settles what could not be decided before the sizes were known.
+`verify` returns the module with typed values, or raises with every mistake. `instantiate` does the same for one
+function and the types of actual arguments, which decides the constraints that were undecided for unknown sizes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .verify_inplace import check_destroyed
 Values = dict[Value, Type]
 Known = dict[tuple[object, ...], tuple[Type, ...] | None]  # (function, argument types) -> result types
 
-MAX_CALLS = 64  # calls inside calls with sizes that differ from the declared ones
+MAX_CALLS = 64  # depth of nested calls with sizes that differ from the declared ones
 
 
 @dataclass
 class Scope:
-    """One function being verified: the module it stands in, and the types and mistakes found so far.
+    """The verification of one function: its module, and the types and mistakes found so far.
 
-    `known` holds what each function gives for the argument types it has been called with; `cycles` are the operations
-    that would make a function call itself; `depth` counts the calls this function was reached through.
+    `known` caches the results of functions by argument types; `cycles` are the operations that make a function call
+    itself; `depth` counts the calls around this function.
     """
 
     module: Module
@@ -72,7 +72,7 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
 
 
 def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
-    """The functions, each after those it calls; calls that lead back to their own function are set apart and reported."""
+    """The functions, callees first; recursive calls are excluded and reported."""
     order: list[str] = []
     done: set[str] = set()
     cycles: set[Operation] = set()
@@ -110,7 +110,7 @@ def _called(name: str, arguments: Sequence[Type]) -> tuple[object, ...]:
 
 
 def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -> Values:
-    """The type of every value of a function for these argument types; raises VerifyError where a constraint fails."""
+    """The type of every value of a function for these argument types; raises VerifyError if a constraint fails."""
     scope = Scope(module, dict(zip(function.arguments, arguments, strict=True)), [])
     check_function(scope, function)
     if scope.diagnostics:
@@ -119,7 +119,7 @@ def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -
 
 
 def type_operation(operation: Operation) -> tuple[Type, ...]:
-    """The result types of one operation over typed values; raises VerifyError where a constraint fails."""
+    """The result types of one operation over typed values; raises VerifyError if a constraint fails."""
     scope = Scope(Module({}), {v: v.known_type for _, v in operation.operator.operands()}, [])
     typed: Operator[Type] = operation.operator.map(lambda v: v.known_type)
     found = _satisfied(scope, operation, typed)
@@ -129,7 +129,7 @@ def type_operation(operation: Operation) -> tuple[Type, ...]:
 
 
 def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
-    """Types every value of the function; its result types, or None where they could not be found."""
+    """Type every value of the function; its result types, or None if they cannot be inferred."""
     typed = [a for a in function.arguments if a.type is not None]
     bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
     for operation in function.operations:
@@ -146,7 +146,7 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
 
 
 def _placed(scope: Scope, operation: Operation, function: Function, rules: tuple[C, ...]) -> bool:
-    """Whether the operation may stand where it does; the first rule that fails is reported."""
+    """Check the constraints on an operation's place; the first that fails is reported."""
     for rule in rules:
         if not rule.holds(operation, function):
             scope.report(f"{operation.operator.name}.C{rule.number}", rule.text, operation.at(rule.at))
@@ -161,7 +161,7 @@ def type_of(scope: Scope, value: Value) -> Type | None:
 def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim]) -> tuple[Type, ...] | None:
     operands = dict(operation.operator.operands())
     if any(type_of(scope, v) is None for v in operands.values()):
-        return None  # what is wrong with them has been said
+        return None  # their mistakes have been reported
     if operation in scope.cycles or not _operands_agree(scope, operation, operands, bound):
         return None
     typed: Operator[Any] = operation.operator.map(lambda v: type_of(scope, v))
@@ -172,7 +172,7 @@ def _check_operation(scope: Scope, operation: Operation, bound: Mapping[Any, Dim
 def _operands_agree(
     scope: Scope, operation: Operation, operands: Mapping[str, Value], bound: Mapping[Any, Dim]
 ) -> bool:
-    """Whether the operands are what the operator's dialect computes with, and what the text states of them."""
+    """Check that operands have types of the operator's dialect, and those that the text states."""
     operator = operation.operator
     for name, value in operands.items():
         found = type_of(scope, value)
@@ -203,7 +203,7 @@ FIELD_DIALECTS = ("cog", "builtin")  # whose operands may be fields
 
 
 def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tuple[Type, ...] | None:
-    """The result types, if every constraint holds or has to wait for the sizes; else the first that fails is reported."""
+    """The result types, if every constraint holds or is undecided; otherwise the first that fails is reported."""
     broken, _ = violated(typed, typed.constraints)
     if broken is None:
         found = typed.result_types()
@@ -223,7 +223,7 @@ def _message(typed: Operator[Type], text: str) -> str:
 
 
 def _notes(scope: Scope, operation: Operation) -> list[Note]:
-    """Each operand with its type, pointing at where it was defined."""
+    """Notes with each operand's type, at its definition."""
     shown = {
         v: f"the literal {v.name}" if isinstance(v, Literal) else f"%{v.name}" for _, v in operation.operator.operands()
     }
@@ -233,7 +233,7 @@ def _notes(scope: Scope, operation: Operation) -> list[Note]:
 def _declared_types(
     scope: Scope, operation: Operation, found: tuple[Type, ...], bound: Mapping[Any, Dim]
 ) -> tuple[Type, ...] | None:
-    """The inferred types, held against those the text states; a stated size that is known refines an unknown one."""
+    """The inferred types, checked against those in the text; a known size in the text refines an unknown one."""
     name = operation.operator.name
     if len(found) != len(operation.results):
         message = f"expected {_count(len(found), 'result')}, got {len(operation.results)}"
@@ -277,7 +277,7 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
 def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tuple[Type, ...] | None:
     callee = scope.module.functions.get(typed.callee)
     if callee is None or any(a.type is None for a in callee.arguments):
-        return None  # the parser has said so
+        return None  # reported by the parser
     at, declared_here = operation.at("callee"), [Note("declared here", callee.span)]
     if isinstance(callee, Graph):
         scope.report("call.graph", f"a call names a function, but @{callee.name} is a graph", at, declared_here)
@@ -310,7 +310,7 @@ def _check_call(scope: Scope, operation: Operation, typed: Calling[Type]) -> tup
         if legal or any(d.code == "call.depth" for d in inner.diagnostics):
             called_here = Note("called here", operation.span)
             scope.diagnostics += [replace(d, notes=(*d.notes, called_here)) for d in inner.diagnostics]
-        # otherwise the callee itself has mistakes, which are reported where it is verified
+        # otherwise the callee has mistakes, reported at its own verification
     results = scope.known[key]
     if results is None:
         return None

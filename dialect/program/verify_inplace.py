@@ -1,6 +1,6 @@
-"""Values that operations overwrite: an argument must allow it, and nothing may use a value, or a view of it, afterwards.
+"""Verify in-place operations: the overwritten argument permits it, and no later operation uses it or a view of it.
 
-Operations happen in the order of the text, so what reads a value before it is destroyed is in order.
+Operations run in the order of the text, so an operation before the overwriting one may read the value.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from .module import Function, Literal, Module, Operation, Value
 
 
 def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
-    """What is wrong with the function's operations in place."""
+    """The mistakes of the function's in-place operations."""
     found: list[Diagnostic] = []
-    storage: dict[Value, Value] = {}  # of a view: the value whose elements it shows
+    storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
     destroyed: dict[Value, Operation] = {}
     owned = {r for o in function.operations if o.operator.name != "const" for r in o.results}
 
@@ -54,7 +54,7 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
 
 
 def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
-    """The operands that an operation destroys; a call, those whose argument is marked."""
+    """The operands that an operation destroys; for a call, those whose argument is marked."""
     operator = operation.operator
     if isinstance(operator, Call):
         callee = module.functions.get(operator.callee)
@@ -64,7 +64,7 @@ def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
 
 
 def arguments_overwritten(function: Function) -> dict[int, int]:
-    """Which result is left in which argument's storage, by their positions."""
+    """The positions of results that overwrite arguments, each with the argument's position."""
     places: dict[Value, Value] = {a: a for a in function.arguments if "inplace" in a.attributes}
     for operation in function.operations:
         for target in operation.operator.destroys():

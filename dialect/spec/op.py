@@ -1,8 +1,8 @@
-"""The form every operator has: fields, numbered constraints, result types, reference and index formula, in one class.
+"""The form of operators: fields, numbered constraints, result types, reference and index formula in one class.
 
-What is done to every operator (parse, print, verify, lower, document) is generic over this form. An operator is a frozen
-dataclass over what stands for a tensor: a Value in a program, a type for the verifier, a Tensor of index notation for the
-lowering, an array for the reference.
+Everything that applies to all operators (parse, print, verify, lower, document) is generic over this form. An operator
+is a frozen dataclass, generic in the representation of a tensor: a Value in a program, a type for the verifier, a
+Tensor of index notation for the lowering, an array for the reference.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class C:
     """A constraint: its number, the specification's words, and the predicate over an operator of types.
 
     The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names and the operator's
-    `symbols` that occur in it are reported with their actual values. `at` names the field the caret belongs under.
-    Later constraints may assume earlier ones.
+    `symbols` in it are reported with their actual values. `at` names the field that the caret marks. Later constraints
+    may assume earlier ones.
     """
 
     number: int
@@ -61,22 +61,22 @@ class Field:
         return self.kind != "attribute"
 
 
-MOST_FOLDED = 4096  # elements
+MOST_FOLDED = 4096  # elements of the largest result of constant folding
 
 
 class Unmet(Exception):
-    """Raised by a reference where a check of its formula does not hold; the message is the check's."""
+    """Raised by a reference if a check of its formula does not hold; the message is the check's."""
 
 
 class Operator(Generic[T]):
-    """What the specification says about one operator."""
+    """The specification of one operator."""
 
     name: ClassVar[str] = ""
     dialect: ClassVar[str] = ""
     fields: ClassVar[tuple[Field, ...]] = ()
-    slots: ClassVar[tuple[tuple[str, bool], ...]] = ()  # the names of the operands' fields, and which are variadic
+    slots: ClassVar[tuple[tuple[str, bool], ...]] = ()  # the operands' fields, each with whether it is variadic
     constraints: ClassVar[tuple[C, ...]] = ()
-    placement: ClassVar[tuple[C, ...]] = ()  # constraints on where an operation stands: of it and its function
+    placement: ClassVar[tuple[C, ...]] = ()  # constraints on an operation's place in its function
     afterwards: ClassVar[tuple[C, ...]] = ()  # such constraints that are checked after those on types
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
@@ -93,11 +93,11 @@ class Operator(Generic[T]):
         raise NotImplementedError(self.name)
 
     def reference(self: Any) -> Any:
-        """The result, or results, by the formal definition, slowly and obviously, in NumPy."""
+        """The result, or results, by the formal definition, in plain NumPy."""
         raise NotImplementedError(self.name)
 
     def element(self: Any, y: Tensor) -> Element:
-        """The index formula; an irregular operator has `nest` in its place."""
+        """The index formula; an irregular operator has `nest` instead."""
         raise NotImplementedError(self.name)
 
     def nest(self: Any, *results: Tensor) -> Any:
@@ -105,33 +105,40 @@ class Operator(Generic[T]):
         raise NotImplementedError(self.name)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """The cotangents of the operands, in their order, from those of the results; None is zero.
+        """The cotangents of the operands, in order, from those of the results; None is zero (JAX: the transpose of the
+        JVP).
 
-        Everything is a `Node` of `dialect.program.builder`. Cotangents have their value's shape and, where that is a float, its type.
+        All values are `Node`s of `dialect.program.builder`. A cotangent has its value's shape and, for a float, its
+        type.
         """
         raise NotImplementedError(self.name)
 
     def pushforward(self: Any, results: Any, tangents: Any) -> Any:
-        """The tangents of the results from those of the operands; without it, what the transpose of `pullback` gives."""
+        """The tangents of the results from those of the operands; by default the transpose of `pullback`."""
         raise NotImplementedError(self.name)
 
     def destroys(self: Any) -> tuple[Any, ...]:
-        """The operands whose storage the results take."""
+        """The operands in whose storage the results are stored."""
         return ()
 
     def constant_folding(self: Any) -> bool:
-        """Whether the reference may compute the results, over types here, when all operands are constants."""
+        """Test whether the reference may compute the results when all operands are constants; the operator is over
+        types here.
+        """
         return all(t.size <= MOST_FOLDED for t in (*(t for _, t in self.operands()), *self.result_types()))
 
     def simplified(self: Any, definition: Callable[[Any], Operator[Any] | None]) -> Any:
-        """A value that is the result already, or a simpler operator for it; None where there is none.
+        """An existing value that equals the result, or a simpler operator for it; None if there is neither.
 
-        `definition` gives the operator that made an operand. Exact for the element type, of every value that it has.
+        `definition` maps an operand to the operator that made it. The identity is exact for every value of the element
+        type.
         """
         return None
 
     def decompose(self: Any) -> Any:
-        """The result as a `Node`, of operators that are compiled better; derivatives are taken before. None: as it is."""
+        """The result as a `Node`, composed of operators that compile to better code, or None. Runs after
+        differentiation.
+        """
         return None
 
     @classmethod
@@ -139,7 +146,9 @@ class Operator(Generic[T]):
         return cls.nest is not Operator.nest
 
     def operands(self) -> list[tuple[str, T]]:
-        """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional ones left out."""
+        """Each operand with its name: x, or xs[0], xs[1], ... of a variadic field; absent optional operands are left
+        out.
+        """
         found: list[tuple[str, T]] = []
         for name, many in self.slots:
             value = getattr(self, name)
@@ -154,7 +163,7 @@ class Operator(Generic[T]):
         return ((f, getattr(self, f.name)) for f in self.fields if f.kind == "attribute")
 
     def map(self, change: Callable[[T], U]) -> Operator[U]:
-        """The same operator over other operands; itself where they stay what they are."""
+        """The same operator over other operands; the same object if they are unchanged."""
         new: dict[str, Any] = {}
         same, made = True, None
         for name, many in self.slots:
@@ -175,7 +184,7 @@ class Operator(Generic[T]):
 
     @property
     def types(self) -> dict[str, Type]:
-        """The types of the operands by name, also where arrays or tensors of index notation stand for them."""
+        """The types of the operands by name, also for an operator over arrays or tensors of index notation."""
         found = {name: getattr(v, "type", v) for name, v in self.operands()}
         if all(isinstance(t, Type) for t in found.values()):
             return typing.cast(dict[str, Type], found)
@@ -192,7 +201,9 @@ MODULES = {"builtin": ("..builtin", "..builtin.shape_like", "..builtin.data_move
 
 
 class Operators(Mapping[str, type[Operator[Any]]]):
-    """The operators by name. A dialect is loaded when one of its operators is asked for, all of them to go through them."""
+    """The operators by name. A dialect is loaded at the first use of one of its operators; iteration loads all
+    dialects.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, type[Operator[Any]]] = {}
@@ -202,7 +213,7 @@ class Operators(Mapping[str, type[Operator[Any]]]):
         self._known[made.name] = made
 
     def load(self, dialect: str) -> None:
-        """Declares the operators of a dialect, if there is one of this name."""
+        """Declare the operators of a dialect, if it exists."""
         if dialect in DIALECTS:
             for module in MODULES.get(dialect, (f"..{dialect}",)):
                 import_module(module, __package__)
@@ -231,7 +242,7 @@ OPERATORS = Operators()
 
 @dataclass_transform(frozen_default=True)
 def operator(cls: type[U]) -> type[U]:
-    """Declares an operator: its annotations are its operands and attributes; its dialect is that of its module."""
+    """Declare an operator: its annotations are its operands and attributes; its dialect is that of its module."""
     made = typing.cast(Any, dataclass(frozen=True, eq=False)(cls))
     made.dialect = made.dialect or _dialect(cls.__module__)
     if "name" not in cls.__dict__:
@@ -271,7 +282,7 @@ _TERM = re.compile(r"(rank|shape|element|dim|type)\((\w+)(\[\w+\])?(?:, (\w+))?\
 
 
 def actual_values(op: Operator[Any], text: str) -> list[tuple[str, str]]:
-    """The terms of a constraint's text with the values they have, in order of appearance."""
+    """The terms of a constraint's text with their values, in order of appearance."""
     found: dict[str, str] = {}
     attributes = {f.name: v for f, v in op.attributes()}
     for match in _TERM.finditer(text):
@@ -320,7 +331,7 @@ def size_text(value: Any) -> str:
 
 
 def violated(op: Operator[Any], constraints: Iterable[C]) -> tuple[C | None, bool]:
-    """The first constraint that does not hold, and whether some could not be decided before the sizes are known."""
+    """The first constraint that does not hold, and whether some are undecided until sizes are known."""
     deferred = False
     for constraint in constraints:
         try:

@@ -1,4 +1,4 @@
-"""DALI's type promotion: one table of pairs, and for each kind of operator the types it takes and the type it gives."""
+"""DALI's type promotion: a table of pairs, and for each kind of operator its operand and result types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUPPORTED: tuple[ElementType, ...] = tuple(dict.fromkeys(a for a, _ in PROMOTION
 
 
 def promote(*elements: ElementType) -> ElementType:
-    """The common type of operands: the table, folded from the left."""
+    """The common type of operands, by the table from left to right."""
     return reduce(lambda a, b: PROMOTION[a, b], elements)
 
 
@@ -48,10 +48,10 @@ def floating(*elements: ElementType) -> ElementType:
 
 @dataclass(frozen=True)
 class Rule:
-    """The element types a kind of operator takes, beyond SUPPORTED, and the type of its result.
+    """The element types of a kind of operator, beyond SUPPORTED, and the type of its result.
 
-    `takes` is in words, in which {all} stands for `element(a), element(b) are`, {every} for `all` where there are
-    several operands, and {symbol} for how the operator is written.
+    `takes` is in words: {all} stands for `element(a), element(b) are`, {every} for `all` with several operands, and
+    {symbol} for the operator's symbol.
     """
 
     gives: str

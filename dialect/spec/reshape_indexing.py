@@ -1,4 +1,4 @@
-"""Elements under another shape: an index formula that reaches the same row-major positions."""
+"""Index formulas of reshapes: the index of the element at the same row-major position of another shape."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .broadcasting import is_one
 
 
 def reshape_element(x: Tensor, y: Tensor) -> Element:
-    """y, which has the elements of x in row-major order.
+    """The result y with the elements of x in row-major order.
 
-    Neighbouring axes of equal products are converted by themselves: from (2, 3, 4) to (6, 4) the last index is kept.
+    Adjacent axes of equal products are converted separately: from (2, 3, 4) to (6, 4) the last index is unchanged.
     """
     at, shape, other = axes(y.shape), y.shape, x.shape
     mine = [j for j, n in enumerate(shape) if not is_one(n)]
@@ -27,7 +27,7 @@ def reshape_element(x: Tensor, y: Tensor) -> Element:
 
 
 def _groups(a: list[Dim], b: list[Dim]) -> Iterator[tuple[slice, slice]]:
-    """The shortest runs of two shapes that certainly have equal products, in order, and what is left in the end."""
+    """The shortest runs of axes of two shapes whose products are certainly equal, in order, then the remaining axes."""
     i = j = 0
     while i < len(a) or j < len(b):
         runs = ((m, n) for m in range(i + 1, len(a) + 1) for n in range(j + 1, len(b) + 1))

@@ -1,4 +1,4 @@
-"""What Theano's scalar operations simplify to, where that is exact for the element type."""
+"""Algebraic identities of Theano's scalar operations that are exact for the element type."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _cast(x: Value, element: ElementType, definition: Definition) -> Value | Non
 
 
 def holds(wide: ElementType, narrow: ElementType) -> bool:
-    """Whether every value of a type is one of the other."""
+    """Test whether one type contains every value of the other."""
     if narrow.kind == wide.kind:
         return wide.bits >= narrow.bits
     if narrow.is_discrete and wide.is_discrete:

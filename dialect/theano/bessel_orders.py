@@ -1,5 +1,7 @@
-"""jv and iv, the Bessel functions of any order: the power series where its terms fall; far from 0 what the functions tend to;
-integrals between."""
+"""The Bessel functions jv and iv of any order.
+
+The power series where its terms decrease; asymptotic expansions far from 0; integrals between.
+"""
 
 from __future__ import annotations
 
@@ -177,12 +179,12 @@ def _iv_far(v: Expr, x: Expr) -> Expr:
 
 
 def _near_0(v: Expr, x: Expr) -> Expr:
-    """Where the terms of the series of jv fall from the beginning."""
+    """The condition that the terms of jv's series decrease from the beginning."""
     return x * x < 4.0 * apply("abs", v + 1.0)
 
 
 def _few_terms(v: Expr, x: Expr) -> Expr:
-    """Where the greatest terms of the series of iv are among the first thirty to fifty."""
+    """The condition that the largest terms of iv's series are among the first thirty to fifty."""
     return x * x < 3600.0 + 120.0 * apply("maximum", v, constant(-20, F64))
 
 

@@ -1,5 +1,6 @@
-"""Complex numbers as pairs of real expressions: their quotient, magnitude, angle and order; sums and products are those of
-index notation.
+"""Complex arithmetic on pairs of real expressions: quotient, magnitude, angle and order.
+
+Sums and products are those of index notation.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def inv(z: Z) -> Z:
 
 
 def ordered(x: Expr, y: Expr) -> Expr:
-    """Whether neither is NaN."""
+    """The condition that neither is NaN."""
     return x.eq(x) & y.eq(y)
 
 

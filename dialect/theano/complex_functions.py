@@ -1,5 +1,6 @@
-"""Theano's functions of complex numbers, computed in f64, also those of complex<f32>. Branch cuts and what there is of infinite
-and undefined parts are C's; parts as large or as small as there are do not overflow on the way.
+"""Theano's functions of complex numbers, computed in f64, also for complex<f32>.
+
+Branch cuts and the values for infinite and undefined parts are C's; parts of any magnitude do not overflow in between.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Derivative(Calling[T]):
         return self.arguments[len(self.signature[0]) if count is None else count :]
 
     def seeded(self: Any) -> tuple[Any, ...]:
-        """What the seeds belong to: results or arguments."""
+        """The values whose cotangents or tangents are the seeds: results or arguments."""
         return self.signature[1]
 
     def by(self: Any) -> tuple[Any, ...]:

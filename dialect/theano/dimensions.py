@@ -1,4 +1,4 @@
-"""What operators of the dialect share: dimensions declared to be 1, and axes to reduce."""
+"""Common parts of the dialect's operators: dimensions declared to be 1, and axes to reduce."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..ir.sizes import Dim, Given, Shape, same_size
 
 
 def is_broadcastable(dim: Dim) -> bool:
-    """Whether a size was declared to be 1: one that only turned out to be 1 does not count."""
+    """Test whether a size was declared to be 1; a size that is 1 at run time only does not count."""
     return same_size(dim, 1) and not isinstance(dim, Given)
 
 

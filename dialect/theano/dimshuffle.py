@@ -59,7 +59,7 @@ class Dimshuffle(Operator[T]):
         return [j for j in self.new_order if j != "x"]
 
     def drops_ones(self: Any) -> bool:
-        """Whether what is dropped is of size 1 and, where `input_broadcastable` is given, said to be so there."""
+        """Test whether the dropped dimensions have size 1 and, if `input_broadcastable` is given, are marked there."""
         said = self.input_broadcastable or (True,) * self.x.rank
         return all(is_broadcastable(n) and said[j] for j, n in enumerate(self.x.shape) if j not in self.new_order)
 

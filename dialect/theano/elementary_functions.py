@@ -1,4 +1,4 @@
-"""Theano's elementary functions: floats and complex numbers as they are, integers as floats."""
+"""Theano's elementary functions: on floats and complex numbers directly, on integers as floats."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ row("softplus", 1, "float real", *by_table("softplus"), "log(1 + exp(x))",
 
 
 def _angle(x: Expr) -> Expr:
-    """Of a real number: 0, or π where its sign is minus, NaN of NaN."""
+    """The angle of a real number: 0, π for a negative sign, NaN for NaN."""
     return apply("atan2", select(x.eq(x), 0.0, x), x)
 
 

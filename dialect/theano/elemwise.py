@@ -153,5 +153,5 @@ class Elemwise(Operator[T]):
 
 
 def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:
-    """Where an operand is read for the result's element at these indices."""
+    """The indices of an operand for the result's element at `at`."""
     return tuple(ZERO if is_broadcastable(n) else i for i, n in zip(at[len(at) - len(shape) :], shape, strict=True))

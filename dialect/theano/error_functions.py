@@ -132,7 +132,7 @@ def _solve(c: float, x: float) -> float:
 
 
 def _solve_far(c: float) -> float:
-    """Where erfc(y) = exp(-y²) / y sqrt(π) (1 - 1/2y² + 3/4y⁴ - ...) by its logarithm, which a tiny c has in full."""
+    """The y with erfc(y) = c for tiny c: fixed-point iteration on the logarithm of erfc's asymptotic series."""
     y = 20.0
     for _ in range(30):
         term = series = 1.0

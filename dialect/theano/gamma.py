@@ -80,7 +80,7 @@ def gamma(x: Expr) -> Expr:
 
 
 def _in_right_half(z: Z) -> tuple[Expr, Z]:
-    """Whether a number is left of 1/2, and it or what it is reflected to."""
+    """The condition that a number is left of 1/2, and the number or its reflection."""
     left = z.re < 0.5
     return left, Z(select(left, 1.0 - z.re, z.re), select(left, -z.im, z.im))
 

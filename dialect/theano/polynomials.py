@@ -1,4 +1,4 @@
-"""What the formulas of functions are made of: rows of the scalar table by name, polynomials, the sine of multiples of π."""
+"""Building blocks of function formulas: rows of the scalar table by name, polynomials, the sine of multiples of π."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INF = math.inf
 
 
 def by_table(name: str) -> tuple[Callable[..., Any], Callable[..., Expr]]:
-    """What a row of the scalar table means in NumPy, and its formula."""
+    """The NumPy meaning of a row of the scalar table, and its formula."""
     return SCALARS[name].numpy, lambda *xs: apply(name, *xs)
 
 

@@ -1,4 +1,4 @@
-"""`theano.product_of_others`: the derivative of a product, which stays right where factors are zero, also when derived again."""
+"""`theano.product_of_others`: the derivative of a product, correct for zero factors, also in derivatives of it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class ProductOfOthers(Operator[T]):
         return choice(count, of_none, of_one, 0) + 0
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """Of group i: Σ over j ≠ i of g_j times the product of all but i and j, by how many factors are zero."""
+        """The cotangent of factor i: Σ over j ≠ i of g_j times the product of all but i and j, by the number of zero
+        factors.
+        """
         (g,), over = cotangents, self.over()
         zeros, count, nonzero = self.counted()
         product = nonzero.with_ones(over)
@@ -87,7 +89,7 @@ class ProductOfOthers(Operator[T]):
         return reduced(self.axis, len(self.x.shape))
 
     def counted(self: Any) -> tuple[Any, Any, Any]:
-        """Which factors are zero, how many in each group, and the product of the others."""
+        """The zero factors, their number in each group, and the product of the others."""
         zeros, over = self.x.scalar("eq", 0), self.over()
         factors = zeros.scalar("switch", 1, self.x)
         nonzero = factors.reduce("prod", over, no_zeros_in_input=True) if over else factors

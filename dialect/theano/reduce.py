@@ -1,4 +1,4 @@
-"""Theano's reductions: folds by commutative and associative scalar operations, in types of their own."""
+"""Theano's reductions, by commutative and associative scalar operations, with accumulator types of their own."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class Truth(Reduction[T]):
 
 @operator
 class All(Truth[T]):
-    """Whether no element is 0.   (All)"""
+    """True where no element is 0.   (All)"""
 
     example = """
         func @main(%x: tensor<2x3xf32>) -> tensor<2xi1> {
@@ -264,7 +264,7 @@ class All(Truth[T]):
 
 @operator
 class Any_(Truth[T]):
-    """Whether some element is not 0.   (Any)"""
+    """True where some element is not 0.   (Any)"""
 
     name = "theano.any"
     example = """

@@ -98,7 +98,7 @@ class ScalarOp:
         return self.rule.wanted
 
     def working(self, elements: Elements) -> Elements:
-        """What the operands are converted to: f16 is computed in f32, and rounded once."""
+        """The types to which operands are converted: f16 is computed in f32, and rounded once."""
         return tuple(F32 if e is F16 else e for e in self.rule.working(elements, self.rule.result(*elements)))
 
     def evaluate(self, arrays: Sequence[np.ndarray], elements: Elements, result: ElementType) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The types of Theano's scalar operations: for each kind, what it takes, what it gives and what it computes in."""
+"""The types of Theano's scalar operations: for each kind its operand, result and working types."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def default_acc_dtype(element: ElementType) -> ElementType:
 
 
 def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
-    """Whether no precision is lost: by definition not by a float or complex accumulator of integers."""
+    """Test whether no precision is lost; by definition a float or complex accumulator of integers loses none."""
     if element.is_discrete and not accumulator.is_discrete:
         return True
     return upcast(element, accumulator) is accumulator
