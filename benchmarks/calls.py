@@ -1,5 +1,6 @@
-"""What a call costs by itself: three arrays of 8 elements, with an output given and without. Every check is made each time.
-Each contender is a loop around its call, which takes less time than another function around it."""
+"""Measure the overhead of a call: three arrays of 8 elements, with and without a given output. Every check is made each
+time.
+"""
 
 from __future__ import annotations
 

@@ -232,8 +232,9 @@ def recurrence_step(s: Any) -> Any:
 
 
 def case(contenders: dict[str, Ticking], ticks: int, of_numpy: int, moved: int = 0) -> Case:
-    """So many ticks a call, fewer of NumPy; after three ticks all states are compared. A tick has to move so many bytes,
-    unless several go in one pass."""
+    """A benchmark of `ticks` ticks per call, fewer for NumPy; after three ticks all states are compared. `bytes` is the
+    traffic of a tick.
+    """
 
     def state(run: Ticking) -> Callable[[], Any]:
         def shown() -> Any:

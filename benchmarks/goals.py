@@ -47,7 +47,7 @@ CALL = Measure("µs", _takes("cvm", 1e3), at_most=True)
 
 @dataclass(frozen=True)
 class Goal:
-    """What the rows of a group are to reach: those whose title `only` is found in."""
+    """The goal of a group's rows, or of those whose title contains `only`."""
 
     title: str
     group: str
@@ -56,7 +56,7 @@ class Goal:
     only: str = ""
 
     def reached(self, rows: list[Row]) -> dict[str, float]:
-        """What each row measured has reached, by its title."""
+        """The ratio of each measured row, by title."""
         found = {r["title"]: self.measure.of(r) for r in rows if re.search(self.only, r["title"])}
         return {title: value for title, value in found.items() if value is not None}
 

@@ -56,7 +56,7 @@ def function(signature: str, *lines: str, result: str) -> str:
 
 
 def side(n: int) -> int:
-    """Of a square of about n elements, in whole tiles."""
+    """The side of a square of about n elements, in whole tiles."""
     return max(int(n**0.5) // 64 * 64, 64)
 
 
@@ -157,7 +157,9 @@ def arguments(f: Any) -> list[np.ndarray]:
 
 
 def check(work: Work) -> str:
-    """Whether the device gives the bits of the CPU, or of the reference where no code is made for it, for a small size."""
+    """Test whether the device gives the bits of the CPU, or of the reference where the CPU has no code, for a small
+    size.
+    """
     text = work.program(CHECKED)
     given = arguments(cvm.compile(text, target="reference"))
     target = "cpu" if importlib.util.find_spec("llvmlite") else "reference"
@@ -256,7 +258,7 @@ def gray_scott(rounds: int, torch: Any) -> str:
 
 
 def centred() -> str:
-    """What alternates between sums of columns and what is left without them."""
+    """A program that alternates between column sums and the subtraction of their means."""
     lines, last = [], "x"
     for n in range(4):
         lines += [f"%s{n} = theano.sum %{last} {{axis = [0]}}", f"%y{n} = dali.sub %{last}, %s{n}"]
@@ -265,7 +267,7 @@ def centred() -> str:
 
 
 def small_kernels(rounds: int, torch: Any) -> str:
-    """What starting the kernels of a small program costs."""
+    """Measure the launch overhead of a small program."""
     from pycuda.gpuarray import to_gpu
 
     f = cvm.compile(centred(), target="cuda")

@@ -1,4 +1,4 @@
-"""How long `import cvm` takes beyond `import numpy`: the median of fresh interpreters. It should stay under 50 ms."""
+"""Measure `import cvm` beyond `import numpy`: the median of fresh interpreters. It should stay under 50 ms."""
 
 import statistics
 import subprocess

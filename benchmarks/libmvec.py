@@ -38,7 +38,7 @@ LOAD = """\
 
 
 def found(symbol: str) -> int | None:
-    """Where a function of the library is; None where there is no such library, function or processor."""
+    """The address of a function of the library; None without the library, the function or a suitable processor."""
     try:
         entry = getattr(ctypes.CDLL("libmvec.so.1"), symbol)
     except (OSError, AttributeError):

@@ -1,4 +1,6 @@
-"""What this machine can do at most, by loops in LLVM IR: bytes copied and read a second, multiply-adds of f32 and of pairs of i16."""
+"""Measure the limits of this machine by loops in LLVM IR: bytes copied and read per second, multiply-adds of f32 and of
+i16 pairs.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""How long reading takes: programs of growing length, by stage, and constants of growing size. Time should grow with the text.
-
-    python benchmarks/parsing.py [OPERATIONS ...]
-
-Seconds are processor time of the fastest of three runs; a ratio is the time an operation (or a byte) takes against that of
-the smallest size.
+"""Measure parsing: programs of growing length, by stage, and constants of growing size. Time should be linear in the
+text.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def section(group: str, result: dict[str, Any]) -> str:
 
 
 def best_peer(row: dict[str, Any]) -> str:
-    """How many times as long the best peer takes: the median and, beside it, the quartiles."""
+    """The ratio of the best peer's time to ours: the median and the quartiles."""
     if not row["ratios"]:
         return ""
     low, middle, high = min(row["ratios"].values(), key=lambda quartiles: quartiles[1])
@@ -60,7 +60,7 @@ def best_peer(row: dict[str, Any]) -> str:
 
 
 def agreements(rows: list[dict[str, Any]]) -> list[str]:
-    """How the peers' results compare with ours, alike rows together."""
+    """The agreement of the peers' results with ours; equal rows are merged."""
     found: dict[str, dict[str, list[str]]] = {}
     for r in rows:
         for name, text in r["agrees"].items():

@@ -1,9 +1,4 @@
-"""What CVM-Runtime's kernels for CPUs compute, loop by loop and type by type, written again for numba to compile.
-
-Convolutions copy windows side by side as bytes, and multiply; those by groups, pooling and dense layers are plain nests.
-Elementwise operators are a loop each. Sums and transposes take an element's number apart into indices by divisions.
-Calls through function objects, threads, and sums of bytes that may saturate are left out.
-"""
+"""CVM-Runtime's CPU kernels, loop by loop and type by type, written again for numba to compile."""
 
 from __future__ import annotations
 

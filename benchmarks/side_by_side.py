@@ -60,7 +60,9 @@ def installed(name: str) -> Any:
 
 
 def agreement(case: Case) -> dict[str, str]:
-    """How each contender's result compares with ours: `exact`, or the largest difference. AssertionError where it may not."""
+    """The agreement of each contender's result with ours: `exact`, or the largest difference. Raises AssertionError
+    beyond the tolerance.
+    """
     found: dict[str, str] = {}
     wanted: list[np.ndarray] | None = None
     for name, run in (case.results or case.contenders).items():

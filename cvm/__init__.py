@@ -16,7 +16,9 @@ from typing import cast as _cast
 from typing import overload as _overload
 
 _here = _Path(__file__).parent
-if not (_here / "dialect").is_dir():  # a checkout keeps the rooms beside this folder, a wheel inside it
+if not (
+    _here / "dialect"
+).is_dir():  # in a checkout the packages are siblings of this folder, in a wheel they are inside
     __path__.append(str(_here.parent))
 
 from cvm.dialect.ir.diagnostics import (  # noqa: E402
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
     from .specialize import TracedFunction
 
     class Compiled(CompiledFunction, CompiledGraph):
-        """A function or a graph: which of the two, the program says. To a type checker it is both; it is never made."""
+        """A compiled function or clocked program: the program decides which. Only for type checkers, to which it is
+        both; never instantiated.
+        """
 
 
 __version__ = "0.1.0"
@@ -141,7 +145,7 @@ def compile(
 def _compile_text(
     program: str | bytes | _os.PathLike[str], entry: str, target: str, options: CompileOptions
 ) -> CompiledFunction | CompiledGraph:
-    """Compiles a program that may be known by its text, so that there is nothing to read."""
+    """Compile a program given as text; a function in the disk cache is returned without parsing the text."""
     if isinstance(program, bytes) or (isinstance(program, str) and not _is_path(program)):
         text, filename, folder = program, "<text>", None
     else:
@@ -163,7 +167,7 @@ def _compile_text(
 
 
 def _is_path(text: str) -> bool:
-    """Whether a string names a file: it is one line without braces."""
+    """Test whether a string is a file name: one line without braces."""
     return bool(text.strip()) and "\n" not in text and "{" not in text
 
 
@@ -178,7 +182,7 @@ def set_num_threads(n: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads run large loops."""
+    """The number of threads that run large loops."""
     from cvm.jit.runtime import thread_pool
 
     return thread_pool.get_num_threads()

@@ -1,8 +1,8 @@
-"""What NumPy arrays can do and traced ones too: methods (`x.sum(axis=0)`), NumPy's functions of them (`np.sum(x, axis=0)`)
-and subscripts, in terms of operators.
+"""NumPy's array interface for traced arrays: methods (`x.sum(axis=0)`), NumPy's functions (`np.sum(x, axis=0)`) and
+subscripts.
 
-One table has them all, by NumPy's names, with NumPy's parameters and meaning. Only what means the same is here: options that
-do not are refused, and so are operands of several types where NumPy's promotion is not the dali dialect's.
+Everything is in one table, under NumPy's names, with NumPy's parameters and meaning. Options and promotions that differ
+from the dali dialect's are rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
 from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail
 
-FAR = 2**62  # beyond every size
+FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
 
 
@@ -108,7 +108,7 @@ def _kept(y: Any, over: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """Of integers in f64; of floats in their type, of f16 in f32."""
+    """The mean: for integers in f64, for floats in their type, for f16 in f32."""
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
@@ -117,7 +117,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
     sizes = [x.shape[a] for a in over]
     if all(isinstance(n, int) for n in sizes):
         count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
-    else:  # counted when it runs
+    else:  # the size is known at run time only
         ones = apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second")
         count = apply("theano.sum", ones, axis=over)
     return _kept(apply("dali.div", apply("theano.sum", x, axis=over), count), over, keepdims)
@@ -208,7 +208,7 @@ def subscript(x: Any, key: Any) -> Any:
     parts[at : at + 1] = [slice(None)] * (x.ndim - taken)
     of_axes = [p for p in parts if p is not None]
     ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
-    if any(r.length == 0 for r in ranges):  # which elements does not matter
+    if any(r.length == 0 for r in ranges):  # the result is empty
         after = tuple(0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True))
         x = apply("builtin.pad", x, before=(0,) * x.ndim, after=after)
     elif any((r.begin, r.end, r.stride) != (0, FAR, 1) for r in ranges):
@@ -221,7 +221,7 @@ def subscript(x: Any, key: Any) -> Any:
 
 
 class _Range(NamedTuple):
-    """What `cvm.slice` takes of an axis, and how many elements these are, if that is known."""
+    """The range of `cvm.slice` along an axis, and its length, if known."""
 
     begin: int
     end: int
@@ -259,7 +259,7 @@ def _kind(part: Any) -> str:
     return "an array" if isinstance(part, (TracedArray, np.ndarray, list)) else type(part).__name__
 
 
-# products of matrices, and what NumPy defines otherwise than the dali dialect
+# matrix products, and functions that NumPy defines differently from the dali dialect
 
 
 def matmul(x: Any, y: Any) -> Any:
@@ -288,12 +288,12 @@ def dot(x: Any, y: Any) -> Any:
 
 
 def _unless_nan(operator: str) -> Callable[[Any, Any], Any]:
-    """The larger or smaller one, NaN where one of them is."""
+    """The maximum or minimum, NaN if an operand is."""
 
     def choose(x: Any, y: Any) -> Any:
         if not isinstance(x, TracedArray):
             x, y = y, x
-        found = apply(operator, x, y)  # y where one is NaN
+        found = apply(operator, x, y)  # y if an operand is NaN
         return apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
 
     return choose
@@ -335,7 +335,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape", "size")},
     **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
 }
-# ufuncs as folds: np.add.reduce(x)
+# ufuncs as folds:  # reductions by ufuncs: np.add.reduce(x)
 FOLDS = {
     "add": "sum",
     "multiply": "prod",
@@ -347,7 +347,7 @@ FOLDS = {
 
 
 def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; parameters that it does not have are a mistake in the traced program, but for None."""
+    """The function; an unknown parameter, other than None, is an error of the traced program."""
     parameters = signature(function)
 
     @wraps(function)

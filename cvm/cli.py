@@ -1,6 +1,6 @@
-"""The command `cvm`: arguments to one of the commands, and whatever goes wrong to a message and an exit status.
+"""The command `cvm`: dispatch to a command, and errors as messages with an exit status.
 
-0 is success, 1 a program that was rejected or failed, 2 a wrong command line.
+0 is success, 1 a rejected or failed program, 2 a wrong command line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import cvm
 
-SHOWN = 50  # diagnostics, of one run
+SHOWN = 50  # diagnostics that one run prints
 LEVELS = (0, 2)  # of optimization
 
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` is that of the process unless given."""
     if argv is None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends native code at once, too
-    if sys.stdout is None:  # closed, by whoever wants nothing of it
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(f"cvm: {e}", 2)
     except cvm.Error as e:
         return report(e)
-    except OSError as e:  # a full disk, or whoever read our output has seen enough
+    except OSError as e:  # a full disk, or a closed pipe
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1 if isinstance(e, BrokenPipeError) else _say(f"cvm: {e.strerror or e}", 1)
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Usage(Exception):
-    """The command line is wrong, and how."""
+    """A wrong command line."""
 
 
 def report(error: cvm.Error) -> int:

@@ -1,7 +1,7 @@
 """Derivatives of Python functions and of compiled ones: `grad`, `value_and_grad`, `vjp` and `jvp`.
 
-A derivative is a function like any other: called with arrays it is compiled for their signature, and inside a function that
-is compiled it becomes part of it. Its operations are made from those of the function by the operators' own rules.
+A derivative is an ordinary function: called with arrays it is compiled for their signature, and called inside a
+compiled function it is traced into it. Its operations follow from the function's by the operators' pullbacks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
 
 
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """The function's result, and what pulls cotangents of the result back to cotangents of all arguments."""
+    """The function's result, and the pullback from cotangents of the result to cotangents of all arguments."""
     if isinstance(function, CompiledFunction):
         return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
     value = _traced(function, lambda *args: _plain(function)(*args))(*primals)
@@ -103,7 +103,7 @@ def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Recorded:
-    """A function recorded once more: what it did to copies of some arguments."""
+    """A function recorded again on copies of some arguments."""
 
     def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
         leaves: list[Any] = []
@@ -135,7 +135,7 @@ class _Recorded:
         return [TracedArray(self.tracer, n.value) for n in nodes]
 
     def seeds(self, given: Sequence[Any], values: Sequence[Value], what: str) -> list[Node]:
-        """What the derivative begins with: numbers for values of rank 0, and arrays of the values' shapes."""
+        """The seeds of the derivative: numbers for values of rank 0, and arrays of the values' shapes."""
         found = [self.node(g) for g in given]
         for seed, value in zip(found, values, strict=True):
             wanted, got = value.known_type, seed.value.known_type
@@ -148,7 +148,7 @@ class _Recorded:
         return found
 
     def pulled(self, seeds: Sequence[Node]) -> list[Any]:
-        """The cotangents, one of each argument's form."""
+        """The cotangents, each in its argument's structure."""
         found = self.rules.reverse(self.operations, [n.value for n in self.by], self.results, seeds)
         leaves = iter(self.arrays(found))
         return [unflatten(f, leaves) for f in self.forms]
@@ -191,7 +191,7 @@ def _pushed(function: Any, args: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return recorded.value, unflatten(recorded.form, iter(recorded.arrays(found)))
 
 
-# Of programs
+# Derivatives of compiled programs
 
 
 def _of_program(function: CompiledFunction, derivative: Any, wrt: Wrt, value: bool) -> Any:

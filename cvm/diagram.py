@@ -1,5 +1,6 @@
-"""A program as a picture of its operations: SVG, alone or in a page that scrolls and zooms. Of each box the whole text shows
-when the pointer rests on it. Constants are named in the boxes that use them.
+"""Draw a program as SVG, alone or in a page that scrolls and zooms.
+
+A box shows its operation's full text on hover. Constants are named in the boxes that use them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cvm.dialect.program.module import Function, Graph, Literal, Module, Operati
 from cvm.dialect.program.printer import Names, operation_text, written_attributes
 from cvm.layered_layout import Box, Route, place
 
-LETTER, LINE, PAD = 7.3, 16.0, 9.0  # of the type, in pixels
+LETTER, LINE, PAD = 7.3, 16.0, 9.0  # width of a letter, height of a line, padding of a box, in pixels
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
 
@@ -79,7 +80,7 @@ class Shown(Box):
 
 @dataclass
 class Sketch:
-    """The boxes of one function and what joins them; `fed` are driver and state of each feedback."""
+    """The boxes of one function and the edges between them; `fed` has driver and state of each feedback."""
 
     title: str
     boxes: list[Shown] = field(default_factory=list)
@@ -88,7 +89,7 @@ class Sketch:
 
 
 def svg(module: Module, functions: Iterable[Function]) -> str:
-    """The functions one under another."""
+    """The functions as SVG, one below the other."""
     parts: list[str] = []
     width, y = 0.0, MARGIN
     for function in functions:
@@ -114,7 +115,7 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
 
 
 def page(module: Module, functions: Iterable[Function], title: str) -> str:
-    """The same in a page that scrolls and zooms."""
+    """The functions in a page that scrolls and zooms."""
     return PAGE.format(title=escape(title), svg=svg(module, functions))
 
 
@@ -198,7 +199,7 @@ def _edge(route: Route) -> str:
 
 
 def _back(driver: Box, state: Box, x: float) -> str:
-    """A feedback, around the right of what is between."""
+    """The edge of a feedback, routed around the right of the boxes between."""
     a, b = (driver.x + driver.width / 2, driver.y), (state.x + state.width / 2, state.y)
     return (
         f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"/>'

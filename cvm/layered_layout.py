@@ -1,7 +1,7 @@
-"""Where the boxes of a directed acyclic graph go: in layers, each below what it depends on, with few crossings.
+"""Lay out the boxes of a directed acyclic graph in layers, with few edge crossings (Sugiyama's method).
 
-Sizes in, positions out; nothing here knows what the boxes show. An edge over several layers gets a point in each, so that it
-goes around boxes.
+Sizes in, positions out, independent of the boxes' contents. An edge over several layers has a point in each, and so is
+routed around boxes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-GAP, ROW = 28.0, 46.0  # between boxes of a layer, and between layers
+GAP, ROW = 28.0, 46.0  # pixels between boxes of a layer, and between layers
 SWEEPS = 12
 
 
@@ -31,9 +31,9 @@ Route = list[tuple[float, float]]
 
 
 def place(boxes: Sequence[Box], edges: Iterable[tuple[Box, Box]]) -> tuple[float, float, list[Route]]:
-    """Sets every box's position; gives the whole width and height, and each edge's way from top to bottom.
+    """Set every box's position; returns the total width and height, and the route of each edge from top to bottom.
 
-    Boxes come in an order in which no edge goes back.
+    Boxes are in topological order.
     """
     edges = list(edges)
     for a, b in edges:
@@ -63,7 +63,7 @@ def _through(a: Box, b: Box, layers: list[list[Box]]) -> list[Box]:
 
 
 def _order(layers: list[list[Box]]) -> None:
-    """Boxes of a layer by the middle of what they are joined to, down and up again."""
+    """Order the boxes of each layer by the mean position of their neighbours, downwards and upwards."""
     place = {box: n for layer in layers for n, box in enumerate(layer)}
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
@@ -102,8 +102,9 @@ def _wanted(box: Box) -> float:
 
 
 def _shift(layer: list[Box], wanted: list[float]) -> None:
-    """Moves the boxes of a layer to where they want to be, in their order and without overlap: from the left as far left as
-    they may, from the right as far right, and the middle of the two."""
+    """Move the boxes of a layer to their wanted positions, in order and without overlap: the mean of a pass from the
+    left and one from the right.
+    """
     left: list[float] = []
     for n, box in enumerate(layer):
         least = left[-1] + (layer[n - 1].width + box.width) / 2 + GAP if n else -float("inf")

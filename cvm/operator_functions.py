@@ -1,6 +1,6 @@
-"""The operators as Python functions, for use inside functions compiled with `cvm.compile`.
+"""The operators as Python functions, for functions compiled with `cvm.compile`.
 
-Mathematical functions are the dali dialect's; layers and rearrangements are the cvm dialect's, with their attributes as
+Mathematical functions are the dali dialect's; layers and rearrangements are the cvm dialect's, with attributes as
 keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
 """
 
@@ -62,7 +62,7 @@ class OperatorFunction:
 
 
 def function(name: str) -> OperatorFunction | None:
-    """The function of this name: of the dali dialect where it has one, else of the cvm dialect."""
+    """The function of this name: of the dali dialect if it has one, else of the cvm dialect."""
     for full in ((f"dali.{name}",) if name in DALI else ()) + (f"cvm.{name}",):
         if full in OPERATORS:
             return OperatorFunction(full)
@@ -70,7 +70,7 @@ def function(name: str) -> OperatorFunction | None:
 
 
 def names() -> list[str]:
-    """Every name that `function` knows."""
+    """The names of all functions."""
     return sorted(
         {n for n in DALI if f"dali.{n}" in OPERATORS} | {o.partition(".")[2] for o in OPERATORS if o.startswith("cvm.")}
     )

@@ -1,4 +1,4 @@
-"""Arrays as pictures, with matplotlib: images pixel by pixel, curves, and fields over time as moving pictures."""
+"""Plot arrays with matplotlib: images pixel by pixel, curves, and animations of fields over time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ SMALLEST = 256  # pixels of a picture's longer side: one of fewer is enlarged by
 MAP = "viridis"
 PAUSE = 40  # milliseconds between the pictures of a .gif
 
-Readings = Mapping[str, Sequence[np.ndarray]]  # of each name: the array at every time it was read
+Readings = Mapping[str, Sequence[np.ndarray]]  # maps a name to its array at every reading
 
 
 def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
-    """Writes a picture of what was read: a .gif moves, any other kind shows the last reading of what is not a number."""
+    """Write a picture of the readings: a .gif is animated; any other format shows the last reading of arrays, and
+    curves of numbers.
+    """
     try:
         import matplotlib
     except ImportError:
@@ -42,7 +44,7 @@ def plot(path: str, readings: Readings, times: Sequence[int] = (0,)) -> None:
 
 
 def pictures(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The arrays as images of numbers or of red, green and blue; none where they are not like images."""
+    """The arrays as greyscale or RGB images; empty if they are no images."""
     found = [_picture(a) for a in arrays]
     return [p for p in found if p is not None] if found and all(p is not None for p in found) else []
 

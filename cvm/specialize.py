@@ -1,4 +1,4 @@
-"""`cvm.compile` of a Python function: traced for each signature it is called with, compiled once for each."""
+"""Trace and compile a Python function once for each signature it is called with."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT, CompileOptions
 from cvm.jit.targets import compile_function
 
-from . import array_methods  # noqa: F401  what traced arrays can do
+from . import array_methods  # noqa: F401  defines the methods of traced arrays
 from .trace import TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]
-METHODS = "compiled methods"  # where an instance keeps them
-MANY = 8  # signatures of one structure after which sizes are left unknown
+METHODS = "compiled methods"  # the attribute of an instance that holds them
+MANY = 8  # signatures of one structure after which sizes are compiled as unknown
 
 
 class TracedFunction:
@@ -63,7 +63,7 @@ class TracedFunction:
             self._way.serve(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
-        """A method: one compiled function for each instance, which keeps it."""
+        """Bind as a method: one compiled function per instance, stored in it."""
         if instance is None:
             return self
         methods = self._methods(instance)
@@ -108,7 +108,7 @@ class TracedFunction:
         return answer
 
     def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
-        """The next calls like this one go to machine code, where they give what the compiled function gives."""
+        """Serve calls of this form by machine code, if they return what the compiled function returns."""
         if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
         if len(self._direct) >= 2 * MANY:
@@ -241,7 +241,7 @@ def traced(function: Callable[..., Any], target: str = "cpu", options: CompileOp
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of what can be traced; raises TraceError for what is no such function."""
+    """The parameters of a function that can be traced; raises TraceError for any other object."""
     if isinstance(getattr(function, "module", None), Module):
         raise TraceError(f"expected a Python function, got {function!r}, which is compiled already")
     try:
@@ -258,13 +258,13 @@ def _is_direct(called: TracedFunction) -> bool:
 
 
 def _positional_names(signature: inspect.Signature) -> tuple[str, ...]:
-    """The parameters' names, where all may be given by their places or names; else none."""
+    """The parameters' names, if all can be passed by position or name; otherwise empty."""
     plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
     return tuple(signature.parameters) if plain else ()
 
 
 def _is_plain(form: Any) -> bool:
-    """Whether results are an array, or a tuple of several."""
+    """Test whether results are an array, or a tuple of arrays."""
     return form == ("array",) or (form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)})
 
 
@@ -311,7 +311,7 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
         array = leaf(value)
     except CallError:
         raise
-    except Exception as e:  # by what the value itself does when it is asked for its elements
+    except Exception as e:  # raised by the value's own conversion to an array
         message = f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__} ({e})"
         raise CallError(Diagnostic(message)) from None
     if array is None:
@@ -329,7 +329,7 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
 
 
 def leaf(value: Any) -> np.ndarray | None:
-    """The value as an array, without a copy where it is one already; None if it is no array."""
+    """The value as an array, without a copy if it is one already; None if it is no array."""
     if said := masked(value):
         raise CallError(Diagnostic(f"expected an array of values, got {said}"))
     if isinstance(value, np.ndarray):

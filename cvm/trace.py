@@ -1,7 +1,7 @@
-"""Python functions to programs: called with `TracedArray`s, a function leaves behind the operations it would do.
+"""Trace Python functions to programs: called with `TracedArray`s, a function records its operations.
 
-Operators and functions follow the dali dialect's rules; `apply` reaches every operator. Each operation is verified as it is
-made, so a mistake is a diagnostic at the line of Python that made it.
+Operators and functions follow the dali dialect's rules; `apply` reaches every operator. Each operation is verified when
+it is recorded, so a mistake is a diagnostic at the line of Python that made it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Tracer:
         return TracedArray(self, value)
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
-        """Records an operation; raises VerifyError at the caller's line where it breaks a rule."""
+        """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
         draft = Operation(operator, (), span, spans={"op": span})
         types = type_operation(draft)
         first = len(self.operations)
@@ -63,7 +63,7 @@ class Tracer:
         )[0].value
 
     def operand(self, given: Any, dialect: str, span: Span) -> Value:
-        """What was given as an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
+        """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
         if isinstance(given, TracedArray):
             if given.tracer is not self:
                 fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
@@ -94,7 +94,7 @@ _sources: dict[str, Source] = {}
 
 
 def caller() -> Span:
-    """The place in the user's Python that is running: the innermost frame outside this package and NumPy."""
+    """The user's line of Python that is running: the innermost frame outside this package and NumPy."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (_PACKAGE, "numpy"):
         frame = frame.f_back
@@ -181,11 +181,11 @@ def _attribute(operator: type[Operator[Any]], field: Field, value: Any, span: Sp
 
 
 class NoSuchAttribute(TraceError, AttributeError):
-    """What a traced array does not have."""
+    """An attribute that a traced array does not have."""
 
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
-NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # NumPy's functions on traced arrays, defined in array_methods
+NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the `reduce` of ufuncs on traced arrays
 
 
 def _no_counterpart(name: str) -> NoReturn:
@@ -206,7 +206,7 @@ def _no_options(name: str, options: dict[str, Any]) -> None:
 
 
 class TracedArray:
-    """Stands for an array while a Python function is traced. Its operators follow the dali dialect's rules."""
+    """A placeholder for an array while a Python function is traced. Its operators follow the dali dialect's rules."""
 
     __slots__ = ("tracer", "value")
     __array_priority__ = 1000

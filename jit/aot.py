@@ -1,10 +1,10 @@
-"""Functions compiled ahead of time: to an object file for C code to link, with its constants inside, and the header for it.
+"""Compile ahead of time: functions to an object file for C code to link, with constants inside, and its C header.
 
-    int32_t model_main(const int32_t *in_x, int32_t *out_y);        0, or what model_message explains
+    int32_t model_main(const int32_t *in_x, int32_t *out_y);        0, or a status that model_message explains
 
-A wrapper around the entry of `jit.llvm` builds its table of pointers, takes memory for intermediate arrays and holds declared
-ranges. Loops that could run on several threads run on the caller's. Sizes that a program leaves open are settled here. What
-C does not take in a name is replaced, so nothing of a program's text reaches the header unchecked.
+A wrapper around the entry of `jit.llvm` builds its table of pointers, allocates memory for intermediate arrays and
+checks declared ranges. Parallel loops run on the caller's thread. Unknown sizes are bound here. Characters that C does
+not allow in names are replaced, so no text of a program reaches the header unchecked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ C_TYPES = {
 
 @dataclass(frozen=True)
 class Built:
-    """What functions were made into: an object file, and the C header that declares them."""
+    """An object file, and the C header that declares its functions."""
 
     image: bytes
     header: str
@@ -92,7 +92,7 @@ def build(
 
 
 def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Function:
-    """The function with named sizes put in, verified for them."""
+    """The function with named sizes bound, verified for them."""
     if isinstance(function, Graph) or all(a.known_type.is_static for a in function.arguments):
         return function
     bound: dict[Any, Dim] = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
@@ -115,7 +115,7 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
 
 
 def _callable(function: Function) -> None:
-    """Raises where no C function of pointers can stand for this one."""
+    """Raise TargetError if no C function of pointers can represent this function."""
     where = function.span
     if isinstance(function, Graph):
         raise TargetError(Diagnostic(f"@{function.name} is a graph; functions are built ahead of time", where, "build"))

@@ -1,4 +1,4 @@
-"""A symbol of a program and the name of a target, to what runs it."""
+"""Compile a function or clocked program of a module for a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The targets by name, and the functions of programs compiled for them."""
+"""The table of targets, and compilation of a function for one of them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(autouse=True)
 def cache_of_its_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test sets in the compiler is no part of the names of what is kept on disk: others must not find it there."""
+    """Give each test a cache of its own, since settings of the compiler that tests change are not part of keys."""
     with pytest.MonkeyPatch.context() as patch:
         if "monkeypatch" in request.fixturenames:
             patch.setenv("CVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))

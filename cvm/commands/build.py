@@ -45,7 +45,7 @@ def build(options: Namespace) -> int:
 
 
 def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, int]:
-    """The values of named sizes, each of which some argument has."""
+    """The values of named sizes; every name must occur in an argument."""
     arguments = [a for name in entries if name in module.functions for a in module.functions[name].arguments]
     names = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
     found: dict[str, int] = {}
@@ -63,7 +63,7 @@ def _sizes(items: list[str], module: Module, entries: list[str]) -> dict[str, in
 
 
 def _link(image: bytes, path: Path) -> None:
-    """Makes a shared library of an object file, by what links on this machine."""
+    """Link an object file to a shared library, with a linker of this machine."""
     linker = next((found for name in LINKERS if (found := shutil.which(name))), None)
     if linker is None:
         raise cvm.Error(

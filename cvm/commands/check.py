@@ -1,4 +1,4 @@
-"""`cvm check`: programs to `ok`, or to all their mistakes; with `--overflow` also to where integers may overflow."""
+"""`cvm check`: verify programs, and print `ok` or all mistakes; with `--overflow` also possible integer overflows."""
 
 from __future__ import annotations
 

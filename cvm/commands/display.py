@@ -1,4 +1,4 @@
-"""Arrays and times as a terminal shows them, and a sign of life while something takes long."""
+"""Text for terminals: arrays, times, and a progress message for slow steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from cvm.jit.calls.arguments import describe
 
-WHOLE = 64  # elements: an array of more is shown by its first ones and its range
+WHOLE = 64  # elements: of larger arrays the first elements and the range are shown
 FIRST = 8
 WIDTH = 100
 
@@ -25,7 +25,7 @@ def shown(name: str, array: np.ndarray) -> str:
 
 
 def values(array: np.ndarray) -> str:
-    """A small array whole; of a large one the first elements and its range."""
+    """A small array in full; of a large one the first elements and the range."""
     if array.size <= WHOLE:
         shown = np.array2string(
             array, WIDTH, separator=", ", prefix="  ", threshold=sys.maxsize, formatter={"all": element}
@@ -57,7 +57,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """While something takes longer than a second, a terminal shows for how long."""
+    """Show the elapsed time on a terminal if the body takes longer than a second."""
     done = Event()
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""`cvm fmt`: programs rewritten in the usual layout, in place; `-` is a filter."""
+"""`cvm fmt`: rewrite programs in the usual layout, in place; `-` is a filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cvm import`: a model of another system to a program, with its constants beside it."""
+"""`cvm import`: convert a model of another system to a program, with its constants in an archive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _program(path: Path, archive: str | None) -> tuple[str, Mapping[str, np.ndar
 
 
 def _archive(constants: Mapping[str, np.ndarray]) -> bytes:
-    """An .npz of the constants, each as narrow as it can be: the language widens what it reads."""
+    """An .npz of the constants, each in its narrowest type: the language widens what it reads."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         for name, array in constants.items():

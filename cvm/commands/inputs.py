@@ -1,4 +1,4 @@
-"""The arrays that a command line gives to a function: from .npy and .npz files, or random where it asks for that."""
+"""Arguments of a function from the command line: from .npy and .npz files, or random."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cvm.cli import Usage
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.program.module import Function, Value
 
-UNKNOWN = 4  # what random inputs take an unknown size to be
-MAGNITUDE = 100  # of random integers, where the program states no range
+UNKNOWN = 4  # the value of an unknown size for random inputs
+MAGNITUDE = 100  # bound of random integers without a declared range
 
 
 def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
@@ -38,13 +38,13 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
 
 
 def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
-    """The arrays that are given, whatever they are for."""
+    """The given arrays by name."""
     given = _archive(options.inputs) if options.inputs else {}
     return given | {name: _array(path) for name, _, path in _items(options)}
 
 
 def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:
-    """Of each `--input NAME=FILE.npy`: the name, the whole of it, and the file."""
+    """The name, the text and the file of each `--input NAME=FILE.npy`."""
     names: set[str] = set()
     for item in options.input:
         name, separator, path = item.removeprefix("%").partition("=")
@@ -88,14 +88,14 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
             return {name: archive[name] for name in archive.files}
     except OSError as e:
         raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
-    except Exception as e:  # a damaged file raises whatever NumPy and zipfile come upon
+    except Exception as e:  # a damaged file raises any error of NumPy or zipfile
         raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
 
 
 def _random(
     function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, np.ndarray]:
-    """Arrays of random elements. An unknown size is that of an array given for it, or else UNKNOWN, which is said."""
+    """Arrays of random elements. An unknown size has the value of a given array, or else UNKNOWN, which is reported."""
     if seed < 0:
         raise Usage(f"--random-inputs: expected a seed of at least 0, got {seed}")
     sizes: dict[object, int] = {}
@@ -120,7 +120,7 @@ def _random(
 
 
 def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ...]) -> np.ndarray:
-    """Elements in the argument's declared range; otherwise small ones, floats between -1 and 1."""
+    """Elements in the argument's declared range; otherwise small integers, or floats between -1 and 1."""
     element = argument.known_type.element
     bounds = argument.attributes.get("range")
     if element.is_discrete:

@@ -1,4 +1,4 @@
-"""Reading and writing what a command line names; `-` is standard input or output."""
+"""Files of a command line; `-` is standard input or output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STDIN = "<stdin>"
 
 
 def read(name: str) -> bytes:
-    """What a file, or standard input, holds."""
+    """The content of a file, or of standard input."""
     if name != "-":
         return read_bytes(name)
     if sys.stdin is None:
@@ -23,9 +23,9 @@ def read(name: str) -> bytes:
 
 
 def load(name: str, data: bytes | None = None) -> Module:
-    """The verified program of a file, or of standard input, whose `file(...)` constants are looked for in this folder.
+    """The verified program of a file, or of standard input, whose `file(...)` constants are in the current folder.
 
-    `data` is what was read of it already.
+    `data` is its content, if it has been read already.
     """
     if name != "-" and data is None:
         return cvm.load(name)

@@ -1,4 +1,4 @@
-"""`cvm ops`: the operators of each dialect, or the page of one, all of it from the operator's class."""
+"""`cvm ops`: list the operators of each dialect, or print the page of one, from the operators' classes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
 
 
 def listing(dialect: str) -> str:
-    """A dialect: what it is, and a line for each operator."""
+    """The description of a dialect, and a line for each operator."""
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
     about = _first_line(import_module(f"cvm.dialect.{dialect}").__doc__)
@@ -47,7 +47,7 @@ def listing(dialect: str) -> str:
 
 
 def summary(op: type[Operator[Any]]) -> str:
-    """The first line of an operator's text, without where it is from."""
+    """The first line of an operator's docstring, without the reference to its source."""
     text = re.sub(r"\s{2,}\(.*\)$", "", _first_line(inspect.getdoc(op)))
     return text if len(text) <= SUMMARY else text[: SUMMARY - 4].rstrip() + " ..."
 
@@ -57,7 +57,7 @@ def _first_line(text: str | None) -> str:
 
 
 def page(op: type[Operator[Any]]) -> str:
-    """Everything there is to know about an operator."""
+    """The whole documentation of an operator."""
     notes = _notes(op)
     operands = [
         (f.name, {"optional": "optional", "variadic": "any number"}.get(f.kind, ""), notes.get(f.name, ""))
@@ -81,7 +81,7 @@ def page(op: type[Operator[Any]]) -> str:
 
 
 def usage(op: type[Operator[Any]]) -> str:
-    """How the operator is written: `%y = cvm.conv2d %x, %w[, %b] {strides = ...}`."""
+    """The operator's syntax: `%y = cvm.conv2d %x, %w[, %b] {strides = ...}`."""
     operands = ""
     for f in op.fields:
         if f.is_operand:
@@ -98,7 +98,7 @@ def _default(field: Field) -> str:
 
 
 def _notes(op: type[Operator[Any]]) -> dict[str, str]:
-    """What the comments beside the fields say, by field: most often the shape."""
+    """The comments beside the fields, by field: most often the shape."""
     found: dict[str, str] = {}
     for cls in reversed(op.__mro__):
         if cls.__module__.split(".")[0] == "cvm" and issubclass(cls, Operator) and cls is not Operator:
@@ -110,7 +110,7 @@ def _notes(op: type[Operator[Any]]) -> dict[str, str]:
 def _source(cls: type[Any]) -> str:
     try:
         return inspect.getsource(cls)
-    except (OSError, TypeError):  # made by a table, or installed without its source
+    except (OSError, TypeError):  # defined by a table, or installed without source
         return ""
 
 

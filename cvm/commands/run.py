@@ -1,4 +1,4 @@
-"""`cvm run`: a function called with arrays from files, or random ones, and its results shown, written and timed."""
+"""`cvm run`: call a function with arrays from files, or random ones; show, write and time the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS, compile_function
 
-CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options that functions do not have
+CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
 
 
 def run(options: Namespace) -> int:
@@ -74,7 +74,7 @@ def run(options: Namespace) -> int:
 
 
 def profiled(f: CompiledFunction, arrays: list[np.ndarray]) -> list[str]:
-    """A table of the kernels: the median time of each and its share, what it moves and does a second, and what it writes."""
+    """A table of the kernels: median time and share, bytes and operations per second, and the results of each."""
     from cvm.jit.functions.profile import profile
 
     assert isinstance(f, NativeFunction)
@@ -99,7 +99,7 @@ def profiled(f: CompiledFunction, arrays: list[np.ndarray]) -> list[str]:
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
-    """The results by their names in the program; one that is returned twice gets a number the second time."""
+    """The results by their names in the program; one that is returned twice has a number the second time."""
     results: dict[str, np.ndarray] = {}
     for value, array in zip(f.function.results, returned if isinstance(returned, tuple) else (returned,), strict=True):
         name = value.name
@@ -110,7 +110,7 @@ def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:
 
 
 def fastest(f: CompiledFunction, arrays: list[np.ndarray], first: float) -> str:
-    """The shortest of a few runs, as many as half a second holds."""
+    """The shortest of as many runs as fit half a second."""
     times = [first]
     until = time.perf_counter() + 0.5
     while time.perf_counter() + min(times) < until and len(times) < 1000:

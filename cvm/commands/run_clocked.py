@@ -1,4 +1,4 @@
-"""`cvm run` of a graph: its state loaded, moved by ticks, shown on the way, and saved."""
+"""`cvm run` of a clocked program: load its state, advance it by ticks, show it, and save it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from cvm.dialect.program.module import Graph, Module
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.options import CompileOptions
 
-PATIENCE = 0.1  # seconds between two looks at the progress
-FRAMES = 50  # pictures of a .gif, unless --every says how many
+PATIENCE = 0.1  # seconds between updates of the progress bar
+FRAMES = 50  # frames of a .gif, unless --every is given
 
 
 def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
@@ -89,7 +89,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
 
 
 def finish(g: CompiledGraph, options: Namespace, readings: dict[str, list[np.ndarray]], times: list[int]) -> None:
-    """Writes what was asked for: the readings, a picture, the state."""
+    """Write the requested outputs: the readings, a picture, the state."""
     if options.output is not None:
         archive = io.BytesIO()
         held: dict[str, Any] = {n: np.stack(a) if options.every is not None else a[-1] for n, a in readings.items()}
@@ -104,7 +104,7 @@ def finish(g: CompiledGraph, options: Namespace, readings: dict[str, list[np.nda
 
 
 def period(options: Namespace) -> int:
-    """After how many ticks readings are taken; 0 for only at the end."""
+    """The ticks between readings; 0 for only at the end."""
     if options.steps is not None and options.steps < 0:
         raise Usage(f"--steps {options.steps}: expected a number of ticks of at least 0")
     if options.every is not None:
@@ -116,9 +116,10 @@ def period(options: Namespace) -> int:
 
 
 def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
-    """What feeds the sensors: an array of a sensor's own shape stays, one with an axis before has an array for each tick.
+    """The feeds of the sensors: an array of a sensor's own shape is constant, one with an additional first axis has an
+    array per tick.
 
-    Fields are replaced by what is given for them.
+    Fields are replaced by the given arrays.
     """
     known = {s.name: s for s in g.writable}
     inputs = {o.operator.label for o in g.graph.operations if isinstance(o.operator, Sensor)}
@@ -134,14 +135,14 @@ def sensors(g: CompiledGraph, options: Namespace) -> dict[str, Any]:
 
 
 def feed(g: CompiledGraph, feeds: dict[str, Any]) -> None:
-    """The sensors take what they are given for this tick; after the last of it they stay."""
+    """Write the sensors for this tick; a feed that has ended leaves its sensor unchanged."""
     for name, arrays in feeds.items():
         if (array := next(arrays, None)) is not None:
             g.write(name, array)
 
 
 def moved(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[int]:
-    """Moves on by ticks, with a look around now and then: how many it took each time."""
+    """Advance by ticks and yield the number advanced, at intervals for progress and interrupts."""
     n = 1
     while ticks:
         n = min(n, ticks)
@@ -159,7 +160,7 @@ def moved(g: CompiledGraph, ticks: int, feeds: dict[str, Any]) -> Iterator[int]:
 
 @contextmanager
 def progress(steps: int) -> Iterator[Callable[[int], object]]:
-    """A bar on a terminal, with tqdm where it is installed; else the time that passes."""
+    """A progress bar on a terminal, by tqdm if it is installed; otherwise the elapsed time."""
     if not sys.stderr.isatty():
         yield lambda n: None
         return

@@ -1,4 +1,4 @@
-"""`cvm viz`: the operations of a program and what flows between them, as a picture."""
+"""`cvm viz`: draw the operations of a program and their data flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rules for operators of ONNX share: the program so far, the table of rules, and what they ask of constants and shapes."""
+"""Shared parts of the ONNX rules: the program so far, the table of rules, and checks of constants and shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 
 class Unsupported(Exception):
-    """What is asked of an operator is not taken, and why."""
+    """An ONNX operator or attribute that is not supported, with the reason."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ def integers(value: Known | None, what: str) -> tuple[int, ...]:
 
 
 def static(value: Known, what: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The shape, or its sizes along these axes, all of them known."""
+    """The shape, or its sizes along these axes; raises Unsupported if one is unknown."""
     shape: Sequence[Dim] = value.shape if axes is None else [value.shape[a] for a in axes]
     if not all(isinstance(n, int) for n in shape):
         raise Unsupported(f"{what} of unknown sizes")

@@ -1,8 +1,9 @@
-"""Compiled code kept on disk: entries named by a digest of everything they depend on, read back only if they are ours and whole.
+"""The disk cache of compiled code: entries named by a digest of all their inputs, loaded only if they are intact and
+the user's own.
 
-An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is `CVM_CACHE_DIR`, else
-`cvm` in the user's cache folder; setting `CVM_CACHE_DIR` to the empty string turns the cache off. Entries are written to a
-temporary file and renamed, so concurrent processes see whole entries or none. A cache that cannot be used is no error.
+An entry is the SHA-256 of its name and payload, followed by the payload; nothing is unpickled. The folder is
+`CVM_CACHE_DIR`, else `cvm` in the user's cache folder; an empty `CVM_CACHE_DIR` disables the cache. Entries are written
+to a temporary file and renamed, so concurrent processes see whole entries or none. An unusable cache is no error.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-LARGEST = 256 << 20  # bytes kept; the entries used longest ago go first
+LARGEST = 256 << 20  # bytes of the cache; the least recently used entries are evicted
 _DIGEST = hashlib.sha256().digest_size
 
 
 def folder() -> Path | None:
-    """Where entries lie; None if the cache is off."""
+    """The cache folder; None if the cache is off."""
     named = os.environ.get("CVM_CACHE_DIR")
     if named is not None:
         return Path(named) if named else None
@@ -40,7 +41,7 @@ def key(*parts: str) -> str:
 
 
 def load(name: str) -> bytes | None:
-    """An entry's payload, or None where there is none that is ours and whole."""
+    """An entry's payload; None if there is no intact entry of this user."""
     where = folder()
     if where is None or not _ours(where):
         return None
@@ -58,7 +59,7 @@ def load(name: str) -> bytes | None:
 
 
 def store(name: str, payload: bytes) -> None:
-    """Keeps an entry, if that can be done."""
+    """Store an entry, if the cache is usable."""
     where = folder()
     if where is None:
         return
@@ -83,7 +84,7 @@ def _digest(name: str, payload: bytes) -> bytes:
 
 
 def _ours(where: Path) -> bool:
-    """Whether the folder belongs to this user and nobody else can write to it."""
+    """Test whether the folder belongs to this user and no other user can write to it."""
     try:
         return _private(where.stat())
     except OSError:
@@ -97,7 +98,7 @@ def _private(found: os.stat_result) -> bool:
 
 
 def _shrink(where: Path) -> None:
-    """Removes the entries used longest ago until the cache is small enough; now and then only."""
+    """Evict least recently used entries until the cache is small enough; runs occasionally."""
     if os.urandom(1)[0] >= 8:
         return
     entries = []

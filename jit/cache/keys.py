@@ -1,7 +1,7 @@
-"""What tells compiled functions apart, as the names of their entries in the disk cache.
+"""Cache keys of compiled functions.
 
-The compiler, LLVM, the processor and the program, whose entry holds machine code; or the program's text before anything has read
-it, whose entry leads to the former.
+A key of machine code depends on the compiler, LLVM, the processor and the program. A key of a program's text, before
+parsing, leads to the former.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def _machine() -> tuple[str, ...]:
 
 
 def environment() -> tuple[str, ...]:
-    """What machine code depends on besides what it is made of: the compiler, NumPy, LLVM and the processor."""
+    """The inputs of machine code besides the program: the versions of the compiler, NumPy and LLVM, and the processor."""
     return compiler_digest(), np.__version__, *_machine()
 
 
 def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:
-    """The name of the entry of a function of a program's text, which lies in a folder; None where nothing is kept."""
+    """The key of a function of a program's text in a folder; None if it is not cached."""
     if disk_cache.folder() is None:
         return None
     where = "" if folder is None else os.path.abspath(folder)
@@ -45,7 +45,7 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
 
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
-    """The name of a function's entry; None where nothing is kept."""
+    """The key of a function; None if it is not cached."""
     from ...dialect.program.printer import Names, operation_text  # and with it all of operators
 
     if disk_cache.folder() is None:

@@ -1,4 +1,6 @@
-"""Arrays in and out: what a caller gives is checked against the declared types and made contiguous; outputs are made or checked."""
+"""Arguments and results: given values are checked against declared types and made contiguous; outputs are allocated or
+checked.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +149,7 @@ def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], functi
 
 
 def beyond_range(array: np.ndarray, argument: Value) -> str:
-    """What of an array is not in the argument's declared range, the first of it; empty where all is."""
+    """A message about the first element outside the argument's declared range; empty if there is none."""
     bounds = argument.attributes.get("range")
     if bounds is None or not array.size or (array.min() >= bounds[0] and array.max() <= bounds[1]):
         return ""
@@ -227,7 +229,7 @@ def from_dlpack(value: Any) -> np.ndarray:
 
 
 def _is_negated(value: Any) -> bool:
-    """Whether it is a PyTorch tensor of numbers that are negated when they are read, which its DLPack export does not say."""
+    """Test for a PyTorch tensor that is negated lazily, which its DLPack export ignores."""
     negated = getattr(value, "is_neg", None)
     return callable(negated) and bool(negated())
 
@@ -241,7 +243,7 @@ def buffer_of(value: Any) -> np.ndarray | None:
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays have elements in one place, as far as that can be told in short."""
+    """Test whether two arrays share memory, as far as that can be decided quickly."""
     try:
         most: Any = 10_000  # steps: NumPy's type stubs know of none and of as many as it takes
         return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=most)
@@ -250,7 +252,7 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def has_internal_overlap(array: np.ndarray) -> bool:
-    """Whether several elements of an array share memory."""
+    """Test whether several elements of an array share memory."""
     if array.flags.c_contiguous:
         return False
     axes = sorted((abs(stride), n) for stride, n in zip(array.strides, array.shape, strict=True) if n > 1)
@@ -270,7 +272,7 @@ def has_internal_overlap(array: np.ndarray) -> bool:
 
 
 def size_place(function: Function, atom: tuple[object, ...]) -> tuple[int, int]:
-    """The argument and axis that tell an unknown size."""
+    """The argument and axis from which an unknown size is read."""
     for n, a in enumerate(function.arguments):
         for axis, d in enumerate(a.known_type.array_shape):
             if isinstance(d, Size) and d.is_atom and d.terms[0][0] == atom:

@@ -1,5 +1,5 @@
-"""What the code that Python calls is told: of a program (a table, as `text` lays it out, with an entry for the sizes of
-each call), and of an object that is called (ways to programs).
+"""Tables that the direct entry point reads: for a program, its types and the entries of known sizes; for a called
+object, its dispatch entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FEWEST, MOST = 64, 1 << 16  # slots that there are at first, entries that there 
 
 
 def can_serve(arguments: Sequence[Type]) -> bool:
-    """Whether each unknown size of the arguments is one by itself."""
+    """Test whether each unknown size of the arguments is an axis by itself."""
     return all(not isinstance(d, Size) or d.is_atom for t in arguments for d in t.array_shape)
 
 
@@ -126,8 +126,9 @@ def _put(slots: Any, sizes: tuple[int, ...], entry: Any) -> None:
 
 
 class DispatchEntry:
-    """How calls of an object are served: by a program, whose arguments come in a structure or as they are; what does not fit
-    goes the next way, or at last to `slow`."""
+    """An entry in an object's dispatch chain: a program and the structure of its arguments. A call that does not match
+    goes to the next entry, and finally to `slow`.
+    """
 
     def __init__(
         self,
@@ -153,10 +154,10 @@ class DispatchEntry:
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 
     def follow(self, following: DispatchEntry) -> None:
-        """What does not fit goes on to another way, on whose own chain this one is not."""
+        """Append a dispatch chain, which must not contain this entry."""
         self.following = following
         self.words[WAY.index("next")] = ctypes.addressof(following.words)
 
     def serve(self, called: object) -> None:
-        """Lets calls of an object go this way."""
+        """Serve calls of an object by this entry."""
         self.code = take(called, ctypes.addressof(self.words))

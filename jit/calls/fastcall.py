@@ -43,7 +43,7 @@ TYPE_FLAGS = 168  # the place of its flags in a type object
 
 @lru_cache(maxsize=1)
 def usable() -> bool:
-    """Whether objects lie in memory as this file expects."""
+    """Test whether CPython's and NumPy's object layouts are those that this file assumes."""
     if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8 or hasattr(sys, "gettotalrefcount"):
         return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)():

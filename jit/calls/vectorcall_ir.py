@@ -48,7 +48,7 @@ OBJECTS = ("array_type", "tuple_type", "list_type", "dict_type", "out")
 
 
 def slot(sizes: Sequence[int], shift: int) -> int:
-    """Where the entry for these sizes is, or from where on, if that is taken."""
+    """The slot of the entry for these sizes, or the first to probe if it is taken."""
     mixed = 0
     for n in sizes:
         mixed = (mixed + n) * FACTOR % 2**64

@@ -1,6 +1,6 @@
 """Names, lines and index arithmetic of CUDA C.
 
-Indices do not overflow: they are computed in `int` where their bounds say that this is enough, else in `long long`.
+Indices do not overflow: they are computed in `int` if their bounds allow it, otherwise in `long long`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Val:
 
 
 class Addresses:
-    """What is known at the current point of a kernel: names of indices, variables, arrays, sizes and expressions."""
+    """The emitter's environment: names of indices, variables, arrays, sizes and expressions."""
 
     def __init__(self, sizes: Mapping[object, str], written: Iterable[Tensor]) -> None:
         self.lines: list[str] = []
@@ -111,7 +111,7 @@ class Addresses:
             self.stale.append(id(e))
 
     def changes(self, e: Expr) -> bool:
-        """Whether an expression reads an array that the kernel writes."""
+        """Test whether an expression reads an array that the kernel writes."""
         found = self.changing.get(id(e))
         if found is None:
             found = (isinstance(e, Read) and e.tensor in self.written) or any(map(self.changes, children(e)))
@@ -226,7 +226,7 @@ _BITS = 40  # of an index whose extent is not known: no array has more elements
 
 
 def index_bits(e: Expr) -> int:
-    """How many bits an expression takes if it is arithmetic on indices; more than 64 if it is not."""
+    """The bits of an index expression's values; more than 64 if it is no index arithmetic."""
     match e:
         case Const(value, _):
             return int(value).bit_length()
@@ -244,7 +244,7 @@ def index_bits(e: Expr) -> int:
 
 
 def is_index(e: Expr) -> bool:
-    """Whether an expression is arithmetic on indices that cannot overflow: wrapping or not is the same."""
+    """Test whether an expression is index arithmetic that cannot overflow, so that it need not wrap."""
     return e.type is I64 and index_bits(e) < 63
 
 
@@ -253,12 +253,12 @@ def _natural(dim: Dim) -> bool:
 
 
 def _plain_division(a: Expr, b: Expr) -> bool:
-    """Whether C's division rounds as floordiv does."""
+    """Test whether C's division rounds as floordiv does."""
     low, _ = interval(a)
     return low is not None and low >= 0 and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
 
 
 def fits(e: Expr, most: int = _INT) -> bool:
-    """Whether an index expression is known to be an `int`."""
+    """Test whether an index expression is known to fit `int`."""
     low, high = interval(e)
     return low is not None and high is not None and -most <= low and high <= most

@@ -1,6 +1,6 @@
-"""A function on a GPU: arrays of the device in and out without copies, others with them; constants stay there.
+"""A function on a GPU: device arrays are used without copies, host arrays are copied; constants stay on the device.
 
-Several launches that are started again over the same arrays are recorded, and from then on started as one.
+Repeated sequences of launches over the same arrays are captured as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class CudaFunction(GpuFunction):
                 self.report(int(found[0]))
 
     def _records(self, key: tuple[int, ...], calls: list[Call]) -> bool:
-        """Whether to record a call: one of several launches, for the second time."""
+        """Test whether to capture a call: one of several launches, at its second occurrence."""
         again = key in self._seen
         if len(self._seen) >= SEEN:
             self._seen.clear()
@@ -181,7 +181,7 @@ class CudaFunction(GpuFunction):
         return recorded.kept[1]
 
     def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
-        """What to launch, and the memory for the workspace and for what is reported."""
+        """The launches of a call, and the memory of its workspace and status."""
         plan = self.gpu_plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
@@ -236,7 +236,7 @@ class Clock:
         return self.recorded[key]
 
     def _tick(self) -> tuple[list[Call], Any, Any]:
-        """What one tick launches, after which the state has moved on."""
+        """The launches of one tick."""
         found = self.function.calls(list(map(int, self.current)), list(map(int, self.spare)), {})
         for place, k in enumerate(self.moving):
             self.current[k], self.spare[place] = self.spare[place], self.current[k]

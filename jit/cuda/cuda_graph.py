@@ -1,5 +1,7 @@
-"""Launches that the driver keeps as one graph and starts at once. PyCUDA has no graphs, and does not
-know the streams and the memory of others: its driver library is called directly."""
+"""CUDA graphs: launches that the driver captures and starts at once.
+
+PyCUDA has neither graphs nor access to foreign streams and memory, so its driver library is called directly.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def device_of(address: int) -> int | None:
 
 
 def record(stream: Any, launch: Callable[[Any], None], errors: type[Exception], kept: Any) -> Recorded | None:
-    """What `launch` starts on a stream, recorded and not run; None where the driver cannot."""
+    """Capture the launches of `launch` on a stream, without running them; None if the driver cannot."""
     driver, handle = _driver(), ctypes.c_void_p(stream.handle)
     if not hasattr(driver, "cuGraphInstantiateWithFlags") or driver.cuStreamBeginCapture_v2(handle, _THREAD_LOCAL):
         return None

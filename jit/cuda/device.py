@@ -25,7 +25,7 @@ CODE = "CVM_CUDA_CODE"  # "ptx" leaves the last step of compiling to the driver
 
 @lru_cache(maxsize=1)
 def missing() -> str:
-    """What is not there to run on a GPU, and how to get it; empty where all is."""
+    """The missing requirements of a GPU, with the remedy; empty if there are none."""
     try:
         import pycuda.driver as driver
     except ImportError as e:
@@ -102,7 +102,7 @@ class Device:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """What the driver fails with, as a TargetError that says what to do."""
+        """Convert errors of the driver to a TargetError with a remedy."""
         try:
             yield
         except self.driver.MemoryError as e:
@@ -217,7 +217,7 @@ class Device:
         self.driver.memset_d32(address, 0, words)
 
     def elsewhere(self, address: int, size: int) -> str:
-        """Why an array does not lie on this device; empty where it does."""
+        """The reason why an array is not on this device; empty if it is."""
         mine, number = self.number, device_of(address) if size else self.number
         if number is None:
             return f"expected memory of device {mine}, got the address {address:#x}, which is of none: was it freed?"

@@ -1,4 +1,4 @@
-"""Arrays that lie on a GPU: seen through `__cuda_array_interface__` or DLPack, without copies, checked like others."""
+"""Arrays on a GPU, accessed through `__cuda_array_interface__` or DLPack without copies, and checked like host arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory
 
 @dataclass(frozen=True)
 class DeviceArray:
-    """Where an array lies, its type, and the object that keeps it alive."""
+    """The address and type of an array, and the object that keeps it alive."""
 
     address: int
     shape: tuple[int, ...]
@@ -75,7 +75,7 @@ def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[An
 
 
 def disagreement(array: DeviceArray, wanted: Type) -> str:
-    """Why an array is not of the wanted type; empty where it is."""
+    """The reason why an array does not have the wanted type; empty if it has."""
     shape = wanted.array_shape
     fits = len(array.shape) == len(shape) and all(
         not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True)

@@ -1,8 +1,8 @@
-"""Kernels to CUDA C. Knows the loop language and the spelling of scalar functions, and no operator.
+"""Emit kernels as CUDA C, from loops and scalar functions, without knowledge of operators.
 
-A kernel becomes one `__global__` function over pointers and the sizes that are not known while compiling. A parallel
-loop runs over the grid, in strides of all its threads; code outside of one runs in a single thread. A requirement that
-does not hold leaves its number in `*status`. No name of the user's reaches the text.
+A kernel becomes one `__global__` function over pointers and the sizes unknown at compile time. A parallel loop runs as
+a grid-stride loop; code outside of one runs in a single thread. A failed check writes its number to `*status`. No name
+of the user's reaches the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIGHT = 40  # expressions
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is started: over `work` threads in all; None for a single one."""
+    """The launch parameters of a kernel: `work` is its total number of threads; None for a single thread."""
 
     name: str
     arrays: tuple[Tensor, ...]
@@ -242,7 +242,7 @@ def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
 
 
 def _loads_ahead(s: For) -> bool:
-    """Whether a long loop is little more than accesses to memory, of which many should be under way."""
+    """Test whether a long loop is dominated by memory accesses, several iterations of which should be in flight."""
     if s.kind != "serial" or s.start is not ZERO or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD):
         return False
     return (

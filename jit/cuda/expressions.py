@@ -157,7 +157,7 @@ class Expressions(Addresses):
         return Val(text, value_type(tensor.element))
 
     def shuffled(self, text: str, at: Expr, element: ElementType) -> Val:
-        """What another thread of the warp has in a register."""
+        """A shuffle: the register of another thread of the warp."""
         assert isinstance(at, Apply) and at.function == "xor" and at.operands[0] is self.thread, "a thread of the warp"
         wide = "int" if element.is_discrete and element.bits < 32 else value_type(element)
         found = f"__shfl_xor_sync(0xffffffffu, {text}, {self.address(at.operands[1]).text})"

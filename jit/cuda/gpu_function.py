@@ -1,4 +1,4 @@
-"""A function on a GPU, or on one that is simulated: its launches in order, with the arrays and sizes of a call."""
+"""A function on a real or simulated GPU: its launches in order, with the arrays and sizes of a call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GARBAGE = 0xA5  # what fills memory that nobody has written
 
 
 class GpuFunction(CompiledFunction):
-    """What a device of either kind does with a plan."""
+    """The parts of a GPU function that real and simulated devices share."""
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)

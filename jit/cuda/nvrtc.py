@@ -44,7 +44,7 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
 
 
 def available() -> bool:
-    """Whether there is a library to compile with."""
+    """Test whether NVRTC is installed."""
     return _library_path() is not None
 
 
@@ -58,7 +58,7 @@ def named() -> str:
 
 
 def of_version(version: tuple[int, int]) -> str:
-    """How to get the library of a version."""
+    """The command that installs a version of the library."""
     return "pip install 'nvidia-cuda-nvrtc=={}.{}.*'".format(*version)
 
 

@@ -1,7 +1,5 @@
-"""How CUDA C spells types, numbers, scalar functions and conversions: one row for each function and kind of element.
-
-Integers wrap: a row whose mode is "modular" computes in an unsigned type of at least 32 bits, of which the low bits
-count. An f16 is carried as a float that half precision holds, and rounded after every operation.
+"""The spelling of types, numbers, scalar functions and conversions in CUDA C: a row for each function and kind of
+element.
 """
 
 from __future__ import annotations
@@ -282,7 +280,7 @@ _ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to
 
 
 def conversion(source: ElementType, target: ElementType) -> Row:
-    """How a value of one type becomes one of another: integers wrap, floats saturate."""
+    """The conversion of a value to another type: integers wrap, floats saturate."""
     if target.kind == "bool":
         return Row("{a} != 0", EQUALITY)
     if target is F16:

@@ -1,0 +1,4 @@
+"""Compiled functions and clocked programs: the objects that a caller holds.
+
+Read `compiled_function` and `native_function`, then `stages`; `clocked_program` and `steppers` run programs with state.
+"""

@@ -1,8 +1,7 @@
-"""What compiling a function gave, as an entry of the disk cache: a function that was compiled before is neither lowered nor
-optimised again.
+"""Cache entries of compiled functions, which make lowering and optimization unnecessary.
 
-An entry holds a header in JSON, machine code and the constants as the kernels want them. `recalled` has what leads to it without
-reading a program.
+An entry is a header in JSON, machine code and the constants in the kernels' layout. `source_cache` maps a program's
+text to an entry.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..calls.arguments import size_place
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code and what a call of it needs to know."""
+    """Machine code, and what a call needs besides."""
 
     images: tuple[bytes, ...]  # object files that belong together
     constants: tuple[np.ndarray, ...]
@@ -57,7 +56,7 @@ def store(name: str, function: Function, made: Compiled) -> None:
 
 
 def load(name: str, function: Function) -> Compiled | None:
-    """What is kept for the function, if anything."""
+    """The cached function, if there is one."""
     data = disk_cache.load(name)
     if data is None:
         return None

@@ -1,4 +1,4 @@
-"""A compiled graph: its state lives here, moves by ticks of native code, and is read and written by name."""
+"""A compiled clocked program: holds state, advances it by ticks of native code, and accesses it by name."""
 
 from __future__ import annotations
 

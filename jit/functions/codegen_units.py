@@ -1,9 +1,9 @@
-"""Kernels to machine code while those that follow are still lowered and emitted: part by part, by other threads. The one that
-lowers takes part once it is done.
+"""Codegen units: kernels are compiled in several modules, on other threads, while later kernels are still lowered (as
+in rustc).
 
-LLVM needs no lock of Python's while it works. A part is a module of its own, and has so many lines that what LLVM takes for
-every module does not count; which parts there are depends on the kernels alone. Where parallel loops have but one thread,
-there is one part, and no other thread.
+LLVM releases Python's lock. A unit has enough lines that the fixed cost of a module does not matter; the division into
+units depends on the kernels alone. The lowering thread compiles, too, when it is done. With one thread for parallel
+loops there is one unit and no other thread.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class CompiledFunction:
         self._called_as(function, arguments_overwritten(function))
 
     def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
-        """What calls go by: the function, which may be without its operations here, and which result is left in which argument."""
+        """Set the signature: the function, possibly without operations, and which results overwrite which arguments."""
         self.head = head
         self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
         self.overwritten = overwritten
@@ -58,7 +58,7 @@ class CompiledFunction:
 
     @cached_property
     def left_open(self) -> DeferredChecks | None:
-        """What a call has to look at where sizes are unknown; None where that takes the whole program."""
+        """The checks deferred to calls with unknown sizes; None if a call needs the whole program."""
         from ...dialect.program.find_deferred_checks import find_deferred_checks
 
         return find_deferred_checks(self.function)
@@ -99,7 +99,7 @@ class CompiledFunction:
     def _in_storage(
         self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray]
     ) -> list[np.ndarray]:
-        """Where to compute the results: an argument's array where the plan says that one takes its storage."""
+        """The arrays to compute results in: an argument's array if the plan stores the result there."""
         for k in self.overwritten.values():
             if isinstance(array := given[k], np.ndarray) and (why := _unwritable(array)):
                 argument = self.head.arguments[k]
@@ -209,12 +209,12 @@ class CompiledFunction:
 
 
 def _unwritable(array: np.ndarray) -> str:
-    """Why a result cannot be left in an array; empty where it can."""
+    """The reason why a result cannot be stored in an array; empty if it can."""
     if not array.flags.writeable:
         return "is read-only"
     return "has elements that share memory" if has_internal_overlap(array) else ""
 
 
 def _shares(arrays: Sequence[np.ndarray], k: int) -> bool:
-    """Whether another argument lies in the same memory."""
+    """Test whether another argument has the same memory."""
     return any(np.may_share_memory(arrays[k], a) for n, a in enumerate(arrays) if n != k)

@@ -1,4 +1,4 @@
-"""A function as native code: its machine code and constants, the memory of its calls, and the entry that Python calls."""
+"""A function as native code: machine code, constants, workspaces, and the entry point for Python."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class NativeFunction(CompiledFunction):
 
     @property
     def _is_direct(self) -> bool:
-        """Whether calls need not pass through Python: arguments are only read, and looked at where that is easy."""
+        """Test whether calls can bypass Python: arguments are only read, and their checks are simple."""
         function = self.head
         asked = {k for a in function.arguments for k in a.attributes}
         return bool(not asked - {"range"} and function.results and can_serve(function.argument_types))
@@ -168,7 +168,7 @@ class NativeFunction(CompiledFunction):
 
     @property
     def table(self) -> CallTable | None:
-        """What direct calls of this function go by, if they can be made."""
+        """The dispatch table of this function, if it can be called directly."""
         return self._direct
 
     def _table(self) -> CallTable:

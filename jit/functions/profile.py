@@ -1,4 +1,4 @@
-"""Where a function's time goes: every kernel of its plan timed for itself, in their order, in the places of the whole call."""
+"""Profile a function: every kernel of its plan is timed by itself, in order, on the arrays of the whole call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference: each operation's formal definition, evaluated in NumPy in program order. Slow and obvious."""
+"""The reference: each operation's formal definition, evaluated in NumPy in program order, without optimization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls of a function go by, and its description in JSON, from which a function is remembered without its program."""
+"""The call signature of a compiled function, and its JSON form in the cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Signature:
 
 
 def described(head: Signature) -> dict[str, Any] | None:
-    """A head in JSON; None where calls look at more than a description can say."""
+    """The signature in JSON; None if calls depend on more than JSON can express."""
     function = head.function
     types = (*function.argument_types, *function.result_types)
     others = () if head.left_open is None else head.left_open.others
@@ -54,7 +54,7 @@ def described(head: Signature) -> dict[str, Any] | None:
 
 
 def signature_of(found: dict[str, Any], source: Source) -> Signature:
-    """The head that was described, of a function in this source."""
+    """The signature of a function from its JSON form."""
     sizes = tuple((Size.unknown() if name is None else Size.named(name)).terms[0][0] for name in found["sizes"])
 
     def type_of(parts: list[Any]) -> Type:

@@ -1,8 +1,7 @@
-"""A program's text to a function that was compiled from it before, without reading the text: for what lies in the disk cache.
+"""Find a compiled function by its program's text, without parsing the text.
 
-The entry of a text says which files the program read, and what they held; where its function's code is kept; and the function's
-head, all of it that calls need. The program itself is read when somebody asks for more. Functions are remembered only where
-calls look at nothing else, whatever the sizes of the arguments are.
+An entry has the files that the program read, with their digests, the key of the function's code, and its signature. The
+program itself is parsed on demand. Only functions whose calls need nothing but the signature are cached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stages of a function by name, as text: those of its lowering, and what becomes of it for a CPU and a GPU."""
+"""The stages of a function as text, by name: those of lowering, and those of code generation for CPUs and GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a graph and what moves it: native code for a CPU, or calls of the function that gives the next state."""
+"""Steppers of clocked programs: the state, and native code or compiled functions that advance it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The runtime of compiled code: threads, the floating-point environment, and failed checks."""

@@ -1,7 +1,7 @@
-"""LLVM IR of functions that run in the default floating-point environment, whatever that of their caller is.
+"""Emit LLVM IR that runs functions in the default floating-point environment.
 
-The control register (MXCSR, FPCR) is read at entry. It is written, and restored afterwards, only where it differs from the
-default: to read it costs about a nanosecond, to write it several.
+The control register (MXCSR, FPCR) is read at entry; it is written, and restored, only if it differs from the default: a
+read takes about a nanosecond, a write several.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class ControlRegister(NamedTuple):
-    """How IR reads and writes the register through the memory at %p, and its value in the default environment."""
+    """The IR that reads and writes the control register through the memory at %p, and the register's default value."""
 
     type: str
     read: str
@@ -47,7 +47,7 @@ def register_of(machine: str = "") -> ControlRegister | None:
 
 
 def declarations(register: ControlRegister | None) -> str:
-    """What a module that uses the register declares."""
+    """The declarations that a module with this register needs."""
     return register.declarations if register is not None else ""
 
 

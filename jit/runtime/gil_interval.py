@@ -1,7 +1,7 @@
-"""Threads that take short turns with Python's lock while a program is compiled by two of them.
+"""Shorten the GIL's switch interval while two threads compile a program.
 
-A thread that comes back from a library waits until the one that runs Python has had its turn: of 5 ms, which is longer than most
-of what LLVM is asked for.
+A thread that returns from a library waits for the running thread's interval to end: 5 ms by default, longer than most
+calls of LLVM take.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kernels may report as numbers: the one that comes first in the program has the greatest, so that it is told of several."""
+"""Status codes of failed checks: the earliest check in program order has the greatest code, and wins."""
 
 from __future__ import annotations
 

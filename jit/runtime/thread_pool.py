@@ -326,7 +326,7 @@ _wanted: int | None = None
 
 
 def get_num_threads() -> int:
-    """How many threads run a parallel loop."""
+    """The number of threads that run a parallel loop."""
     if FUTEX is None:
         return 1
     return _wanted if _wanted is not None else _default()
@@ -356,7 +356,7 @@ def _default() -> int:
 
 
 def is_parallel(text: str) -> bool:
-    """Whether the IR of a module calls @parallel."""
+    """Test whether a module's IR calls @parallel."""
     return "@parallel(" in text
 
 

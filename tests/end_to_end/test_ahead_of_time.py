@@ -61,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def library(folder: Path, *arguments: str) -> ctypes.CDLL:
-    """What `cvm build` made of the program."""
+    """The library that `cvm build` made of the program."""
     assert cli.main(["build", "p.cvm", "-o", "libmodel.so", "--header", "model.h", *arguments]) == 0
     found = ctypes.CDLL(str(folder / "libmodel.so"))
     found.model_message.restype = ctypes.c_char_p

@@ -349,7 +349,7 @@ def test_a_damaged_state_is_rejected_and_changes_nothing(tmp_path):
 )
 @pytest.mark.parametrize("points", [6, 1])
 def test_state_seen_in_another_shape(rest, shape, points):
-    """What another state takes is the value before the tick, whether or not the storage is overwritten."""
+    """A state driven by a view of another takes the value before the tick, also when storage is updated in place."""
     shape, six = (shape, "[6]") if points == 6 else ({"[6]": "[1]", "[2, 3]": "[]"}[shape], "[]")
     rest = rest.replace("SHAPE", f"{{shape = {shape}}}").replace("SIX", f"{{shape = {six}}}").replace("; ", "\n")
     text = f"""

@@ -73,7 +73,7 @@ def test_programs_in_pages_are_programs(page: Path) -> None:
 
 
 def test_python_in_pages_runs() -> None:
-    """What docs/derivatives.md does in Python."""
+    """The Python of docs/derivatives.md runs."""
     (block,) = blocks((ROOT / "docs" / "derivatives.md").read_text("utf-8"), "python")
     found: dict[str, Any] = {}
     exec(compile(block, "docs/derivatives.md", "exec"), found)
@@ -87,7 +87,7 @@ def test_python_in_pages_runs() -> None:
 def test_a_graph_from_python_and_from_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What docs/clocked.md does with its counter."""
+    """The counter of docs/clocked.md runs from Python and from the command line."""
     page = (ROOT / "docs" / "clocked.md").read_text("utf-8")
     (program,), (block,), (commands,) = (blocks(page, language) for language in ("cvm", "python", "sh"))
     monkeypatch.chdir(tmp_path)
@@ -104,7 +104,7 @@ def test_a_graph_from_python_and_from_the_command_line(
 
 
 def test_stages_of_a_convolution() -> None:
-    """What docs/lowering.md shows of each stage is there."""
+    """The stages that docs/lowering.md shows are those that are printed."""
     page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
     (program,) = blocks(page, "cvm")
     compiled = cvm.compile(cvm.parse(program))

@@ -32,7 +32,7 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 
 @pytest.fixture(scope="module", autouse=True)
 def code_made_once() -> Iterator[None]:
-    """Of a text that LLVM has made code of on another path, for the same processor, none is made again: half of the time."""
+    """Cache LLVM's code by its text and processor, shared by all paths: half of the time."""
     real = native_code.fresh_object_code
     make = lru_cache(maxsize=1 << 12)(lambda text, slp, passes, machine: real(text, slp, passes))
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +48,7 @@ def code_made_once() -> Iterator[None]:
 def failures(
     path: Path, dialect: str, every: int = 1, first: int = 0, share: int = 0, shares: int = 1
 ) -> tuple[int, list[str]]:
-    """How many of a share of a dialect's cases went this way, and what is wrong with some."""
+    """The number of a share of a dialect's cases on this path, and the failures of some."""
     known = dict(arrays(dialect))
     found = [
         c

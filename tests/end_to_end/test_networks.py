@@ -63,7 +63,7 @@ def shifted(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def windows(x: np.ndarray, layer: Any, fill: int) -> np.ndarray:
-    """What each place of a layer's result sees: (channels, rows, columns, kernel rows, kernel columns)."""
+    """The windows of a layer's result: (channels, rows, columns, kernel rows, kernel columns)."""
     p, k, s = layer.padding, layer.kernel, layer.stride
     padded = np.pad(x, ((0, 0), (p, p), (p, p)), constant_values=fill)
     return np.lib.stride_tricks.sliding_window_view(padded, (k, k), (1, 2))[:, ::s, ::s]

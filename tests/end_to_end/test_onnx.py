@@ -139,7 +139,7 @@ def test_a_network_of_any_batch(tmp_path: Path) -> None:
 
 
 def test_shapes_are_computed(tmp_path: Path) -> None:
-    """What exporters write for a view of a tensor: its shape, taken apart and put together."""
+    """Shape arithmetic that exporters write for a view of a tensor is evaluated."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("Gather", ["shape", "first"], ["n"]),

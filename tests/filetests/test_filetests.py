@@ -18,7 +18,7 @@ def test(path: Path, command: str, update_golden: bool) -> None:
 
 
 def test_expectations_are_tested() -> None:
-    """What a file expects is looked at by one of its commands."""
+    """Every expectation of a file is checked by one of its commands."""
     needs = {
         "// run:": {"run"},
         "// error:": {"check"},

@@ -1,4 +1,4 @@
-"""What only moves elements takes every real type: the same elements on every target, to the bit."""
+"""Operators that only move elements take every real type: the same elements on every target, to the bit."""
 
 from __future__ import annotations
 

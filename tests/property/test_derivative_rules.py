@@ -1,7 +1,4 @@
-"""Which operators have a derivative: each of every dialect, in both directions, for sizes that are known and for others.
-
-Those without are named here, with the reason.
-"""
+"""Derivatives exist for each operator of every dialect, in both directions, for known and unknown sizes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ OTHER = ("complex", "complex_from_polar", "angle", "and_", "or_", "xor", "invert
 
 
 def differentiable(name: str) -> bool:
-    """Whether it has a rule for all its operands, and takes floats and gives floats."""
+    """Test whether an operation has a rule for all its operands, and takes and gives floats."""
     op = SCALAR_OPS[name]
     if op.gradient is None or name in (*BY_ONE_OPERAND, *OTHER, "cast"):
         return False

@@ -15,7 +15,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def windows(x: Any, w: Any) -> Any:
-    """Of matrices: what is beside each other, joined, every other row from the end, and a product of all pairs."""
+    """Programs on matrices: concatenation, reversed strided slices, and a product of all pairs."""
     beside = cvm.concatenate(x[:, 1:], x[:, :-1], x[-2:, ::2].sum() * x[:, :1], axis=1)
     turned = cvm.slice(beside, begin=(-1, -3), end=(-99, 99), strides=(-2, 1))
     flat = cvm.flatten(turned)
@@ -23,7 +23,7 @@ def windows(x: Any, w: Any) -> Any:
 
 
 def choices(x: Any, w: Any) -> Any:
-    """Of matrices: rows and elements taken more than once, repeated and tiled."""
+    """Programs on matrices: rows and elements taken more than once, repeated and tiled."""
     rows = cvm.take(x, np.array([0, 2, 2, -1, 99], np.int32), axis=0)
     elements = cvm.take(w, np.array([[3, 1], [1, 0]], np.int32))
     tiled = cvm.tile(cvm.repeat(rows, axis=1, repeats=2), reps=(2, 1, 3))
@@ -31,7 +31,9 @@ def choices(x: Any, w: Any) -> Any:
 
 
 def image(x: Any, w: Any) -> Any:
-    """Of matrices, as images of one channel: a convolution by a kernel of known size, the largest of windows, and larger again."""
+    """Programs on matrices as images of one channel: a convolution by a kernel of known size, max pooling, and
+    upsampling.
+    """
     pixels = T.dimshuffle(x, "x", "x", 0, 1)
     kernel = np.array([[[[0.5, -1.0], [0.25, 0.75]]]])
     seen = cvm.conv2d(pixels, kernel, padding=(1, 0), stride=(2, 1))

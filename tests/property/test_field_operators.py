@@ -1,4 +1,4 @@
-"""What holds of every operator on fields: its reference, its index formula and what is compiled agree; its rules hold."""
+"""Properties of every operator on fields: reference, index formula and compiled code agree; constraints hold."""
 
 from __future__ import annotations
 

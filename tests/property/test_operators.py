@@ -1,4 +1,4 @@
-"""What holds of every operator with samples: its reference, its index formula and its inferred types agree."""
+"""Properties of every operator with samples: reference, index formula and inferred types agree."""
 
 from __future__ import annotations
 

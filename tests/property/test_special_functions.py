@@ -155,7 +155,7 @@ def test_ends_of_the_incomplete_functions(target: str) -> None:
 
 @lru_cache(None)
 def shares(a: float, x: float) -> tuple[float, float]:
-    """What of Γ(a) lies below x, and what above."""
+    """The parts of Γ(a) below and above x."""
     with mpmath.workdps(40 if a > 1 else 360):
         order, end = mpmath.mpf(a), mpmath.mpf(x)
         front = mpmath.exp(order * mpmath.log(end) - end - mpmath.loggamma(order + 1))

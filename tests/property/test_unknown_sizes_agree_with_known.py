@@ -130,7 +130,7 @@ def test_the_same_as_with_known_sizes(name: str) -> None:
 
 
 def test_guards_that_always_hold_are_left_out() -> None:
-    """What stands in two places of a padded array and is added up again needs no guard, whatever the sizes are."""
+    """A sum over two places of a padded array needs no guard, whatever the sizes are."""
     text = """
         func @main(%a: tensor<?M x ?N x f32>) -> tensor<?M x ?N x f32> {
           %whole = builtin.pad %a {before = [1, 1], after = [0, 0]}

@@ -8,7 +8,7 @@ from cvm.jit.targets import TARGETS
 
 
 def missing(target: str) -> str:
-    """What a target needs that is not here, or nothing."""
+    """The missing requirement of a target, or an empty text."""
     if target == "cuda-sim" and not nvrtc.available():
         return f"NVRTC is not installed: {nvrtc.HOW}"
     if target == "cuda":

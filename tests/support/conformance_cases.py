@@ -35,7 +35,7 @@ def cases() -> dict[str, list[Case]]:
 
 
 def operator(case: Case) -> str:
-    """What a case is about: the operator it names, or the last one of its program where it names a symbol or a topic."""
+    """The operator of a case: the one it names, or the last one of its program if it names a symbol or a topic."""
     used = OPERATORS.findall(case["program"])
     return case["op"] if case["op"] in used or not used else used[-1]
 
@@ -96,7 +96,7 @@ def failure(case: Case, known: dict[str, np.ndarray], function: Any) -> str | No
 
 
 def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
-    """What a graph gives to read while it goes through a script, stacked: of a single reading that reading."""
+    """The readings of a clocked program during a script, stacked; a single reading by itself."""
     seen: dict[str, list[np.ndarray]] = {name: [] for name in case["reads"]}
     for command, *arguments in case["script"]:
         if command == "read":
@@ -110,7 +110,7 @@ def played(graph: Any, case: Case) -> tuple[np.ndarray, ...]:
 
 
 def differs(got: np.ndarray, wanted: np.ndarray, case: Case) -> str | None:
-    """Where a result is not what the case says, within the case's own tolerance."""
+    """A message about the first difference of a result from the case, within the case's tolerance."""
     if got.shape != wanted.shape:
         return f"the shape is {got.shape}, not {wanted.shape}"
     if case.get("dtype_matters", True) and got.dtype != wanted.dtype:

@@ -87,7 +87,7 @@ def _put(address: int, kind: Any, value: Any) -> None:
 
 
 class Driver:
-    """What the driver knows, and its functions by their names in C."""
+    """The state of the driver, and its functions by their names in C."""
 
     def __init__(self) -> None:
         self.memory = Memory()

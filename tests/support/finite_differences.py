@@ -97,7 +97,7 @@ def normal(random: np.random.Generator, like: np.ndarray) -> np.ndarray:
 
 
 def inner(a: np.ndarray, b: np.ndarray) -> float:
-    """How much a cotangent makes of a tangent: of complex numbers, part by part."""
+    """The inner product of a cotangent and a tangent; for complex numbers, part by part."""
     return float((np.conj(a) * b).real.sum())
 
 

@@ -29,7 +29,7 @@ def types(op: Operator[np.ndarray]) -> Operator[TensorType]:
 
 
 def ulps(op: Operator[np.ndarray]) -> int:
-    """How far a result may be from the reference's, in units of the last place."""
+    """The tolerance of a result against the reference, in units of the last place."""
     if isinstance(op, Pointwise):
         return SCALARS[op.scalar].ulps if op.scalar else 0
     return 0

@@ -1,4 +1,4 @@
-"""Whether two programs say the same: equal but for the names of values and for where things stand in a text."""
+"""Compare programs, up to the names of values and source locations."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cvm.dialect.spec.op import Operator
 
 
 def same_program(a: Module, b: Module) -> bool:
-    """Whether the modules have the same functions in the same order."""
+    """Test whether the modules have the same functions in the same order."""
     if list(a.functions) != list(b.functions):
         return False
     return all(same_function(f, b.functions[name]) for name, f in a.functions.items())
 
 
 def same_function(a: Function, b: Function) -> bool:
-    """Whether the functions do the same with the same types; sizes without a name are alike."""
+    """Test whether the functions have the same operations and types; sizes without a name are equal."""
     if type(a) is not type(b) or a.name != b.name or not _same_values(a.arguments, b.arguments):
         return False
     if [_shown(v.attributes) for v in a.arguments] != [_shown(v.attributes) for v in b.arguments]:

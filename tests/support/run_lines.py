@@ -85,7 +85,7 @@ def as_array(value: Any, dtype: np.dtype, shape: tuple[Any, ...]) -> np.ndarray:
 
 
 def difference(got: np.ndarray, wanted: np.ndarray, relation: str) -> str | None:
-    """Where two arrays of one type differ, in words; NaN equals NaN, and 0.0 is not -0.0."""
+    """The first difference of two arrays of one type, in words; NaN equals NaN, and 0.0 differs from -0.0."""
     if got.shape != wanted.shape:
         return f"the shape is {got.shape}, not {wanted.shape}"
     if relation == "~=":

@@ -264,7 +264,7 @@ def slicing(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 
 def selected(n: int, begin: list[int], end: list[int], strides: list[int]) -> range:
-    """What the first entries of begin, end and strides select of n elements."""
+    """The elements of n that the first entries of begin, end and strides select."""
     stride = strides[0] if strides else 1
     low, high = (0, n) if stride > 0 else (-1, n - 1)
     given = (begin[0] if begin else 0, end[0] if end else n)

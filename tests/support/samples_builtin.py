@@ -71,7 +71,7 @@ def part(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 @sample(data_movement.AddAt)
 def add_at(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
-    """Of small integers, so that sums are exact in every order."""
+    """Samples of small integers, whose sums are exact in every order."""
     like = positive(random, between(random, 1, 3))
     axis, m = between(random, 0, len(like) - 1), shape(random, between(random, 0, 2))
     n = (*like[:axis], *m, *like[axis + 1 :])

@@ -1,4 +1,4 @@
-"""How far the computed functions are from exact ones, in units in the last place of the exact result, and where to look."""
+"""Measure the errors of the computed functions against exact ones, in units in the last place, at critical arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _loop(i: Index, store: Store, *tensors: Tensor, lanes: int = LANES) -> Machi
 
 
 def run(function: str, *operands: Array, lanes: int = LANES) -> Array:
-    """What a kernel computes, so many elements at once."""
+    """The results of a kernel, in pieces of so many elements."""
     count = len(operands[0])
     padded = -(-count // lanes) * lanes
     code = _code(function, ELEMENTS[operands[0].dtype], len(operands), padded, lanes)
@@ -199,7 +199,7 @@ def _hardest(element: ElementType) -> Array:
 
 
 def _multiples_of_half_pi(element: ElementType, random: np.random.Generator, count: int) -> Array:
-    """Where the argument of sin, cos and tan is hardest to reduce."""
+    """The arguments of sin, cos and tan that are hardest to reduce."""
     times = np.rint(2.0 ** random.uniform(0, min(50, np.finfo(element.dtype).maxexp - 2), count))
     some = (times * (np.longdouble(np.pi) / 2 + np.longdouble(6.123233995736766e-17))).astype(element.dtype)
     return np.concatenate([_hardest(element), some])
@@ -217,7 +217,7 @@ def worst(errors: Array, operands: tuple[Array, ...]) -> tuple[float, tuple[floa
 
 
 def digest(function: str, element: ElementType) -> str:
-    """What tells a function from one that computes other bits: a hash of its results for some thousands of arguments."""
+    """A hash of a function's results for some thousands of arguments, which changes with any bit."""
     count = 4096
     step = (1 << element.bits) // count
     x = np.concatenate([

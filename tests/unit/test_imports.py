@@ -82,7 +82,7 @@ def test_packages_are_listed() -> None:
     ],
 )
 def test_what_is_imported(code: str, absent: str) -> None:
-    """How long that takes is shown by benchmarks/import_time.py."""
+    """`import cvm` loads no heavy library; benchmarks/import_time.py measures its time."""
     listed = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
         cwd=ROOT,

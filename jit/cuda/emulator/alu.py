@@ -1,6 +1,6 @@
-"""What each PTX instruction on registers computes: one row by name, from its modifiers to a function of arrays.
+"""The arithmetic of PTX instructions on registers: a row by name, from modifiers to a function of arrays.
 
-A row says of which types its operands are and of which its result is, since an instruction names only one of them.
+A row has the types of its operands and of its result, since an instruction names only one of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .ptx_types import TYPES, Array, Compute, Operation, dtype
 
 
 def operation(i: Instruction) -> Operation:
-    """What an instruction does."""
+    """The operation of an instruction."""
     if i.name not in _ROWS:
         raise Unsupported(f"the instruction {i}")
     return _ROWS[i.name](i)

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Fault(Exception):
-    """What a GPU would do wrong, or leave undefined."""
+    """An error that a GPU would not detect: an access out of bounds, a race, or undefined behaviour."""
 
 
 class Memory:

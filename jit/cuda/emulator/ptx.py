@@ -1,4 +1,4 @@
-"""PTX text to instructions in basic blocks. Knows the shape of the language, and not what an instruction does."""
+"""Parse PTX text to instructions in basic blocks, without knowledge of their meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Instruction:
 
     @property
     def ends(self) -> bool:
-        """Whether a basic block ends here."""
+        """Test whether the instruction ends a basic block."""
         return self.name in ENDS and "warp" not in self.modifiers
 
     def __str__(self) -> str:
@@ -100,13 +100,13 @@ def parse(text: str) -> dict[str, Entry]:
 
 
 def _bytes(numbers: str, width: int, count: int) -> bytes:
-    """So many integers of a width as memory holds them; those that are not listed are zero."""
+    """`count` integers of a width as bytes; unlisted ones are zero."""
     listed = [(int(n, 0) & (1 << 8 * width) - 1).to_bytes(width, "little") for n in numbers.split(",")]
     return b"".join(listed).ljust(count * width, b"\0")
 
 
 def _body(text: str, start: int) -> tuple[str, int]:
-    """What stands between the brace before `start` and the one that closes it."""
+    """The text between the brace before `start` and the matching one."""
     depth, at = 1, start
     while depth:
         depth += {"{": 1, "}": -1}.get(text[at], 0)

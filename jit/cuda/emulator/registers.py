@@ -66,7 +66,7 @@ class Registers:
         return np.broadcast_to(self.number(operand, kind), self.count)
 
     def target(self, operand: str, kind: np.dtype) -> Array:
-        """Where an instruction puts its result: a wider register is extended by the type's sign."""
+        """The destination of a result: a wider register is extended by the type's sign."""
         if operand == "_":
             return np.zeros(self.count, kind)
         held = self.register(operand)

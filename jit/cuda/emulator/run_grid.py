@@ -1,7 +1,7 @@
-"""Runs a kernel's grid: blocks in batches, all their threads in lockstep, those that diverge one group after the other.
+"""Run a kernel's grid: blocks in batches, all their threads in lockstep, divergent groups one after the other.
 
-A group is threads at the same place; the group that is furthest behind goes first, so that threads meet again where
-their branches do. A barrier holds a group until every thread of its block has come to the same one.
+A group is threads at the same place; the group that is furthest behind runs first, so that threads reconverge after
+branches. A barrier holds a group until every thread of its block has arrived.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Batch:
         return found
 
     def follow(self, place: int, active: Active, waiting: Groups) -> Groups:
-        """Where the threads go from the end of a basic block."""
+        """The successors of the threads at the end of a basic block."""
         end = self.ends[place]
         if end is None:
             return [(place + 1, active)]

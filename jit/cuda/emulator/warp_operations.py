@@ -23,7 +23,7 @@ def shuffle_source(mode: str, lanes: Array, by: Array, clamp: Array) -> tuple[Ar
 
 
 def vote(mode: str, lanes: Array, truth: Array) -> Array:
-    """What every lane learns of a predicate of all of them: `all`, `any`, or which lanes (`ballot`)."""
+    """The result of a vote for every lane: `all`, `any`, or the mask of lanes (`ballot`)."""
     warps, place = np.unique(lanes // WARP, return_inverse=True)
     if mode == "ballot":
         bits = np.zeros(len(warps), np.uint32)
@@ -35,7 +35,7 @@ def vote(mode: str, lanes: Array, truth: Array) -> Array:
 
 
 def whole_warps(lanes: Array) -> int:
-    """How many warps these lanes are, which have to be whole."""
+    """The number of warps of these lanes, which must be whole."""
     if len(lanes) % WARP or np.any(lanes.reshape(-1, WARP) != lanes[::WARP, None] + np.arange(WARP)) or lanes[0] % WARP:
         raise Fault("a warp's instruction without all of its threads")
     return len(lanes) // WARP

@@ -562,7 +562,7 @@ def test_memory_that_does_not_suffice_is_said(results):
 
 
 class Raising:
-    """What looks like an array until it is asked for its elements."""
+    """An array-like object whose conversion raises."""
 
     @property
     def __array_interface__(self):

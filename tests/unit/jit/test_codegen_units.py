@@ -135,7 +135,7 @@ def test_parts_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def failing(after: int, what: BaseException) -> Callable[..., bytes]:
-    """What compiles some modules, then fails."""
+    """A compiler that fails after some modules."""
     real, left = codegen_units.fresh_object_code, iter(range(after))
 
     def made(text: str) -> bytes:

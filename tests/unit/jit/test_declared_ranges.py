@@ -35,7 +35,7 @@ def test_a_violated_range_is_reported(target: str, shape: str) -> None:
 
 @pytest.fixture
 def explained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the general entry has looked at: the direct one hands over to it whatever is not as it should be."""
+    """Count the calls of the general entry, to which the direct one hands calls that it does not serve."""
     looked: list[str] = []
     beyond = arguments.beyond_range
     monkeypatch.setattr(arguments, "beyond_range", lambda a, v: looked.append(v.name) or beyond(a, v))

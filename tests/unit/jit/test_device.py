@@ -89,7 +89,7 @@ def test_dlpack_of_a_host_array_reads_the_same() -> None:
 @pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler to build the stand-in driver with")
 @pytest.mark.parametrize("script", ["run_on_fake_driver.py", "benchmark_on_fake_driver.py"])
 def test_pycuda_over_a_driver_that_emulates(script: str) -> None:
-    """What target cuda does, and that the benchmark of GPUs needs nothing that is not there."""
+    """Target cuda works on an emulated driver, and so does the GPU benchmark."""
     done = subprocess.run([sys.executable, str(HERE / script)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "launches" in done.stdout, done.stdout + done.stderr
     assert "fails" not in done.stdout and "DIFFERENT" not in done.stdout, done.stdout

@@ -1,4 +1,4 @@
-"""What NVIDIA's compiler makes of kernels: 16 bytes at once, tensor cores, and nothing that does not fit in registers."""
+"""Machine code of NVIDIA's compiler: 16-byte accesses, tensor cores, and no register spills."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def given(element: ElementType, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def exact(base: int, exponent: int, element: ElementType) -> int:
-    """What Python says, as a number of the type."""
+    """Python's result, as a number of the type."""
     found = pow(base, exponent, 1 << element.bits) if exponent >= 0 else 0
     return found - (1 << element.bits) if found > element.limits[1] else found
 
@@ -81,7 +81,7 @@ def test_other_exponents_are_a_loop_over_bits() -> None:
 
 
 def test_beside_each_other_and_exponentials() -> None:
-    """What several functions call is declared once."""
+    """Functions that several expressions call are declared once."""
     text = """func @main(%x: tensor<40xi32>, %y: tensor<40xui32>, %e: tensor<40xi64>, %z: tensor<40xf64>) {
   %a = dali.pow %x, %x
   %b = dali.pow %y, %y

@@ -70,7 +70,7 @@ def unread() -> Iterator[None]:
 
 
 def is_read(program: str | Path, entry: str = "main") -> bool:
-    """Whether compiling reads the program."""
+    """Test whether compiling parses the program."""
     with unread():
         try:
             cvm.compile(program, entry)
@@ -201,7 +201,7 @@ def test_too_large_arrays_are_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_left_open_is_what_verification_leaves(path: Path) -> None:
-    """Where nothing but sizes is left to a call, verifying it for the sizes gives what follows from them."""
+    """If only sizes are left to a call, verification for these sizes gives the same types."""
     try:
         module = cvm.load(path)
     except cvm.Error:

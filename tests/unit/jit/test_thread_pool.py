@@ -70,7 +70,7 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)])
 def test_blocks_that_adjoin_are_one_loop(count, size, large, monkeypatch):
-    """What a thread takes at once is one loop, whose ends alone may share lines of memory with others."""
+    """A thread's task is one loop, only whose ends may share cache lines with others."""
     monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", large)
     t = f"tensor<{size}xi32>"
     f = cvm.compile(f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}")

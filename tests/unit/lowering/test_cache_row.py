@@ -1,4 +1,4 @@
-"""What the loops over a row compute alike is computed once, with the same bits."""
+"""Values that several loops over a row compute are cached, with the same bits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_order_of_a_sum_stays() -> None:
 
 
 def test_what_is_not_kept() -> None:
-    """What is no more than a subtraction; what differs; rows that are long."""
+    """A single subtraction, differing values, and long rows are not cached."""
     other = SOFTMAX.replace("  %y = dali.div %e, %t\n", "  %o = dali.exp %x\n  %y = dali.div %o, %t\n")
     less = SOFTMAX.replace("dali.exp %d", "dali.mul %d, %d")
     assert compiled(program(other, 20, 100))[1] == 0

@@ -124,7 +124,7 @@ def test_folds_that_are_multiples(times: int) -> None:
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("most", [127, 2**31])
 def test_single_places_beside_padding(x: tuple[int, ...], w: tuple[int, ...], known: bool, most: int) -> None:
-    """Where the guard has no index of the result's, what it guards is not read beyond its ends."""
+    """A guard without an index of the result protects the guarded read beyond its ends."""
     sizes = ["x".join(map(str, s if known else ("?", "?", *s[2:]))) for s in (x, w)]
     how = "padding = [1, 0], dilation = [2, 1]" if w[3] == 1 else "padding = [1, 1]"
     body = f"  %y = cvm.conv2d %x, %w {{{how}}}\n  return %y\n"
@@ -184,7 +184,7 @@ def test_known_or_not_the_result_is_the_same(element: str, sizes: tuple[int, int
 
 @pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul])
 def test_a_size_computes_with_sizes_only(operation: Callable[[Any, Any], Any]) -> None:
-    """What else there is to compute with a size knows how, or cannot."""
+    """Other operands of a size's operators define the operation themselves, or fail."""
     size = Size.named("N")
     assert isinstance(operation(size, 2), Size) and isinstance(operation(2, size), Size)
     assert all(isinstance(operation(*both), Expr) for both in ((size, Index("i", 4)), (Index("i", 4), size)))

@@ -100,7 +100,7 @@ func @main(%x: !cog.field<[5, 8], f32>) {{
 
 
 def places(text: str) -> tuple[list[StateSlot], tuple[int, ...], int]:
-    """Where the states of @main are, which arrays take turns, and the number of kernels."""
+    """The slots of the states of @main, the arrays that alternate, and the number of kernels."""
     module = cvm.parse(text)
     graph = module.functions["main"]
     tick = make_step_plan(module, split_state(module, graph))  # type: ignore[arg-type]

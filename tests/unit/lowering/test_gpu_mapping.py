@@ -1,4 +1,4 @@
-"""How kernels lie on a GPU: every access coalesced, folds with the bits of a CPU, and what the emulator finds wrong."""
+"""Kernels on a GPU: coalesced accesses, reductions with the bits of a CPU, and errors that the emulator detects."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
 
 
 def excess(memory: Memory) -> tuple[float, float]:
-    """How many times the sectors that could hold what was wanted were loaded, and stored."""
+    """The ratio of loaded, and of stored, sectors to the least number that holds the bytes."""
     s = memory.statistics
     assert s is not None
     return s["load sectors"] / max(s["load least"], 1), s["store sectors"] / s["store least"]
 
 
 def requests(memory: Memory) -> tuple[int, int]:
-    """How often a warp loaded, and stored."""
+    """The number of loads, and of stores, of a warp."""
     assert memory.statistics is not None
     return memory.statistics["load requests"], memory.statistics["store requests"]
 
 
 def conflicts(memory: Memory) -> int:
-    """How often shared memory had to answer again because threads wanted several words of one bank."""
+    """The number of bank conflicts."""
     assert memory.statistics is not None and memory.statistics["shared answers"]
     return memory.statistics["bank conflicts"]
 

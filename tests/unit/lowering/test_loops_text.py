@@ -40,7 +40,7 @@ def reads_back(kernel: Kernel) -> Kernel:
 
 
 def complaints(kernel: Kernel) -> list[str]:
-    """What `check` says of a kernel. In a text, a second array of some name has a number after it."""
+    """The error of `check_kernel`. In a text, a second array of a name has a number appended."""
     return [re.sub(r"(%\w+)\.\d+\b", r"\1", complaint) for complaint in check_kernel(kernel)]
 
 

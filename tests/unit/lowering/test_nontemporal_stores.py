@@ -136,7 +136,7 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "f64"])
 @pytest.mark.parametrize("known", [True, False])
 def test_loops_as_short_as_may_be(element: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What aligning a loop costs decides nothing else: one that does not reach a line is not aligned."""
+    """A loop that reaches no cache line is not aligned, whatever aligning costs."""
     monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 0)
     dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False

@@ -55,7 +55,7 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], mo
 def test_as_small_tiles_as_may_be(
     element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a tile holds at least does not depend on what pays."""
+    """The smallest tile is correct, independent of profitability."""
     for name in ("LARGE_BYTES", "MIN_VECTORS"):
         monkeypatch.setattr(nontemporal_stores, name, 1)
     for name in ("DOWN", "ALONG", "MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES"):

@@ -1,4 +1,4 @@
-"""How many elements a loop computes at once: two vectors where a computation is long, and the same bits for every length."""
+"""Elements computed at once: two vectors for a long computation, and the same bits for every length."""
 
 from __future__ import annotations
 

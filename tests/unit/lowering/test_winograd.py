@@ -159,7 +159,7 @@ LARGER = {  # the same, for which larger tiles take fewer products
 
 
 def in_tiles_of_four(text: str) -> bool:
-    """Whether weights are turned into 36 numbers each."""
+    """Test whether weights are transformed into 36 numbers each."""
     return re.search(r"%weights: tensor<[\dx]*x36x\d+x\d+xi32>", cvm.compile(text).lower("schedule")) is not None
 
 

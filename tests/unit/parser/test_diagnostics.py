@@ -1,4 +1,4 @@
-"""What is said about broken programs: all of it, in one run, at the right place, and never anything but a cvm.Error."""
+"""Diagnostics of broken programs: all mistakes in one run, at the right place, as a cvm.Error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What texts mean: every form of the language, as the program that it becomes."""
+"""Parsing: every form of the language, as the resulting program."""
 
 from __future__ import annotations
 
@@ -157,7 +157,9 @@ def test_types_of_literals(operator: str, literal: str, type: str) -> None:
 
 
 def test_literals_of_theano_and_cog() -> None:
-    """Of theano the smallest type that holds it; of cog a single point, complex where it has two parts."""
+    """A Theano literal has the smallest type that holds it; a Cog literal is a single point, complex if it has two
+    parts.
+    """
     for text, type in [
         ("1", "i8"), ("127", "i8"), ("128", "i16"), ("-129", "i16"), ("40000", "i32"), ("3000000000", "i64"),
         ("9223372036854775808", "ui64"), ("0.5", "f32"), ("0.1", "f64"), ("1e300", "f64"), ("nan", "f32"), ("true", "i1"),
