@@ -51,6 +51,10 @@ class Size:
     def unknown() -> Size:
         return Size(((("?", next(_fresh)), 1),))
 
+    @staticmethod
+    def of_atom(atom: _Atom) -> Size:
+        return Size(((atom, 1),))
+
     @cached_property
     def key(self) -> tuple[object, ...]:
         """A key of the size's structure, comparable without deciding its value."""

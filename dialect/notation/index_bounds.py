@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..ir.linear_form import Bounds, add_bounds, scale_bounds
 from ..ir.sizes import Dim, same_size
 from .index import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
 
 
-def interval(expr: Expr) -> tuple[int | None, int | None]:
+def index_bounds(e: Expr) -> Bounds:
     """Bounds of an index expression over all values of its indices; None where unknown."""
-    match expr:
+    match e:
         case Const(value, _):
             return value, value
         case Index(extent=extent):
@@ -17,38 +18,28 @@ def interval(expr: Expr) -> tuple[int | None, int | None]:
             return 0, None
         case Misalignment(_, line):
             return 0, line - 1
-        case Apply("add", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            return _plus(al, bl), _plus(ah, bh)
-        case Apply("sub", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            return _plus(al, None if bh is None else -bh), _plus(ah, None if bl is None else -bl)
+        case Apply("add" | "sub", (a, b), _):
+            return add_bounds(index_bounds(a), scale_bounds(index_bounds(b), 1 if e.function == "add" else -1))
         case Apply("mul", (a, Const(c)), _) | Apply("mul", (Const(c), a), _):
-            low, high = (None if v is None else v * c for v in interval(a))
-            return (low, high) if c >= 0 else (high, low)
+            return scale_bounds(index_bounds(a), c)
         case Apply("floordiv", (a, Const(c)), _) if c > 0:
-            low, high = interval(a)
+            low, high = index_bounds(a)
             return None if low is None else low // c, None if high is None else high // c
         case Apply("floormod", (_, Const(c)), _) if c > 0:
             return 0, c - 1
-        case Apply("max", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            lows = [v for v in (al, bl) if v is not None]
-            return (max(lows) if lows else None), (None if ah is None or bh is None else max(ah, bh))
-        case Apply("min", (a, b), _):
-            (al, ah), (bl, bh) = interval(a), interval(b)
-            highs = [v for v in (ah, bh) if v is not None]
-            return (None if al is None or bl is None else min(al, bl)), (min(highs) if highs else None)
+        case Apply("max" | "min", (a, b), _):
+            lows, highs = (
+                [n for n in ends if n is not None] for ends in zip(index_bounds(a), index_bounds(b), strict=True)
+            )
+            choose = max if e.function == "max" else min
+            low = choose(lows) if len(lows) == 2 or (lows and choose is max) else None
+            return low, choose(highs) if len(highs) == 2 or (highs and choose is min) else None
     return None, None
-
-
-def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
 
 
 def inside(index: Expr, extent: Dim) -> Expr | bool:
     """0 <= index < extent, without the comparisons that hold for every value of the indices."""
-    low, high = interval(index)
+    low, high = index_bounds(index)
     lower = True if low is not None and low >= 0 else index >= 0
     upper = True if high is not None and isinstance(extent, int) and high < extent else index < as_index(extent)
     if isinstance(index, Index) and (same_size(index.extent, extent)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I64, ElementType
 from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from .scalar_functions import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row
 
@@ -254,11 +254,11 @@ def _natural(dim: Dim) -> bool:
 
 def _plain_division(a: Expr, b: Expr) -> bool:
     """Test whether C's division rounds as floordiv does."""
-    low, _ = interval(a)
+    low, _ = index_bounds(a)
     return low is not None and low >= 0 and (isinstance(b, Extent) or (isinstance(b, Const) and b.value > 0))
 
 
 def fits(e: Expr, most: int = _INT) -> bool:
     """Test whether an index expression is known to fit `int`."""
-    low, high = interval(e)
+    low, high = index_bounds(e)
     return low is not None and high is not None and -most <= low and high <= most

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64, ElementType
 from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from .ir_writer import IRWriter, is_number, memory_text, type_text
 from .scalar_functions import INSTRUCTIONS
@@ -355,7 +355,7 @@ def _taken_apart(e: Expr, factor: int, terms: list[tuple[Expr, int]]) -> int:
 
 
 def at_least_zero(e: Expr) -> bool:
-    low, _ = interval(e)
+    low, _ = index_bounds(e)
     return low is not None and low >= 0
 
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...dialect.ir.sizes import product
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
 from ...dialect.notation.traverse import substitute, walk
 from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride
-from ...lowering.analysis.affine import affine
 from ...lowering.loops.nontemporal_stores import is_large
 
 PAGE, LINE = 1 << 12, 1 << 6  # bytes

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from ...dialect.ir.sizes import Dim
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, If, Let, Statement, Store, is_rare, nodes, statements
 from ...dialect.notation.traverse import children, walk
-from .affine import affine
 
 Accesses = dict[Tensor, list[tuple[Expr, ...]]]
 

@@ -14,9 +14,9 @@ from itertools import chain
 from math import gcd, lcm
 
 from ...dialect.ir.sizes import Dim
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.notation.traverse import walk
-from .affine import affine
 
 VECTORS = 4  # vectors loaded for the lanes of one access, at most
 MAX_DIVISOR = 8  # largest divisor whose quotients and remainders are analysed

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from dataclasses import replace as copy
 from math import gcd
 
+from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
+from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.index import (
     Apply,
     Check,
@@ -29,7 +31,7 @@ from ...dialect.notation.index import (
     When,
     as_index,
 )
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import (
     Alloc,
     Assert,
@@ -48,7 +50,7 @@ from ...dialect.notation.traverse import walk
 from ..loops.nontemporal_stores import begins_lines, can_shift, left_over
 from ..text.printer import statement_text
 from .accesses import stores
-from .affine import Affine, Key, affine, affine_conditions, key, negated_conditions, prove
+from .prove import prove
 
 
 class LoweringError(AssertionError):
@@ -286,7 +288,7 @@ def _atoms(sum: Affine) -> set[Expr]:
 
 def _disjoint(a: Expr, b: Expr) -> bool:
     """Test whether the intervals of two indices do not overlap."""
-    (a_low, a_high), (b_low, b_high) = interval(a), interval(b)
+    (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
     return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
 
 

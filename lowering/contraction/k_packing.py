@@ -20,11 +20,11 @@ import numpy as np
 
 from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
+from ...dialect.notation.affine import Affine, affine, affine_conditions
 from ...dialect.notation.index import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Store, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute, walk
-from ..analysis.affine import Affine, affine, affine_conditions
 
 WORD = 32  # bits
 
@@ -337,7 +337,7 @@ def _written(ranges: Sequence[tuple[int, Dim]]) -> object:
 
 def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
     first, second, *_ = (affine(x) for x in words.each(e))
-    bounds = [(0, a.extent - 1) if isinstance(a, Index) else interval(a) for a, _ in first.terms.values()]
+    bounds = [(0, a.extent - 1) if isinstance(a, Index) else index_bounds(a) for a, _ in first.terms.values()]
     low = high = first.constant
     for (_, factor), (least, most) in zip(first.terms.values(), bounds, strict=True):
         if least is None or most is None:

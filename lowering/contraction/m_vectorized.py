@@ -24,6 +24,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I32, I64
+from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.index import (
     ZERO,
     Expr,
@@ -41,7 +42,6 @@ from ...dialect.notation.index import (
 )
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute
-from ..analysis.affine import Affine, affine_conditions
 from ..processor import Processor
 from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
 from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of

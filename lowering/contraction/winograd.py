@@ -20,10 +20,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...dialect.ir.types import I32
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
-from ..analysis.affine import affine
 from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import BLOCKS, LANES

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import (
     Expr,
     Index,
@@ -40,7 +41,6 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute
 from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
-from ..analysis.affine import affine
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
 from .match import Contraction
 from .micro_kernel import BLOCKS, LANES, ROWS, UNROLLED

@@ -26,12 +26,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, both, unflatten
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
-from ..analysis.affine import affine
 from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import MULTIPROCESSORS, THREADS, independent_loops
 from .block_tiles import at_least

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, product, same_size
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, as_index, unflatten
 from ...dialect.notation.loops import (
     Alloc,
@@ -33,7 +34,6 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
-from ..analysis.affine import key
 from ..analysis.parallel_loops import independent_loops
 
 BYTES = 16  # bytes of an access

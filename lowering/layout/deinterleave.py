@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Index, Tensor
 from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block
 from ..analysis.accesses import reads, stores, stride
-from ..analysis.affine import affine
 from ..loops.collapse import Joined
 from ..loops.vectorize import independent, lanes
 

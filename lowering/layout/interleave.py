@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I1
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import (
     Alloc,
@@ -36,7 +37,6 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride
-from ..analysis.affine import affine
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes, overlaps
 from .deinterleave import Deinterleaving, reads_planes

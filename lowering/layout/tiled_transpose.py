@@ -42,6 +42,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import (
     Expr,
     Index,
@@ -72,7 +73,6 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import allocated, reads, steps, stores, stride
-from ..analysis.affine import key
 from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import LINE, is_large
 from ..loops.vectorize import independent

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, Size
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import ZERO, Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Alloc,
@@ -32,7 +33,6 @@ from ...dialect.notation.loops import (
     statements,
 )
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.affine import key
 from .specialize_shapes import specialize_shapes
 
 

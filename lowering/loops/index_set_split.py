@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
+from ...dialect.notation.affine import Affine, affine
 from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, as_index
 from ...dialect.notation.loops import (
     Alloc,
@@ -30,7 +31,6 @@ from ...dialect.notation.loops import (
     substitute_block,
 )
 from ...dialect.notation.traverse import rewrite
-from ..analysis.affine import Affine, affine
 from .clone import clone
 from .collapse import is_whole
 from .simplify_with_bounds import simplify_with_bounds

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.index import Const, Expr, Extent, Index, as_index, both, maximum, minimum
 from ...dialect.notation.loops import (
     Block,
@@ -33,7 +34,6 @@ from ...dialect.notation.loops import (
     substitute_block,
 )
 from ..analysis.accesses import stores
-from ..analysis.affine import Affine, affine, affine_conditions, key, negated_conditions
 from .tighten_bounds import bound, conjunction
 
 PIECES = 16  # parts of one loop, at most

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Size, product
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Misalignment, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Alloc,
@@ -28,7 +29,6 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import reads, steps, stores, stride
-from ..analysis.affine import affine
 from ..analysis.lane_offsets import period
 from .vectorize import is_one_turn, overlaps
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...dialect.ir.sizes import Dim
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import ZERO, Const, Index, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
-from ..analysis.affine import affine
 from ..analysis.cost import block_operations
 from .vectorize import can_be_vector
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import I1, I64
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Const, Expr, Index, Read, Tensor, Var, When
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions, statements
 from ...dialect.notation.traverse import children, rewrite, with_children
-from ..analysis.affine import affine
 
 
 def simplify_with_bounds(block: Block) -> Block:
@@ -59,7 +59,7 @@ def _index_arithmetic(e: Expr) -> Expr:
             if high is not None and high <= 0:
                 return b if which == "max" else a
         case Apply("floormod" | "floordiv" as which, (a, Const(n)), _) if a.type is I64 and n > 0:
-            low, high = interval(affine(a).expression())
+            low, high = affine(a).bounds(index_bounds)
             if low is not None and high is not None and low // n == high // n:
                 return Const(low // n, I64) if which == "floordiv" else affine(a).plus(-(low // n) * n).expression()
         case Apply("add" | "sub", _, _) if e.type is I64:
@@ -84,7 +84,7 @@ def decided(e: Expr) -> Expr:
 
 
 def _bounds(a: Expr, b: Expr) -> tuple[int | None, int | None]:
-    return interval((affine(a) - affine(b)).expression())
+    return (affine(a) - affine(b)).bounds(index_bounds)
 
 
 def _comparison(e: Apply, low: int | None, high: int | None) -> Expr:

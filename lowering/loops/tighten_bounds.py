@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.index import Apply, Expr, Index, both, maximum, minimum
-from ...dialect.notation.index_bounds import interval
+from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
 from ..analysis.accesses import depends
-from ..analysis.affine import Affine, affine_conditions
 
 
 def tighten_bounds(kernel: Kernel) -> Kernel:
@@ -85,5 +85,5 @@ def _all(conditions: list[Expr]) -> Expr:
 
 def _at_most(a: Expr, b: Expr) -> bool:
     """Test whether a <= b for all values of the indices."""
-    (_, high), (low, _) = interval(a), interval(b)
+    (_, high), (low, _) = index_bounds(a), index_bounds(b)
     return high is not None and low is not None and high <= low

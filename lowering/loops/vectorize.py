@@ -18,6 +18,7 @@ from dataclasses import replace
 from math import lcm
 
 from ...dialect.ir.types import I1
+from ...dialect.notation.affine import affine, key
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, maximum
 from ...dialect.notation.loops import (
     Assert,
@@ -36,7 +37,6 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import children, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
-from ..analysis.affine import affine, key
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
 from ..reductions.lane_reduction import has_lanes

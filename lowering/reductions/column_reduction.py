@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
 from ...dialect.notation.loops import (
     Alloc,
@@ -38,7 +39,6 @@ from ...dialect.notation.loops import (
     update,
 )
 from ..analysis.accesses import depends, reads, stride
-from ..analysis.affine import affine
 from ..loops.collapse import is_whole
 from ..loops.vectorize import can_be_vector
 from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches

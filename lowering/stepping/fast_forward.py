@@ -19,9 +19,9 @@ from operator import and_, or_
 import numpy as np
 
 from ...dialect.ir.types import F32
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Var, apply, constant
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
-from ..analysis.affine import key
 
 TICKS_AT_ONCE = 1024  # ticks that one addition replaces
 WHOLE = 2.0**24  # all integers up to here are f32 numbers

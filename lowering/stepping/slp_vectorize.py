@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...dialect.ir.types import ElementType
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children
-from ..analysis.affine import key
 from ..loops.vectorize import VECTOR_BYTES
 
 MIN_GROUP = 16  # isomorphic scalars of a group

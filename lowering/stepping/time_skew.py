@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ...dialect.ir.sizes import product
+from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
-from ..analysis.affine import affine
 from ..loops.clone import clone
 
 TICKS_PER_PASS = 4  # ticks in one pass over the state

@@ -1,0 +1,122 @@
+"""Proofs that an affine form is not negative, from facts of the same form: loop bounds, guards and definitions of atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import gcd
+
+from ...dialect.ir.linear_form import Key
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.types import I64
+from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, apply, as_index
+from ...dialect.notation.index_bounds import index_bounds
+
+STEPS = 3000  # affine forms that a proof examines before it gives up
+
+
+def prove(goal: Affine, facts: Iterable[Affine], order: dict[Key, int]) -> bool:
+    """Test whether `goal` >= 0 follows from facts >= 0. `order` numbers indices by binding: inner ones are eliminated
+    first.
+    """
+    wanted, known = _plain(goal), tuple(_plain(f) for f in facts)
+    return any(_follows(wanted, f) for f in known) or _Proof(order).holds(wanted, known)
+
+
+def _follows(goal: Affine, fact: Affine) -> bool:
+    """Test whether a goal is a fact plus a constant that is not negative."""
+    rest = goal - fact
+    return rest.constant >= 0 and not rest.terms
+
+
+class _Proof:
+    """Fourier-Motzkin elimination: atoms of the goal are replaced, one by one, by bounds from the facts."""
+
+    def __init__(self, order: dict[Key, int]) -> None:
+        self.order = order
+        self.steps = 0
+        self.failed: set[tuple[object, int]] = set()
+
+    def holds(self, goal: Affine, facts: tuple[Affine, ...]) -> bool:
+        if goal.constant >= 0 and all(f > 0 and _natural(a) for a, f in goal.terms.values()):
+            return True
+        self.steps += 1
+        seen = (frozenset((k, f) for k, (_, f) in goal.terms.items()), goal.constant), len(facts)
+        if not goal.terms or self.steps > STEPS or seen in self.failed:
+            return False
+        atom, factor = max(goal.terms.values(), key=lambda t: self.rank(t[0]))
+        known = (*facts, *map(_plain, _definition(atom)))
+        found = any(self.replaced(goal, atom, factor, fact, facts) for fact in known)
+        if not found and (cases := _cases(atom)) is not None:
+            rest = goal.without(atom)
+            found = all(
+                self.holds(_plain(rest + affine(value) * factor), (*facts, *map(_plain, given)))
+                for value, given in cases
+            )
+        if not found:
+            self.failed.add(seen)
+        return found
+
+    def replaced(self, goal: Affine, atom: Expr, factor: int, fact: Affine, facts: tuple[Affine, ...]) -> bool:
+        mine = fact.factor(atom)
+        if mine * factor <= 0 or any(self.rank(a) > self.rank(atom) for a, _ in fact.terms.values()):
+            return False
+        common = gcd(mine, factor)
+        times = abs(mine) // common  # integers: goal >= 0 if times * goal > -times
+        return self.holds(_plain(goal * times - fact * (abs(factor) // common)).plus(times - 1), facts)
+
+    def rank(self, atom: Expr) -> tuple[int, int]:
+        """The order of elimination: an atom ranks above its operands, indices by binding, sizes last."""
+        match atom:
+            case Apply(_, operands, _):
+                inner = max((self.rank(a) for o in operands for a, _ in affine(o).terms.values()), default=(0, 0))
+                return inner[0], inner[1] + 1
+            case Extent(size):
+                return -1, max((len(repr(a)) for a, _ in size.terms), default=0)
+        return self.order.get(key(atom), 0), 0
+
+
+def _natural(atom: Expr) -> bool:
+    """Test whether an atom is never negative, as sizes and indices are."""
+    return isinstance(atom, (Extent, Index))
+
+
+def _plain(sum: Affine) -> Affine:
+    """An affine form without remainders: a mod c is a - c * (a // c)."""
+    for atom, factor in list(sum.terms.values()):
+        match atom:
+            case Apply("floormod", (a, Const(c) as divisor), _) if c > 0:
+                quotient = apply("floordiv", a, divisor)
+                return _plain(sum.without(atom) + affine(a) * factor - affine(quotient) * (factor * c))
+    return sum
+
+
+def _cases(atom: Expr) -> list[tuple[Expr, list[Affine]]] | None:
+    """The values an atom may have, each with the facts that hold then; None if the atom is no such choice."""
+    match atom:
+        case Apply("max" | "min" as which, (a, b), _):
+            larger = affine(a) - affine(b) if which == "max" else affine(b) - affine(a)
+            return [(a, [larger]), (b, [larger * -1])]
+        case Apply("select", (c, a, b), _):
+            return [(a, affine_conditions(c) or []), (b, negated_conditions(c) or [])]
+        case Extent(Size(terms=(((("max" | "min") as which, a, b), 1),), constant=0)):
+            return _cases(Apply(which, (as_index(a), as_index(b)), I64))
+    return None
+
+
+def _definition(atom: Expr) -> Iterator[Affine]:
+    """The facts that always hold of an atom."""
+    match atom:
+        case Apply("floordiv", (a, Const(c)), _) if c > 0:
+            rest = affine(a) - affine(atom) * c
+            yield rest
+            yield (rest * -1).plus(c - 1)
+            low, high = index_bounds(atom)  # tighter than the facts above, which ignore that a quotient is an integer
+            if low is not None:
+                yield affine(atom).plus(-low)
+            if high is not None:
+                yield (affine(atom) * -1).plus(high)
+        case Extent(Size(terms=((("//", a, int(c)), 1),), constant=0)) if c > 0:
+            rest = affine(as_index(a)) - affine(atom) * c
+            yield rest
+            yield (rest * -1).plus(c - 1)

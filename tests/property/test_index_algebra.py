@@ -1,0 +1,124 @@
+"""Linear forms, their bounds and what is concluded from them agree with the evaluation of every point."""
+
+from __future__ import annotations
+
+import numpy as np
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import I64
+from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
+from cvm.dialect.notation.index import Apply, Const, Expr, Extent, Index, apply
+from cvm.dialect.notation.index_bounds import index_bounds, inside
+from cvm.dialect.notation.scalars import SCALARS
+from cvm.lowering.analysis.prove import prove
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+INDICES = tuple(Index(name, extent) for name, extent in (("i", 3), ("j", 4), ("k", 5)))
+N = Size.named("N")
+SIZES = 6  # N is less
+AXES = (3, 4, 5, SIZES)
+ORDER: dict[object, int] = {key(i): n + 1 for n, i in enumerate(INDICES)}
+RANGES = [f for i, n in zip(INDICES, AXES[:3], strict=True) for f in (affine(i), (affine(i) * -1).plus(n - 1))]
+
+numbers = st.integers(-7, 7)
+leaves = st.one_of(
+    st.sampled_from(INDICES),
+    st.sampled_from([N, N * 2, N + 3, N // 2]).map(Extent),
+    numbers.map(lambda n: Const(n, I64)),
+)
+
+
+def compound(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    sums = st.tuples(st.sampled_from(["add", "sub", "max", "min", "mul"]), parts, parts).map(lambda t: apply(*t))
+    multiples = st.tuples(parts, numbers).map(lambda t: t[0] * t[1])
+    divided = st.tuples(st.sampled_from(["floordiv", "floormod"]), parts, st.integers(1, 6)).map(lambda t: apply(*t))
+    return st.one_of(sums, multiples, divided, parts.map(lambda e: -e))
+
+
+expressions = st.recursive(leaves, compound, max_leaves=7)
+comparisons = st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq"]), expressions, expressions).map(
+    lambda t: apply(*t)
+)
+conditions = st.recursive(
+    comparisons, lambda c: st.one_of(c.map(lambda e: ~e), st.tuples(c, c).map(lambda t: t[0] & t[1])), max_leaves=3
+)
+
+
+def values(e: Expr) -> np.ndarray:
+    """The values of an expression at every point, an axis for each index and one for N."""
+    match e:
+        case Index():
+            axis = INDICES.index(e)
+            return np.arange(e.extent).reshape([-1 if n == axis else 1 for n in range(len(AXES))])
+        case Extent(size):
+            return np.array([size.evaluate({("N",): n}) for n in range(SIZES)])
+        case Const(value, _):
+            return np.array(value)
+        case Apply(function, operands, _):
+            return SCALARS[function].numpy(*map(values, operands))
+    raise TypeError(e)
+
+
+def everywhere(e: Expr) -> np.ndarray:
+    return np.broadcast_to(values(e), AXES)
+
+
+def evaluated(form: Affine) -> np.ndarray:
+    return np.broadcast_to(sum((values(a) * f for a, f in form.terms.values()), np.array(form.constant)), AXES)
+
+
+@given(expressions, expressions, numbers)
+def test_linear_forms_keep_values(a: Expr, b: Expr, factor: int) -> None:
+    np.testing.assert_array_equal(evaluated(affine(a)), everywhere(a))
+    np.testing.assert_array_equal(everywhere(affine(a).expression()), everywhere(a))
+    np.testing.assert_array_equal(evaluated(affine(a) + affine(b) * factor), everywhere(a) + factor * everywhere(b))
+    np.testing.assert_array_equal(
+        evaluated((affine(a) - affine(b)).plus(factor)), everywhere(a) - everywhere(b) + factor
+    )
+    assert not (affine(a) - affine(a)).terms
+    if key(a) == key(b):
+        np.testing.assert_array_equal(everywhere(a), everywhere(b))
+
+
+@given(expressions)
+def test_bounds_contain_every_value(e: Expr) -> None:
+    found = everywhere(e)
+    for low, high in (index_bounds(e), affine(e).bounds(index_bounds)):
+        assert low is None or low <= found.min()
+        assert high is None or high >= found.max()
+    divisor = affine(e).divisor
+    assert not (found % divisor if divisor else found).any()
+
+
+@given(st.lists(st.tuples(st.sampled_from(INDICES), numbers), max_size=5), numbers)
+def test_bounds_of_affine_expressions_are_attained(terms: list[tuple[Index, int]], constant: int) -> None:
+    e: Expr = Const(constant, I64)
+    for index, factor in terms:
+        e = e + index * factor
+    found = everywhere(e)
+    assert affine(e).bounds(index_bounds) == (found.min(), found.max())
+    assert prove(affine(e).plus(-int(found.min())), RANGES, ORDER)
+    assert not prove(affine(e).plus(-int(found.min()) - 1), RANGES, ORDER)
+
+
+@given(conditions, expressions, st.integers(1, 9))
+def test_conditions_hold_where_their_forms_are_not_negative(condition: Expr, index: Expr, extent: int) -> None:
+    for forms, holds in (
+        (affine_conditions(condition), everywhere(condition)),
+        (negated_conditions(condition), ~everywhere(condition)),
+    ):
+        if forms is not None:
+            np.testing.assert_array_equal(
+                np.logical_and.reduce([np.full(AXES, True), *(evaluated(f) >= 0 for f in forms)]), holds
+            )
+    guard = inside(index, extent)
+    found = everywhere(guard) if isinstance(guard, Expr) else np.full(AXES, guard)
+    np.testing.assert_array_equal(found, (everywhere(index) >= 0) & (everywhere(index) < extent))
+
+
+@settings(max_examples=50)
+@given(expressions, st.lists(expressions, max_size=2))
+def test_what_is_proved_holds(goal: Expr, facts: list[Expr]) -> None:
+    if prove(affine(goal), [*RANGES, *map(affine, facts)], ORDER):
+        given_facts = np.logical_and.reduce([np.full(AXES, True), *(everywhere(f) >= 0 for f in facts)])
+        assert (everywhere(goal)[given_facts] >= 0).all()
