@@ -197,7 +197,7 @@ def _accessed(block: Block) -> Iterator[Tensor]:
 
 def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
     """Test whether a statement uses an index other than as the plain index of an access."""
-    stack = [e for e in expressions(s) if not (isinstance(s, Store) and any(e is p for p in s.indices))]
+    stack = [s.value] if isinstance(s, Store) else [*expressions(s)]
     while stack:
         e = stack.pop()
         if e is i or e is j:
