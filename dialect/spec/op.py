@@ -197,7 +197,8 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog")
-MODULES = {"builtin": ("..builtin", "..builtin.shape_like", "..builtin.data_movement")}
+BUILTIN = ("", ".shape_like", ".data_movement", ".indexing", ".ordering", ".scans", ".windows")
+MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
 
 
 class Operators(Mapping[str, type[Operator[Any]]]):

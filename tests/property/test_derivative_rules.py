@@ -36,6 +36,7 @@ WITHOUT = {
     **{f"dali.{n}": INTEGERS for n in ("and", "or", "xor", "not", "shl", "shr")},
     **{f"dali.{n}": NO_FLOAT for n in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{f"theano.{n}": NO_FLOAT for n in ("all", "any")},
+    **{f"builtin.{n}": NO_FLOAT for n in ("argsort", "argmax", "argmin", "iota_like")},
     **{f"cvm.{n}": INTEGERS for n in (
         "broadcast_greater", "clip", "cvm_clip", "cvm_left_shift", "cvm_right_shift", "cvm_precision", "cvm_lut",
         "get_valid_count", "non_max_suppression",
@@ -57,7 +58,11 @@ def samples(name: str, random: np.random.Generator) -> Iterator[tuple[Operator[n
     def values(n: str, a: np.ndarray, kept: set[str]) -> np.ndarray:
         if fields and a.dtype.kind == "c":
             return (random.uniform(low, high, a.shape) + 1j * random.uniform(low, high, a.shape)).astype(a.dtype)
-        return a if n in kept else random.uniform(low, high, a.shape).astype("f4" if fields else "f8")
+        return (
+            a
+            if n in kept or n.partition("[")[0] in kept
+            else random.uniform(low, high, a.shape).astype("f4" if fields else "f8")
+        )
 
     for kept in (set[str](), CHOICES, {n for n, _ in op.operands()}):
         arrays = [values(n, a, kept) for n, a in op.operands()]

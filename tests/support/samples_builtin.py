@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import data_movement, shape_like
+from cvm.dialect.builtin import data_movement, indexing, ordering, scans, shape_like, windows
 from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
@@ -77,3 +77,73 @@ def add_at(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = (*like[:axis], *m, *like[axis + 1 :])
     x = random.integers(-9, 10, n).astype(random.choice(["f4", "f8", "i4"]))
     return cls(x, positions(random, like[axis], m), np.zeros(like, bool), axis)
+
+
+def numbers(random: np.random.Generator, n: tuple[int, ...], kinds: str = "f4 f8 i4 i8 u1") -> np.ndarray:
+    """Small integers of some type, so that sums are exact and elements are equal often."""
+    return random.integers(0, 9, n).astype(random.choice(kinds.split()))
+
+
+@sample(indexing.IotaLike)
+def iota_like(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    n = shape(random, between(random, 1, 4))
+    return cls(np.zeros(n, np.float32), between(random, 0, len(n) - 1))
+
+
+@sample(indexing.Gather, indexing.Scatter)
+def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    """Places counted from both ends; clipped ones lie outside, too."""
+    n = positive(random, between(random, 1, 4))
+    axes = tuple(sorted(int(a) for a in random.permutation(len(n))[: between(random, 1, len(n))]))
+    u, clip = shape(random, between(random, 0, 2)), flag(random)
+    far = 3 if clip else 0
+    kind = random.choice(["i4", "i8", "i1"])
+    indices = tuple(random.integers(-n[a] - far, n[a] + far, u).astype(kind) for a in axes)
+    mode = "clip" if clip else "raise"
+    x = numbers(random, n)
+    if cls is indexing.Gather:
+        return cls(x, indices, axes, mode)
+    gather = indexing.Gather(x, indices, axes, mode)
+    updates = random.integers(0, 9, gather.reference().shape).astype(x.dtype)
+    combined = random.choice(["", "add", "maximum", "minimum", *(["mul"] if x.dtype.kind != "f" else [])])
+    return cls(x, updates, indices, axes, str(combined) or None, mode)
+
+
+@sample(ordering.Argsort)
+def argsort(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    x = with_nan(random, numbers(random, shape(random, between(random, 1, 3), 9)))
+    return cls(x, between(random, 0, x.ndim - 1), flag(random))
+
+
+@sample(ordering.Argmax, ordering.Argmin)
+def extreme(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    x = with_nan(random, numbers(random, positive(random, between(random, 1, 3))))
+    return cls(x, between(random, 0, x.ndim - 1), flag(random))
+
+
+def with_nan(random: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    return np.where(random.random(x.shape) < 0.1, x.dtype.type(np.nan), x) if x.dtype.kind == "f" else x
+
+
+@sample(scans.Cumulative)
+def cumulative(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    """Sums of floats are exact; products are of integers."""
+    x = numbers(random, shape(random, between(random, 1, 3), 9))
+    names = ["add", "add", *(("maximum", "minimum", "mul") if x.dtype.kind != "f" else ())]
+    return cls(x, between(random, 0, x.ndim - 1), str(random.choice(names)), flag(random), flag(random))
+
+
+@sample(windows.Windows)
+def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    n = positive(random, between(random, 1, 3))
+    axes = tuple(int(a) for a in random.permutation(len(n))[: between(random, 0, min(2, len(n)))])
+    before = tuple(between(random, -1, 2) for _ in axes)
+    after = tuple(max(between(random, -1, 2), 1 - n[a] - b) for a, b in zip(axes, before, strict=True))
+    sizes, dilations, strides = [], [], []
+    for a, b, e in zip(axes, before, after, strict=True):
+        sizes.append(between(random, 1, min(3, n[a] + b + e)))
+        most = (n[a] + b + e - 1) // (sizes[-1] - 1) if sizes[-1] > 1 else 3
+        dilations.append(between(random, 1, min(3, most)))
+        strides.append(between(random, 1, 3))
+    fill = float(random.choice([0.0, 2.0]))
+    return cls(numbers(random, n), axes, tuple(sizes), tuple(strides), tuple(dilations), before, after, fill)
