@@ -35,7 +35,12 @@ from cvm.dialect.ir.diagnostics import read_bytes as _read_bytes  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
+    from collections.abc import Mapping as _Mapping
+    from collections.abc import Sequence as _Sequence
     from typing import Any as _Any
+
+    import onnx as _onnx
+    from numpy.typing import ArrayLike as _ArrayLike
 
     from cvm.dialect.program.module import Module
     from cvm.jit.functions.clocked_program import CompiledGraph
@@ -63,6 +68,7 @@ __all__ = [
     "TraceError",
     "VerifyError",
     "compile",
+    "from_onnx",
     "get_num_threads",
     "grad",
     "jvp",
@@ -97,6 +103,23 @@ def load(path: str | _os.PathLike[str], *, allow_outside: bool = False) -> Modul
     if not isinstance(path, (str, _os.PathLike)):
         raise ParseError(f"expected the path of a program, got {type(path).__name__}")
     return read(_Path(path), allow_outside=allow_outside)
+
+
+def from_onnx(
+    model: str | _os.PathLike[str] | bytes | _onnx.ModelProto,
+    sizes: _Mapping[str, int | _Sequence[int]] | None = None,
+    constants: _Mapping[str, _ArrayLike] | None = None,
+) -> Module:
+    """An ONNX model as a verified module, whose function is `main`.
+
+    `model` is a path, a file's bytes or a model of the `onnx` package. `sizes` gives unknown sizes of inputs, by the name of a
+    dimension (`{"N": 1}`) or all of an input (`{"image": [1, 3, 224, 224]}`); `constants` gives inputs that become constants
+    of the program. Raises ParseError, which names every node that cannot be imported. The model is not executed; its data
+    is read from its own folder only.
+    """
+    from .importers.onnx import from_onnx as read_onnx
+
+    return read_onnx(model, sizes, constants)
 
 
 @_overload

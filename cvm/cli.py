@@ -222,6 +222,10 @@ def _import(commands: Any) -> None:
         metavar="PROG.cvm",
         help="where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
     )
+    size = "a size of an ONNX model's inputs: N=1, or of all of an input, image=1,3,224,224; may be repeated"
+    made.add_argument("--size", action="append", default=[], metavar="NAME=SIZE", help=size)
+    constant = "an input of an ONNX model that becomes a constant: axes=[0,2] or table=FILE.npy; may be repeated"
+    made.add_argument("--constant", action="append", default=[], metavar="NAME=VALUE", help=constant)
 
 
 def _ops(commands: Any) -> None:

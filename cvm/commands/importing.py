@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +16,21 @@ from numpy.lib.format import write_array
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write
+from cvm.dialect.builtin import Const, Data
+from cvm.dialect.program.module import Module, Operation
 from cvm.dialect.program.printer import print_module
 from cvm.importers.cvm_runtime import program_text, read_model
 
+INLINE = 8  # elements of a constant that stays in the text
+
 
 def importing(options: Namespace) -> int:
-    path = Path(options.model)
     inline = options.output == "-"
     output = Path(options.output)
     if not inline and output.suffix != ".cvm":
         raise Usage(f"-o is a program, .cvm; got {options.output}")
     archive = output.with_suffix(".npz")
-    text, constants = _program(path, None if inline else archive.name)
+    text, constants = _program(options, None if inline else archive.name)
     if not inline and constants:
         write(str(archive), _archive(constants))
     write(options.output, text.encode())
@@ -33,15 +38,70 @@ def importing(options: Namespace) -> int:
     return 0
 
 
-def _program(path: Path, archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
+def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
     """The text, and the constants that it reads from the archive."""
+    path = Path(options.model)
     if path.suffix.lower() == ".onnx":
-        from cvm.importers.onnx_model import import_onnx
+        from cvm.importers.onnx import imported
 
-        module, constants = import_onnx(path, archive)
-        return print_module(module), constants
+        module, renamed = imported(path, dict(map(_size, options.size)), dict(map(_constant, options.constant)))
+        return _onnx_text(module, renamed, archive)
+    if options.size or options.constant:
+        raise Usage("--size and --constant are of ONNX models")
     model = read_model(path)
     return program_text(model, archive), model.constants
+
+
+def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
+    """The program with its large constants in the archive; ONNX's names of values are comments where the language has others."""
+    main = module.functions["main"]
+    constants: dict[str, np.ndarray] = {}
+    operations: list[Operation] = []
+    for operation in main.operations:
+        operator = operation.operator
+        if (
+            archive is not None
+            and isinstance(operator, Const)
+            and operator.data.array.size > INLINE
+            and not operator.data.splat
+        ):
+            name = operation.results[0].name
+            constants[name] = operator.data.array
+            operation = replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
+        operations.append(operation)
+    notes = {o: named for o in operations if (named := _comment(renamed.get(o.results[0].name)))}
+    head = [f"// %{a.name} is {_comment(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
+    module = module.with_functions({"main": replace(main, operations=tuple(operations))})
+    return "".join(head) + print_module(module, notes=notes), constants
+
+
+def _comment(name: str | None) -> str:
+    """A name on one line."""
+    return "" if name is None else "".join(c if c.isprintable() else " " for c in name)
+
+
+def _size(text: str) -> tuple[str, int | list[int]]:
+    name, equals, value = text.rpartition("=")
+    try:
+        found = [int(n) for n in value.split(",")]
+    except ValueError:
+        found = []
+    if not (equals and found):
+        raise Usage(f"--size is a name and a size, N=1, or sizes, image=1,3,224,224; got {text}")
+    return name, found if "," in value else found[0]
+
+
+def _constant(text: str) -> tuple[str, np.ndarray]:
+    name, equals, value = text.partition("=")
+    try:
+        if value.endswith(".npy"):
+            return name, np.load(value, allow_pickle=False)
+        found = np.asarray(json.loads(value))
+    except (OSError, ValueError, RecursionError) as e:
+        raise Usage(f"--constant {name}: {str(e).splitlines()[0]}") from None
+    if not equals or found.dtype.kind not in "biuf":
+        raise Usage(f"--constant is a name and numbers, axes=[0,2], or a file, table=FILE.npy; got {text}")
+    return name, found
 
 
 def _archive(constants: Mapping[str, np.ndarray]) -> bytes:

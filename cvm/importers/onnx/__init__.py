@@ -1,0 +1,206 @@
+"""ONNX models to programs. Reading files is the `onnx` package's work; a model is never executed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.ir.sizes import Dim, Size
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.program.module import Function, Module, Value
+from cvm.dialect.program.verify import verify
+from cvm.lowering.graph.dce import dce
+
+from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize
+from .elements import element_of
+from .importer import Importer, Missing, read_initializers
+from .reading import read_model
+from .rules import Unsupported
+
+RULES_OF = (
+    control,
+    elementwise,
+    indexing,
+    layers,
+    movement,
+    quantized,
+    reductions,
+    resize,
+)  # which enter their rules in the table
+
+SHOWN = 5  # nodes of one kind
+
+Sizes = Mapping[str, "int | Sequence[int | str]"]
+Constants = Mapping[str, ArrayLike]
+
+
+def from_onnx(
+    model: str | PathLike[str] | bytes | Any, sizes: Sizes | None = None, constants: Constants | None = None
+) -> Module:
+    """See `cvm.from_onnx`."""
+    return imported(model, sizes or {}, constants or {})[0]
+
+
+def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, dict[str, str]]:
+    """The program, and ONNX's names of values by those that they have in it, where these differ."""
+    filename, proto = read_model(model)
+
+    def refuse(message: str, *notes: str) -> cvm.ParseError:
+        where = Span(Source(filename, ""), 0, 0)
+        return cvm.ParseError(Diagnostic(message, where, "import", tuple(map(Note, notes))))
+
+    to = Importer(functions={(f.domain, f.name): f for f in proto.functions})
+    opsets = {o.domain: o.version for o in proto.opset_import}
+    try:
+        values = read_initializers(proto.graph)
+        dims = Dimensions(proto.graph, sizes)
+        given = given_constants(proto.graph, constants)
+        names = Names()
+        for v in proto.graph.input:
+            if v.name in given or v.name not in values:
+                if v.name in given:
+                    values[v.name] = given[v.name]
+                    continue
+                argument = Value(names.of(v.name), dims.type_of(v))
+                values[v.name] = to.builder.node(argument)
+                to.names[argument] = v.name
+                to.arguments.append(values[v.name])
+    except Unsupported as e:
+        raise refuse(f"the model cannot be imported: {e}") from None
+    to.graph(proto.graph.node, values, opsets)
+    if to.refusals:
+        raise refuse(*summary(to))
+    results: list[Value] = []
+    for v in proto.graph.output:
+        found = values.get(v.name)
+        if found is None or isinstance(found, (Missing, list)):
+            raise refuse(
+                f"the model's output {v.name!r} {'is a sequence' if isinstance(found, list) else 'is nowhere computed'}"
+            )
+        try:
+            results.append(to.node(found).value)
+        except Unsupported as e:
+            raise refuse(f"the model's output {v.name!r}: {e}") from None
+        to.names.setdefault(results[-1], v.name)
+    arguments = tuple(a.value for a in to.arguments)
+    function = dce(Function("main", arguments, tuple(to.builder.operations), tuple(results)))
+    for value in function.values():
+        if value not in arguments:
+            value.name = names.of(to.names[value]) if value in to.names else names.fresh("v")
+    renamed = {v.name: to.names[v] for v in function.values() if to.names.get(v, v.name) != v.name}
+    return verify(Module({"main": function}, filename)), renamed
+
+
+def summary(to: Importer) -> list[str]:
+    """All that cannot be imported: the message, and a note for each kind of it."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for r in to.refusals:
+        kinds.setdefault((r.op, r.reason), []).append(r.node)
+    count = len(to.refusals)
+    lines = [f"{count} node{'s' * (count > 1)} of the model cannot be imported"]
+    for (op, reason), nodes in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+        more = f", and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+        lines.append(f"{len(nodes)} x {op}: {reason} (node{'s' * (len(nodes) > 1)} {', '.join(nodes[:SHOWN])}{more})")
+    if to.needed:
+        lines.append(f"these inputs could be given as constants: {', '.join(sorted(to.needed))}")
+    return lines
+
+
+class Names:
+    """Names of the language for those of a model, each of its own."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.numbers = Counter[str]()
+
+    def of(self, name: str) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        return self.fresh(plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True)
+
+    def fresh(self, wanted: str, first: bool = False) -> str:
+        if first and wanted not in self.used:
+            self.used.add(wanted)
+            return wanted
+        while (name := f"{wanted}_{self.numbers[wanted]}") in self.used:
+            self.numbers[wanted] += 1
+        self.used.add(name)
+        return name
+
+
+class Dimensions:
+    """The sizes of inputs: as the model states them, as the caller gives them by name or by input, or not known."""
+
+    def __init__(self, graph: Any, sizes: Sizes) -> None:
+        self.sizes = dict(sizes)
+        self.known: dict[str, Size] = {}
+        stated = {d.dim_param for v in graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}
+        unused = set(sizes) - stated - {v.name for v in graph.input}
+        if unused:
+            raise Unsupported(f"a size of {sorted(unused)[0]!r}, which is neither an input nor a dimension of one,")
+
+    def type_of(self, given: Any) -> TensorType:
+        kind = given.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise Unsupported(f"input {given.name!r}, a {str(kind).removesuffix('_type')},")
+        tensor = given.type.tensor_type
+        element = element_of(tensor.elem_type)
+        wanted = self.sizes.get(given.name)
+        stated = list(tensor.shape.dim)
+        if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+            if tensor.HasField("shape") and len(wanted) != len(stated):
+                raise Unsupported(f"{len(wanted)} sizes for input {given.name!r} of {len(stated)} dimensions")
+            return TensorType(tuple(self.wanted(given.name, n) for n in wanted), element)
+        if not tensor.HasField("shape"):
+            raise Unsupported(f"input {given.name!r} without a shape: give its sizes, which")
+        return TensorType(tuple(map(self.size, stated)), element)
+
+    def wanted(self, name: str, n: Any) -> Dim:
+        if isinstance(n, str):
+            return self.named(n)
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < -1:
+            raise Unsupported(f"a size {n!r} of input {name!r}")
+        return int(n) if n >= 0 else Size.unknown()
+
+    def size(self, d: Any) -> Dim:
+        if d.dim_param:
+            return self.named(d.dim_param)
+        return d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else Size.unknown()
+
+    def named(self, name: str) -> Dim:
+        n = self.sizes.get(name)
+        if n is not None:
+            return self.wanted(name, n)
+        if name not in self.known:
+            plain = re.sub(r"[^A-Z0-9_]", "_", name.upper())
+            plain = plain if plain[:1].isalpha() else f"N{plain}"
+            used = {s.name for s in self.known.values()}
+            free = next(p for k in count() if (p := plain if not k else f"{plain}_{k}") not in used)
+            self.known[name] = Size.named(free)
+        return self.known[name]
+
+
+def given_constants(graph: Any, constants: Constants) -> dict[str, np.ndarray]:
+    """The inputs that are constants, in the types that the model states of them."""
+    inputs = {v.name: v.type.tensor_type for v in graph.input}
+    found: dict[str, np.ndarray] = {}
+    for name, value in constants.items():
+        if name not in inputs:
+            raise Unsupported(f"a constant {name!r}, which is no input of the model,")
+        array = np.asarray(value)
+        element = element_of(inputs[name].elem_type)
+        if array.dtype not in BY_DTYPE or not np.can_cast(array.dtype, element.dtype, "same_kind"):
+            raise Unsupported(f"a constant {name!r} of {array.dtype} for {element}")
+        found[name] = array.astype(element.dtype)
+    return found
+
+
+__all__ = ["from_onnx", "imported"]

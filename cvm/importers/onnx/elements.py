@@ -1,0 +1,44 @@
+"""Element types of ONNX, and its tensors as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
+
+from .rules import Unsupported
+
+CODES = {
+    "FLOAT": "f32", "DOUBLE": "f64", "FLOAT16": "f16", "BOOL": "i1", "INT8": "i8", "INT16": "i16", "INT32": "i32",
+    "INT64": "i64", "UINT8": "ui8", "UINT16": "ui16", "UINT32": "ui32", "UINT64": "ui64", "COMPLEX64": "complex<f32>",
+    "COMPLEX128": "complex<f64>",
+}  # fmt: skip
+I64 = ELEMENT_TYPES["i64"]
+
+
+def element_of(code: int) -> ElementType:
+    """The element type of a number of ONNX's TensorProto.DataType."""
+    import onnx
+
+    known = dict(onnx.TensorProto.DataType.items())
+    name = next((n for n, c in known.items() if c == code), f"number {code}")
+    if name not in CODES:
+        raise Unsupported(f"elements of type {name}")
+    return ELEMENT_TYPES[CODES[name]]
+
+
+def code_of(element: ElementType) -> int:
+    import onnx
+
+    return onnx.TensorProto.DataType.Value(next(n for n, e in CODES.items() if e == element.name))
+
+
+def to_array(tensor: Any) -> np.ndarray:
+    """A tensor of a model, its elements of a type that the language has."""
+    import onnx
+
+    element = element_of(tensor.data_type)
+    array = onnx.numpy_helper.to_array(tensor)
+    return np.asarray(array, element.dtype)

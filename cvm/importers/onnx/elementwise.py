@@ -1,0 +1,301 @@
+"""ONNX's operators that work element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import F16, F32, F64, I1, ElementType
+from cvm.dialect.program.builder import Node
+
+from .elements import element_of
+from .rules import Array, Function, Known, Unsupported, aligned, rule
+
+if TYPE_CHECKING:
+    from .importer import At
+
+# Functions of one operand, by Theano's names
+
+UNARY = {
+    "Abs": "abs_", "Acos": "arccos", "Acosh": "arccosh", "Asin": "arcsin", "Asinh": "arcsinh", "Atan": "arctan",
+    "Atanh": "arctanh", "BitwiseNot": "invert", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
+    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "neg", "Not": "invert", "Reciprocal": "inv",
+    "Round": "round_half_to_even", "Sigmoid": "sigmoid", "Sign": "sgn", "Sin": "sin", "Sinh": "sinh",
+    "Softplus": "softplus", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
+}  # fmt: skip
+
+
+def unary(name: str) -> Function:
+    def run(at: At, x: Node) -> Known:
+        y = x.scalar(name)
+        return y if y.element is I1 else y.cast(x.element)
+
+    return run
+
+
+for _name, _scalar in UNARY.items():
+    rule(_name)(unary(_scalar))
+
+
+def where(condition: Node, then: Any, otherwise: Any) -> Node:
+    """One of two values of one type; numbers become floats of the other's type."""
+    typed = then if isinstance(then, Node) else otherwise
+    a, b = (v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise))
+    return (
+        condition.scalar("switch", *aligned(a, b)) if condition.rank >= max(a.rank, b.rank) else choose(condition, a, b)
+    )
+
+
+def choose(condition: Node, then: Node, otherwise: Node) -> Node:
+    c, a, b = aligned(condition, then, otherwise)
+    return c.scalar("switch", a, b)
+
+
+def number(like: Node, value: float) -> Node:
+    """A number in the type of a value."""
+    return like.constant(np.array(value, like.element.dtype))
+
+
+def combine(name: str, x: Node, y: Node) -> Node:
+    """A scalar operation of two operands of one type, which the result has too."""
+    a, b = aligned(x, y)
+    found = a.scalar(name, b)
+    return found if found.element is I1 else found.cast(x.element)
+
+
+ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
+    "Elu": lambda x, at: where(x.scalar("lt", 0.0), x.scalar("expm1") * at["alpha"], x),
+    "Celu": lambda x, at: (
+        x.scalar("maximum", 0.0) + ((x / at["alpha"]).scalar("expm1") * at["alpha"]).scalar("minimum", 0.0)
+    ),
+    "Selu": lambda x, at: where(x.scalar("gt", 0.0), x, x.scalar("expm1") * at["alpha"]) * at["gamma"],
+    "LeakyRelu": lambda x, at: where(x.scalar("lt", 0.0), x * at["alpha"], x),
+    "ThresholdedRelu": lambda x, at: where(x.scalar("gt", at["alpha"]), x, 0.0),
+    "HardSigmoid": lambda x, at: (x * at["alpha"] + at["beta"]).scalar("maximum", 0.0).scalar("minimum", 1.0),
+    "HardSwish": lambda x, at: x * (x * (1 / 6) + 0.5).scalar("maximum", 0.0).scalar("minimum", 1.0),
+    "Softsign": lambda x, at: x / (x.scalar("abs_") + 1.0),
+    "Mish": lambda x, at: x * x.scalar("softplus").scalar("tanh"),
+    "Swish": lambda x, at: x * (x * at["alpha"]).scalar("sigmoid"),
+}
+
+
+def activation(formula: Callable[[Node, Any], Node]) -> Function:
+    def run(at: At, x: Node) -> Known:
+        return formula(x, at).cast(x.element)
+
+    return run
+
+
+for _name, _formula in ACTIVATIONS.items():
+    rule(_name)(activation(_formula))
+
+
+@rule("Gelu")
+def gelu(at: At, x: Node) -> Known:
+    if at["approximate"] == "tanh":
+        inner = (x + x * x * x * 0.044715) * float(np.sqrt(2 / np.pi))
+        return x * 0.5 * (inner.scalar("tanh") + 1.0)
+    return x * 0.5 * ((x * float(np.sqrt(0.5))).scalar("erf") + 1.0)
+
+
+@rule("Relu")
+def relu(at: At, x: Node) -> Known:
+    if x.element in (F32, F64):
+        return at.apply("cvm.relu", x)
+    return x.scalar("maximum", number(x, 0))
+
+
+@rule("Shrink")
+def shrink(at: At, x: Node) -> Known:
+    bias, limit = (number(x, at[k]) for k in ("bias", "lambd"))
+    above, below = x.scalar("gt", limit), x.scalar("lt", -limit)
+    return where(above, (x - bias).cast(x.element), where(below, (x + bias).cast(x.element), 0))
+
+
+@rule("IsInf")
+def is_inf(at: At, x: Node) -> Known:
+    found = x.scalar("isinf")
+    for wanted, side in ((at["detect_positive"], "lt"), (at["detect_negative"], "gt")):
+        found = found if wanted else found.scalar("and_", x.scalar(side, 0.0))
+    return found
+
+
+# Functions of several operands
+
+BINARY = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "And": "and_", "Or": "or_", "Xor": "xor", "BitwiseAnd": "and_",
+    "BitwiseOr": "or_", "BitwiseXor": "xor", "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt",
+    "GreaterOrEqual": "ge",
+}  # fmt: skip
+ON_SIZES: dict[str, Callable[..., Any]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.floor_divide,
+}  # fmt: skip
+
+
+def binary(name: str) -> Function:
+    def run(at: At, a: Node, b: Node) -> Known:
+        return combine(name, a, stretched(at, a, b))
+
+    return run
+
+
+def stretched(at: At, a: Node, b: Node) -> Node:
+    """The second operand of an operator that, before opset 7, says at which axis it is repeated."""
+    if at.opset >= 7 or not at["broadcast"] or at["axis"] is None:
+        return b
+    axis = at["axis"] % a.rank
+    return b.dimshuffle([*range(b.rank), *["x"] * (a.rank - axis - b.rank)])
+
+
+def on_sizes(name: str) -> Callable[..., Any] | None:
+    function = ON_SIZES.get(name)
+    return None if function is None else lambda at, a, b: function(a.astype(object), b.astype(object))
+
+
+for _name, _scalar in BINARY.items():
+    rule(_name, symbolic=on_sizes(_name))(binary(_scalar))
+
+
+@rule("Div", symbolic=on_sizes("Div"))
+def divide(at: At, a: Node, b: Node) -> Known:
+    x, y = aligned(a, stretched(at, a, b))
+    return x / y if x.element.kind == "float" else truncated_quotient(at, x, y)
+
+
+def truncated_quotient(at: At, x: Node, y: Node) -> Node:
+    return at.apply("dali.floordiv", x, y).cast(x.element)
+
+
+@rule("Mod")
+def modulo(at: At, a: Node, b: Node) -> Known:
+    if not at["fmod"] and a.element.kind != "float":
+        return combine("mod", a, b)
+    x, y = aligned(a, b)
+    wide = F32 if x.element is F16 else x.element
+    rest = at.apply("dali.mod", x.cast(wide), y.cast(wide)).cast(x.element)
+    if at["fmod"]:
+        return rest
+    zero = y.scalar("lt", 0.0).scalar("switch", number(y, -0.0), number(y, 0.0))
+    other_side = rest.scalar("lt", 0.0).scalar("neq", y.scalar("lt", 0.0))
+    return rest.scalar("eq", 0.0).scalar("switch", zero, other_side.scalar("switch", rest + y, rest))
+
+
+@rule("Pow")
+def power(at: At, a: Node, b: Node) -> Known:
+    x, y = aligned(a, stretched(at, a, b))
+    if x.element.kind == "float":
+        return x.scalar("pow", y.cast(x.element)).cast(x.element)
+    if y.element.kind == "float":
+        return x.cast(F64).scalar("pow", y.cast(F64)).cast(x.element)
+    return at.apply("dali.pow", x, y.cast(x.element)).cast(x.element)
+
+
+@rule("BitShift")
+def shift(at: At, a: Node, b: Node) -> Known:
+    """Shifts by less than 0, or by at least the width, leave only the sign."""
+    x, y = aligned(a, b)
+    left, bits = at["direction"] == "LEFT", x.element.bits
+    within = y.scalar("ge", number(y, 0)).scalar("and_", y.scalar("lt", number(y, bits)))
+    most = within.scalar("switch", y, number(y, bits - 1))
+    moved = at.apply("dali.shl" if left else "dali.shr", x, most).cast(x.element)
+    return moved if not left and x.element.signed else choose(within, moved, number(x, 0))
+
+
+@rule("PRelu")
+def prelu(at: At, x: Node, slope: Node) -> Known:
+    if at.opset < 7 and slope.rank == 1 and x.rank > 1:
+        slope = slope.dimshuffle([0, *["x"] * (x.rank - 2)])
+    return choose(x.scalar("lt", number(x, 0)), combine("mul", x, slope), x)
+
+
+def variadic(name: str) -> Function:
+    def run(at: At, *xs: Node) -> Known:
+        return reduce(lambda a, b: combine(name, a, b), xs)
+
+    return run
+
+
+for _name, _scalar in (("Sum", "add"), ("Max", "maximum"), ("Min", "minimum")):
+    rule(_name)(variadic(_scalar))
+
+
+@rule("Mean")
+def mean(at: At, *xs: Node) -> Known:
+    return reduce(lambda a, b: combine("add", a, b), xs) / float(len(xs))
+
+
+@rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))
+def choice(at: At, condition: Node, a: Node, b: Node) -> Known:
+    return choose(condition, a, b)
+
+
+@rule("Clip", until=11)
+def clip_by_attributes(at: At, x: Node) -> Known:
+    for key, name in (("min", "maximum"), ("max", "minimum")):
+        x = x if at[key] is None else x.scalar(name, number(x, at[key]))
+    return x
+
+
+@rule("Clip", since=11)
+def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> Known:
+    x = x if low is None else combine("maximum", x, low)
+    return x if high is None else combine("minimum", x, high)
+
+
+# Types and identities
+
+
+@rule("Cast", symbolic=lambda at, x: x)
+def cast(at: At, x: Node) -> Known:
+    return converted(x, element_of(at["to"]))
+
+
+def converted(x: Node, element: ElementType) -> Node:
+    if x.element.kind == "float" and element.is_integer:
+        x = x.scalar("trunc")
+    return x.cast(element)
+
+
+@rule("CastLike", symbolic=lambda at, x, like: x)
+def cast_like(at: At, x: Node, like: Node) -> Known:
+    return converted(x, like.element)
+
+
+@rule("BitCast")
+def bit_cast(at: At, x: Known) -> Known:
+    to = element_of(at["to"])
+    if not isinstance(x, np.ndarray):
+        raise Unsupported("the bits of a value that is not a constant")
+    return x.view(to.dtype)
+
+
+@rule("Identity", symbolic=lambda at, x: x)
+def identity(at: At, x: Known) -> Known:
+    return x
+
+
+@rule("Dropout", until=7)
+def dropout_by_attribute(at: At, x: Node) -> Any:
+    """Not in training mode."""
+    if at.given.get("is_test") is not None and not at["is_test"] and at["ratio"]:
+        raise Unsupported("training mode, which draws random numbers,")
+    return [x, at.apply("theano.elemwise", x, number(x, 1), scalar_op="second")]
+
+
+@rule("Dropout", since=7, until=12)
+def dropout_in_inference(at: At, x: Node) -> Any:
+    mask = x.scalar("second", True)
+    _ = at["ratio"]  # by which nothing is dropped
+    return [x, mask if at.opset >= 10 else mask.cast(x.element)]
+
+
+@rule("Dropout", since=12)
+def dropout(at: At, x: Node, ratio: Array | None = None, training: Array | None = None) -> Any:
+    """Not in training mode with a ratio above 0, which draws random numbers."""
+    _ = at["seed"]  # of no numbers
+    if training is not None and training.any() and (ratio is None or ratio.any()):
+        raise Unsupported("training mode, which draws random numbers,")
+    return [x, x.scalar("second", True)]

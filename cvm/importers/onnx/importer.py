@@ -1,0 +1,395 @@
+"""A graph of ONNX to operations, node by node: by a rule of the table, else by the function that ONNX defines the operator as.
+
+Nodes of constants are evaluated by our own reference. Integers that stem from `Shape` are followed as sizes, known or not.
+What cannot be imported is collected, and reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.dialect.builtin import Const, Data
+from cvm.dialect.ir.sizes import Dim, Size, same_size
+from cvm.dialect.ir.types import BY_DTYPE, I1, TensorType
+from cvm.dialect.program.builder import Builder, Node
+from cvm.dialect.program.module import Function, Module
+from cvm.jit.functions.reference_function import evaluate
+
+from . import elements, rules
+from .rules import Array, Because, Known, Made, Parameter, Rule, Unsupported, find_rule
+
+MAX_FOLDED = 1 << 16  # elements of what an operation reads and writes, to be evaluated while importing
+MAX_MOVED = 1 << 26  # likewise, of operations that NumPy does in one go
+MAX_OPERATIONS = 100_000  # of a program
+MAX_DEPTH = 32  # of functions and graphs inside each other
+MOVING = {"cast", "add", "sub", "mul", "second", "identity"}  # scalar operations that are as cheap as a copy
+
+
+class Missing:
+    """The value of a node that cannot be imported; nodes that need it are not looked at."""
+
+
+MISSING = Missing()
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a node cannot be imported."""
+
+    op: str
+    reason: str
+    node: str
+
+
+@dataclass
+class Importer:
+    """The program so far."""
+
+    builder: Builder = field(default_factory=lambda: Builder(prefix="v"))
+    functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)  # those that the model defines
+    refusals: list[Refusal] = field(default_factory=list)
+    needed: set[str] = field(default_factory=set)  # inputs that would have to be constants
+    names: dict[Any, str] = field(default_factory=dict)  # ONNX's names of values
+    arguments: list[Node] = field(default_factory=list)
+    constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
+    depth: int = 0
+
+    def node(self, value: Known) -> Node:
+        """The value as one of the program; a constant becomes an operation."""
+        if isinstance(value, Node):
+            return value
+        if id(value) in self.constants:
+            return self.constants[id(value)][1]
+        if value.dtype == object and not all(isinstance(v, int) for v in value.flat):
+            return self._sizes(value)
+        array = np.ascontiguousarray(value, np.int64 if value.dtype == object else None).reshape(value.shape)
+        if array.dtype not in BY_DTYPE:
+            raise Unsupported(f"elements of type {array.dtype}")
+        node = self.builder.node(array_constant(self.builder, array))
+        self.constants[id(value)] = value, node
+        return node
+
+    def _sizes(self, value: Array) -> Node:
+        """Sizes as elements: how many there are along an axis of something that long, counted."""
+        found = [self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v) for v in value.flat]
+        rows = [n.dimshuffle(["x"]) for n in found]
+        joined = self.builder.apply("cvm.concatenate", *rows, axis=0) if len(rows) > 1 else rows[0]
+        return joined.dimshuffle([]) if value.ndim == 0 and joined.rank == 0 else self._shaped(joined, value.shape)
+
+    def _shaped(self, x: Node, shape: tuple[int, ...]) -> Node:
+        return (
+            self.builder.apply("cvm.reshape", x, target_shape=shape) if shape else self.builder.apply("cvm.squeeze", x)
+        )
+
+    def _count(self, size: Size) -> Node:
+        ones = self.like((size,)).scalar("second", 1).cast(elements.I64)
+        return ones.sum((0,), dtype=elements.I64, acc_dtype=elements.I64)
+
+    def like(self, shape: Sequence[Dim]) -> Node:
+        """Something of this shape, of which only the shape matters."""
+        known = tuple(n for n in shape if isinstance(n, int))
+        if len(known) == len(shape):
+            zeros = Data(np.broadcast_to(np.zeros((), bool), known), splat=True)
+            return self.builder.node(self.builder.add(Const(zeros, TensorType(known, I1)))[0])
+        found: Node | None = None
+        for axis, n in enumerate(shape):
+            row = self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (len(shape) - axis - 1)])
+            found = row if found is None else found.scalar("or_", row)
+        assert found is not None
+        return found
+
+    def _row(self, n: Dim) -> Node:
+        """As many zeros as a size says, which is a sum of sizes of arguments."""
+        if isinstance(n, int):
+            return self.node(np.zeros(n, bool))
+        for x in self.arguments:
+            for axis, m in enumerate(x.shape):
+                if same_size(m, n):
+                    one = self.node(np.zeros((1,) * x.rank, bool))
+                    row = self.builder.apply("builtin.strided_slice_like", one, x, axes=(axis,))
+                    return row.dimshuffle([axis]) if x.rank > 1 else row
+        if n.constant:
+            return self.builder.apply("builtin.pad", self._row(n - n.constant), before=(0,), after=(n.constant,))
+        parts = [(Size(((atom, 1),)), factor) for atom, factor in n.terms]
+        if all(f > 0 for _, f in parts) and (len(parts) > 1 or parts[0][1] > 1):
+            rows = [self._row(atom) for atom, _ in parts]
+            rows = [self.builder.apply("cvm.tile", r, reps=(f,)) for r, (_, f) in zip(rows, parts, strict=True)]
+            return rows[0] if len(rows) == 1 else self.builder.apply("cvm.concatenate", *rows, axis=0)
+        raise Unsupported("a size that is computed of unknown ones")
+
+    def constant_of(self, node: Node) -> Array | None:
+        """The array of a node that is a constant."""
+        return next((a for a, n in self.constants.values() if n is node), None)
+
+    def inputs_of(self, node: Node) -> set[str]:
+        """The names of the model's inputs on which a value depends."""
+        wanted = {node.value}
+        for operation in reversed(self.builder.operations):
+            if wanted.intersection(operation.results):
+                wanted.update(v for _, v in operation.operator.operands())
+        return {self.names[a.value] for a in self.arguments if a.value in wanted}
+
+    # Graphs and functions
+
+    def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
+        """Imports nodes in their order; their outputs become values."""
+        if self.depth > MAX_DEPTH:
+            raise Unsupported(f"functions and graphs nested more than {MAX_DEPTH} deep")
+        self.depth += 1
+        try:
+            for number, node in enumerate(nodes):
+                self._import(At(self, node, values, opsets, f"{node.name!r}" if node.name else f"number {number}"))
+        finally:
+            self.depth -= 1
+
+    def _import(self, at: At) -> None:
+        node = at.node_proto
+        if any(isinstance(at.values.get(name), Missing) for name in at.reads()):
+            made: Sequence[Any] = [MISSING] * len(node.output)
+        else:
+            try:
+                found = at.run()
+                made = found if isinstance(found, (tuple, list)) else [found]
+                if len(made) < len(node.output) and any(node.output[len(made) :]):
+                    raise Unsupported(f"output {node.output[len(made)]!r}")
+                if len(self.builder.operations) > MAX_OPERATIONS:
+                    raise Unsupported(f"a program of more than {MAX_OPERATIONS} operations")
+            except (Unsupported, NotImplementedError) as e:
+                self.refuse(at, str(e) if isinstance(e, Because) else f"{e} is not supported")
+                if isinstance(e, Unsupported) and e.of is not None:
+                    self.needed |= self.inputs_of(e.of)
+                made = [MISSING] * len(node.output)
+            except cvm.Error as e:
+                self.refuse(at, e.diagnostics[0].message)
+                made = [MISSING] * len(node.output)
+            except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
+                self.refuse(at, f"it is not as ONNX defines it: {e}")
+                made = [MISSING] * len(node.output)
+        for name, value in zip(node.output, made, strict=False):
+            if name:
+                at.values[name] = value
+                if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
+                    self.names.setdefault(value.value, name)
+
+    def refuse(self, at: At, reason: str) -> None:
+        domain = at.node_proto.domain
+        name = at.node_proto.op_type if domain in ("", "ai.onnx") else f"{domain}.{at.node_proto.op_type}"
+        self.refusals.append(Refusal(name, reason, at.where))
+
+
+@dataclass
+class At:
+    """A node of the model, while it is imported."""
+
+    importer: Importer
+    node_proto: Any
+    values: Values
+    opsets: Mapping[str, int]
+    where: str
+
+    def __post_init__(self) -> None:
+        domain = self.node_proto.domain
+        self.op: str = self.node_proto.op_type
+        self.opset = self.opsets.get(domain, self.opsets.get("ai.onnx" if domain == "" else "", 1))
+        self.given = {a.name: a for a in self.node_proto.attribute}
+        self.seen: set[str] = set()
+        self._schema: Any = None
+
+    @property
+    def schema(self) -> Any:
+        """ONNX's description of the operator in this opset; None where there is none."""
+        if self._schema is None:
+            import onnx
+
+            domain = "" if self.node_proto.domain == "ai.onnx" else self.node_proto.domain
+            try:
+                self._schema = onnx.defs.get_schema(self.op, self.opset, domain)
+            except Exception:  # of an extension's own kind
+                return None
+        return self._schema
+
+    def __getitem__(self, name: str) -> Any:
+        """An attribute as a Python value: as given, else the schema's default, else None."""
+        import onnx
+
+        self.seen.add(name)
+        found = self.given.get(name)
+        if found is None and self.schema is not None and name in self.schema.attributes:
+            default = self.schema.attributes[name].default_value
+            found = default if default.name else None
+        if found is None:
+            return None
+        value = onnx.helper.get_attribute_value(found)
+        if isinstance(value, list):
+            return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def has(self, input: int) -> bool:
+        return len(self.node_proto.input) > input and bool(self.node_proto.input[input])
+
+    def wants(self, output: int) -> bool:
+        return len(self.node_proto.output) > output and bool(self.node_proto.output[output])
+
+    def reads(self) -> set[str]:
+        """The names of values on which the node depends, those of its graphs among them."""
+        import onnx
+
+        found = set(self.node_proto.input)
+        graphs = [a.g for a in self.node_proto.attribute if a.type == onnx.AttributeProto.GRAPH]
+        while graphs:
+            g = graphs.pop()
+            for n in g.node:
+                found.update(n.input)
+                graphs += [a.g for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
+        return found
+
+    # What rules make operations with
+
+    def node(self, value: Known) -> Node:
+        return self.importer.node(value)
+
+    def apply(self, name: str, *operands: Known, **attributes: Any) -> Node:
+        return self.importer.builder.apply(name, *map(self.node, operands), **attributes)
+
+    def like(self, shape: Sequence[Dim]) -> Node:
+        return self.importer.like(shape)
+
+    def graph(self, attribute: str, *inputs: Known) -> list[Known]:
+        """The outputs of a graph that is an attribute, imported where the node stands."""
+        body = self[attribute]
+        inner = {**self.values, **read_initializers(body)}
+        inner.update(zip((v.name for v in body.input), inputs, strict=True))
+        self.importer.graph(body.node, inner, self.opsets)
+        found = [inner[v.name] for v in body.output]
+        if any(isinstance(v, Missing) for v in found):
+            raise Unsupported(f"what is in its graph {attribute}")
+        return found
+
+    # How it is imported
+
+    def run(self) -> Any:
+        rule = find_rule(self.op, self.opset) if self.node_proto.domain in ("", "ai.onnx") else None
+        if (self.node_proto.domain, self.op) in self.importer.functions:
+            rule = None
+        if rule is None:
+            return self.expand()
+        inputs = [self.values[name] if name else None for name in self.node_proto.input]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        arrays = all(x is None or isinstance(x, np.ndarray) for x in inputs)
+        if rule.symbolic is not None and arrays and any(x is not None and x.dtype == object for x in inputs):
+            return as_sizes(rule.symbolic(self, *inputs))
+        given = [x for x in inputs if x is not None]
+        graphs = any(a.HasField("g") for a in self.node_proto.attribute)
+        if given and not graphs and all(isinstance(x, np.ndarray) and x.dtype != object for x in given):
+            return self.fold(rule, inputs)
+        return self.call(rule, inputs)
+
+    def overlooked(self) -> str:
+        """An attribute that is not the default and that the rule has not looked at: it might mean something."""
+        for name, given in self.given.items():
+            known = self.schema.attributes.get(name) if self.schema is not None else None
+            if name not in self.seen and (known is None or known.default_value != given):
+                return name
+        return ""
+
+    def call(self, rule: Rule, inputs: Sequence[Any]) -> Made:
+        if len(inputs) < sum(not (p.optional or p.variadic) for p in rule.parameters):
+            raise ValueError(f"it has {len(inputs)} inputs")
+        kinds = zip(rule.inputs(len(inputs)), inputs, range(len(inputs)), strict=True)
+        made = rule.function(self, *(self.convert(p, x, n) for p, x, n in kinds))
+        if name := self.overlooked():
+            raise Unsupported(f"its attribute {name}")
+        return made
+
+    def convert(self, parameter: Parameter, value: Any, number: int) -> Any:
+        """An input as the rule takes it."""
+        if value is None:
+            if not parameter.optional:
+                raise ValueError(f"it needs its input {parameter.name}")
+            return None
+        if isinstance(value, list):
+            raise Unsupported("a sequence")
+        if parameter.kind == "Node":
+            return self.node(value)
+        if parameter.kind in ("Array", "Ints") and not isinstance(value, np.ndarray):
+            raise Unsupported(f"{parameter.name} that is not a constant", value)
+        if parameter.kind == "Ints":
+            return tuple(v if isinstance(v, Size) else int(v) for v in value.reshape(-1).tolist())
+        if parameter.kind == "Array" and value.dtype == object:
+            raise Unsupported(f"{parameter.name} that depends on unknown sizes")
+        return value
+
+    def fold(self, rule: Rule, inputs: Sequence[Any]) -> Any:
+        """The outputs as constants, by the reference of the operations that the rule makes, unless they are too large."""
+        builder, constants = self.importer.builder, self.importer.constants
+        self.importer.builder, self.importer.constants = Builder(prefix="v"), {}
+        try:
+            made = self.call(rule, inputs)
+            several = list(made) if isinstance(made, (tuple, list)) else [made]
+            operations = self.importer.builder.operations
+            if all(map(cheap, operations)):
+                nodes = [m for m in several if isinstance(m, Node)]
+                function = Function("folded", (), tuple(operations), tuple(n.value for n in nodes))
+                arrays = iter(evaluate(Module({"folded": function}), function, []))
+                found = [next(arrays) if isinstance(m, Node) else m for m in several]
+                return found if isinstance(made, (tuple, list)) else found[0]
+        finally:
+            self.importer.builder, self.importer.constants = builder, constants
+        return self.call(rule, inputs)
+
+    def expand(self) -> Any:
+        """The operations of the function that the operator is defined as: by the model, or by ONNX."""
+        from .functions import function_body
+
+        body, opsets = function_body(self)
+        inner = dict(zip(body.input, (self.values[n] if n else None for n in self.node_proto.input), strict=False))
+        inner |= dict.fromkeys(body.input[len(self.node_proto.input) :])
+        inner[""] = None
+        before = len(self.importer.refusals)
+        self.importer.graph(body.node, inner, opsets)
+        new = self.importer.refusals[before:]
+        if new:
+            del self.importer.refusals[before:]
+            raise Because(f"its function needs {new[0].op}: {new[0].reason}")
+        made = [inner.get(name) for name in body.output[: len(self.node_proto.output)]]
+        for k, found in enumerate(made):
+            if found is None and self.wants(k):
+                raise Unsupported(f"output {self.node_proto.output[k]!r}")
+        return made
+
+
+def array_constant(builder: Builder, array: Array) -> Any:
+    return builder.add(Const(Data(array), TensorType(array.shape, BY_DTYPE[array.dtype])))[0]
+
+
+def as_sizes(found: Any) -> Any:
+    """Arrays of integers and sizes; what has become known is plain integers."""
+    if isinstance(found, Node):
+        return found
+    if isinstance(found, (tuple, list)):
+        return [as_sizes(f) for f in found]
+    array = np.asarray(found)
+    if array.dtype == object and all(isinstance(v, (int, np.integer)) for v in array.flat):
+        return array.astype(np.int64)
+    return array
+
+
+def cheap(operation: Any) -> bool:
+    """Whether an operation may be evaluated while importing."""
+    operator = operation.operator
+    sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
+    if not all(isinstance(n, int) for n in sizes):
+        return False
+    moving = operator.view or operator.name in rules.MOVING or getattr(operator, "scalar_op", "") in MOVING
+    return operator.name == "const" or sum(sizes) <= (MAX_MOVED if moving else MAX_FOLDED)
+
+
+def read_initializers(graph: Any) -> Values:
+    return {t.name: elements.to_array(t) for t in graph.initializer}

@@ -1,0 +1,217 @@
+"""ONNX's operators that choose, order and place elements by values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.ir.sizes import Dim, Size, product
+from cvm.dialect.ir.types import I1
+from cvm.dialect.program.builder import Node
+
+from .elements import I64
+from .elementwise import number, where
+from .movement import FAR, reshaped
+from .rules import Array, Known, Unsupported, real_axes, rule, static
+
+if TYPE_CHECKING:
+    from .importer import At
+
+
+def taken(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
+    """Slices of a value along an axis; or an element for each index, the other axes going along."""
+    x = at.node(x)
+    if not elements:
+        return at.apply("builtin.gather", x, *in_range(indices, x.shape[axis]), axes=(axis,), **how(indices))
+    node = at.node(indices)
+    places = [node if j == axis else at.apply("builtin.iota_like", node, axis=j) for j in range(x.rank)]
+    return at.apply("builtin.gather", x, *places, axes=tuple(range(x.rank)))
+
+
+def in_range(indices: Any, n: Dim) -> tuple[Any]:
+    """Indices that are known, counted from the front, so that nothing is left to check."""
+    if not isinstance(indices, np.ndarray) or not isinstance(n, int):
+        return (indices,)
+    if indices.size and not (indices.min() >= -n and indices.max() < n):
+        raise ValueError(f"an index is outside of its axis, which has {n} elements")
+    return (np.where(indices < 0, indices + n, indices).astype(np.int64),)
+
+
+def how(indices: Any) -> dict[str, str]:
+    return {"mode": "clip"} if isinstance(indices, np.ndarray) else {}
+
+
+def gather_sizes(at: At, x: Array, indices: Array) -> Array:
+    return np.asarray(np.take(x, indices.astype(np.int64), at["axis"]))
+
+
+@rule("Gather", symbolic=gather_sizes)
+def gather(at: At, x: Node, indices: Known) -> Known:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    return taken(at, x, indices, axis)
+
+
+@rule("GatherElements")
+def gather_elements(at: At, x: Node, indices: Node) -> Known:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    return taken(at, x, indices, axis, elements=True)
+
+
+def coordinates(at: At, indices: Node, batch: int = 0) -> list[Node]:
+    """The last axis of indices taken apart, after the places along the first axes."""
+    count = static(indices, "the number of coordinates", (indices.rank - 1,))[0]
+    begin, end = [0] * indices.rank, [FAR] * indices.rank
+    found: list[Node] = []
+    for k in range(count):
+        begin[-1], end[-1] = k, k + 1
+        part = at.apply("cvm.slice", indices, begin=tuple(begin), end=tuple(end), strides=(1,) * indices.rank)
+        found.append(part.dimshuffle(range(indices.rank - 1)))
+    return [at.apply("builtin.iota_like", found[0], axis=j) for j in range(batch)] + [n.cast(I64) for n in found]
+
+
+@rule("GatherND")
+def gather_nd(at: At, x: Node, indices: Node) -> Known:
+    places = coordinates(at, indices, at["batch_dims"] or 0)
+    return at.apply("builtin.gather", x, *places, axes=tuple(range(len(places))))
+
+
+@rule("ScatterND")
+def scatter_nd(at: At, x: Node, indices: Node, updates: Node) -> Known:
+    places = coordinates(at, indices)
+    return scattered(at, x, updates, places, tuple(range(len(places))))
+
+
+@rule("ScatterElements", "Scatter")
+def scatter_elements(at: At, x: Node, indices: Node, updates: Node) -> Known:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    indices = indices.cast(I64)
+    places = [indices if j == axis else at.apply("builtin.iota_like", indices, axis=j) for j in range(x.rank)]
+    return scattered(at, x, updates, places, tuple(range(x.rank)))
+
+
+SCATTERED = {None: None, "none": None, "add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+def scattered(at: At, x: Node, updates: Node, places: list[Node], axes: tuple[int, ...]) -> Node:
+    combined = SCATTERED[at["reduction"]]
+    if combined is not None and x.element is I1:
+        raise Unsupported("a reduction of booleans")
+    return at.apply("builtin.scatter", x, updates, *places, axes=axes, scalar_op=combined)
+
+
+@rule("ArgMax", "ArgMin")
+def extreme(at: At, x: Node) -> Known:
+    (axis,) = real_axes((at["axis"] or 0,), x.rank)
+    found = at.apply(f"builtin.{at.op.lower()}", x, axis=axis, last=bool(at["select_last_index"]))
+    return found.with_ones((axis,)) if at["keepdims"] else found
+
+
+@rule("TopK", since=10)
+def top_k(at: At, x: Node, k: Array) -> Any:
+    return largest(at, x, int(k.reshape(())))
+
+
+@rule("TopK", until=10)
+def top_k_by_attribute(at: At, x: Node) -> Any:
+    return largest(at, x, at["k"])
+
+
+def largest(at: At, x: Node, k: int) -> list[Known]:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    if isinstance(x.shape[axis], int) and k > x.shape[axis]:
+        raise ValueError(f"{k} of {x.shape[axis]} elements are wanted")
+    order = at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0)
+    end = tuple(k if j == axis else FAR for j in range(x.rank))
+    first = at.apply("cvm.slice", order, begin=(0,) * x.rank, end=end, strides=(1,) * x.rank)
+    return [taken(at, x, first, axis, elements=True), first]
+
+
+@rule("OneHot")
+def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
+    count = int(depth.reshape(()))
+    axis = at["axis"] + (indices.rank + 1 if at["axis"] < 0 else 0)
+    at_end = at.node(np.arange(count)).dimshuffle([0 if j == axis else "x" for j in range(indices.rank + 1)])
+    wanted = indices.cast(I64).with_ones((axis,))
+    wanted = wanted.scalar("lt", 0).scalar("switch", wanted + count, wanted)
+    off, on = (taken(at, values, np.array(k), 0) for k in (0, 1))
+    return where(wanted.scalar("eq", at_end), on, off)
+
+
+@rule("CumSum")
+def cumulative_sum(at: At, x: Node, axis: Array) -> Known:
+    return cumulative(at, x, int(axis.reshape(())), "add")
+
+
+@rule("CumProd")
+def cumulative_product(at: At, x: Node, axis: Array) -> Known:
+    return cumulative(at, x, int(axis.reshape(())), "mul")
+
+
+def cumulative(at: At, x: Node, axis: int, scalar_op: str) -> Node:
+    (axis,) = real_axes((axis,), x.rank)
+    flags = {"exclusive": bool(at["exclusive"]), "reverse": bool(at["reverse"])}
+    return at.apply("builtin.cumulative", x, axis=axis, scalar_op=scalar_op, **flags)
+
+
+@rule("Compress")
+def compress(at: At, x: Node, condition: Array) -> Known:
+    """By a condition that is a constant."""
+    if at["axis"] is None:
+        return taken(at, flat(at, x), np.flatnonzero(condition), 0)
+    return taken(at, x, np.flatnonzero(condition), real_axes((at["axis"],), x.rank)[0])
+
+
+def flat(at: At, x: Node) -> Node:
+    return reshaped(at, x, (product(x.shape),))
+
+
+@rule("NonZero")
+def non_zero(at: At, x: Array) -> Known:
+    """Of constants: how many there are is part of the result's type."""
+    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+
+
+@rule("Unique")
+def unique(at: At, x: Array) -> Any:
+    """Of constants: how many there are is part of the result's type."""
+    found = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"])
+    values, first, inverse, counts = found
+    inverse = inverse.reshape(-1)
+    if not at["sorted"]:
+        order = np.argsort(first)
+        values = np.take(values, order, at["axis"] or 0)
+        inverse, first, counts = np.argsort(order)[inverse], first[order], counts[order]
+    return [values, *(a.astype(np.int64) for a in (first, inverse, counts))]
+
+
+@rule("TensorScatter")
+def tensor_scatter(at: At, x: Node, updates: Node, starts: Node | None = None) -> Known:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    places = [at.apply("builtin.iota_like", updates, axis=j) for j in range(x.rank)]
+    if starts is not None:
+        places[axis] = places[axis] + starts.dimshuffle([0, *["x"] * (x.rank - 1)])
+    if at["mode"] == "circular":
+        n = x.shape[axis]
+        if isinstance(n, Size):
+            raise Unsupported("a ring of unknown size")
+        places[axis] = places[axis].scalar("mod", number(places[axis], n))
+    return at.apply("builtin.scatter", x, updates, *places, axes=tuple(range(x.rank)))
+
+
+@rule("MaxUnpool")
+def max_unpool(at: At, x: Node, indices: Node, shape: Array | None = None) -> Known:
+    kernel, rank = at["kernel_shape"], x.rank - 2
+    strides, pads = at["strides"] or [1] * rank, at["pads"] or [0] * 2 * rank
+    sizes = static(x, "what is unpooled")
+    least = [
+        (n - 1) * s - pads[k] - pads[rank + k] + kernel[k]
+        for k, (n, s) in enumerate(zip(sizes[2:], strides, strict=True))
+    ]
+    inferred = (*sizes[:2], *least)
+    whole = inferred if shape is None else tuple(map(int, shape))
+    zeros = at.node(np.zeros(int(np.prod(inferred)), x.element.dtype))
+    found = at.apply("builtin.scatter", zeros, flat(at, x), flat(at, indices), axes=(0,))
+    found = at.apply("cvm.reshape", found, target_shape=inferred)
+    more = tuple(m - n for n, m in zip(inferred, whole, strict=True))
+    return at.apply("builtin.pad", found, before=(0,) * x.rank, after=more) if any(more) else found

@@ -1,0 +1,478 @@
+"""ONNX's operators that move elements without looking at them, and those that compute with shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.ir.sizes import Dim, Size, product, same_size
+from cvm.dialect.ir.types import BY_DTYPE
+from cvm.dialect.program.builder import Node
+
+from .elements import I64, element_of, to_array
+from .elementwise import number
+from .rules import Array, Ints, Known, Unsupported, aligned, known_size, real_axes, rule, static
+
+if TYPE_CHECKING:
+    from .importer import At
+
+FAR = 1 << 40
+
+
+# Constants and shapes
+
+
+@rule("Constant")
+def constant(at: At) -> Known:
+    if at["value"] is not None:
+        return to_array(at["value"])
+    for key, dtype in (("value_float", "f4"), ("value_int", "i8"), ("value_floats", "f4"), ("value_ints", "i8")):
+        if at[key] is not None:
+            return np.array(at[key], dtype)
+    raise Unsupported("a sparse constant, or one of strings,")
+
+
+def symbolic_shape(at: At, x: Array) -> Any:
+    return np.array(x.shape, np.int64)[at["start"] or 0 : at["end"]]
+
+
+@rule("Shape", symbolic=symbolic_shape)
+def shape(at: At, x: Known) -> Known:
+    sizes = tuple(x.shape)[at["start"] or 0 : at["end"]]
+    if all(isinstance(n, int) for n in sizes):
+        return np.array(sizes, np.int64)
+    return as_objects(sizes)
+
+
+def as_objects(values: Sequence[Any]) -> Array:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+@rule("Size", symbolic=lambda at, x: np.array(x.size))
+def size(at: At, x: Known) -> Known:
+    n = product(tuple(x.shape))
+    return np.array(n, np.int64 if isinstance(n, int) else object)
+
+
+@rule("ConstantOfShape")
+def constant_of_shape(at: At, shape: Ints) -> Known:
+    value = np.zeros(1, np.float32) if at["value"] is None else to_array(at["value"])
+    if all(isinstance(n, int) for n in shape):
+        return filled(tuple(int(n) for n in shape), value.reshape(()))
+    return at.like(shape).scalar("second", at.node(value.reshape(())))
+
+
+def filled(shape: tuple[int, ...], value: Array) -> Array:
+    if np.prod(shape, dtype=object) > 1 << 26:
+        raise Unsupported("a constant of more than 2^26 elements")
+    return np.full(shape, value)
+
+
+@rule("Range", symbolic=lambda at, a, b, c: symbolic_range(at, a, b, c))
+def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
+    """Of sizes that are known."""
+    if abs(float(limit) - float(start)) / abs(float(delta)) > 1 << 24:
+        raise Unsupported("a range of more than 2^24 numbers")
+    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+
+
+def symbolic_range(at: At, start: Array, limit: Array, delta: Array) -> Known:
+    first, step, n = start.item(), delta.item(), limit.item()
+    if not isinstance(first, int) or not isinstance(step, int) or step < 1:
+        raise Unsupported("a range from, or by, a size that is not known")
+    numbers = at.apply("builtin.iota_like", at.like(((n - first + step - 1) // step,)), axis=0)
+    return numbers * step + first if (first, step) != (0, 1) else numbers
+
+
+@rule("EyeLike")
+def eye_like(at: At, x: Node) -> Known:
+    rows, columns = static(x, "an identity matrix")
+    element = x.element if at["dtype"] is None else element_of(at["dtype"])
+    return np.eye(rows, columns, at["k"]).astype(element.dtype)
+
+
+# Other shapes
+
+
+def take_sizes(x: Array, shape: Any) -> Array:
+    return x.reshape([int(n) for n in shape])
+
+
+@rule("Reshape", since=5, symbolic=lambda at, x, shape: take_sizes(x, shape))
+def reshape(at: At, x: Node, shape: Ints) -> Known:
+    """Sizes that are not known are kept, split off or merged."""
+    target: list[Dim] = list(shape)
+    if not at["allowzero"]:
+        target = [x.shape[n] if same_size(m, 0) else m for n, m in enumerate(target)]
+    return reshaped(at, x, target)
+
+
+@rule("Reshape", until=5)
+def reshape_by_attribute(at: At, x: Node) -> Known:
+    return reshaped(at, x, [x.shape[n] if m == 0 else m for n, m in enumerate(at["shape"])])
+
+
+def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
+    """The elements in another shape, in which one size may be -1."""
+    rest = [n for n in target if not same_size(n, -1)]
+    if len(rest) < len(target) and (missing := quotient(x.shape, rest)) is not None:
+        target = [missing if same_size(n, -1) else n for n in target]
+    unknown = [n for n in target if isinstance(n, Size) or n == -1]
+    if len(unknown) <= 1:
+        return at.apply("cvm.reshape", x, target_shape=tuple(-1 if isinstance(n, Size) else n for n in target))
+    if any(same_size(n, -1) for n in target):
+        raise Unsupported("a size of -1 beside others that are not known")
+    found = regrouped(at, x, target)
+    return at.apply("builtin.reshape_like", x, at.like(target)) if found is None else found
+
+
+def factors(shape: Sequence[Dim]) -> tuple[int, list[Size]]:
+    """The product of sizes as a number, and sizes that are not known."""
+    number, found = 1, []
+    for n in shape:
+        match n:
+            case int():
+                number *= n
+            case Size((((str("*"), *parts), k),), 0):
+                more, inner = factors(parts)
+                number, found = number * k * more, [*found, *inner]
+            case Size(((atom, k),), 0):
+                number, found = number * k, [*found, Size(((atom, 1),))]
+            case _:
+                found = [*found, n]
+    return number, found
+
+
+def quotient(shape: Sequence[Dim], divisor: Sequence[Dim]) -> Dim | None:
+    """The product of some sizes by that of others, where it can be told now."""
+    (number, sizes), (by, others) = factors(shape), factors(divisor)
+    for n in others:
+        at = next((k for k, m in enumerate(sizes) if same_size(n, m)), None)
+        if at is None:
+            return None
+        sizes.pop(at)
+    return None if by == 0 or number % by else product((number // by, *sizes))
+
+
+def equal_products(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return all(isinstance(q, int) and q == 1 for q in (quotient(a, b), quotient(b, a)))
+
+
+def regrouped(at: At, x: Node, target: Sequence[Dim]) -> Node | None:
+    """The reshape as axes that are split and then merged, where the sizes line up so."""
+    split: list[tuple[int, ...]] = []
+    merge: list[int] = []
+    left, right = list(x.shape), list(target)
+    while left or right:
+        if left and right and same_size(left[0], right[0]):
+            split.append((-1,))
+            merge.append(1)
+            left, right = left[1:], right[1:]
+            continue
+        cut = next(
+            ((i, j) for total in range(2, len(left) + len(right) + 1) for i in range(len(left) + 1)
+             if 0 <= (j := total - i) <= len(right) and 1 in (i, j) and equal_products(left[:i], right[:j])),
+            None,
+        )  # fmt: skip
+        if cut is None:
+            return None
+        i, j = cut
+        if i == 1:
+            sizes = right[:j]
+            if sum(isinstance(n, Size) for n in sizes) > 1:
+                return None
+            split.append(tuple(-1 if isinstance(n, Size) else n for n in sizes))
+            merge += [1] * j
+        else:
+            split += [(-1,)] * i
+            merge.append(i)
+        left, right = left[i:], right[j:]
+    return at.apply("builtin.reshape", x, split=tuple(split), merge=tuple(merge))
+
+
+@rule("Flatten")
+def flatten(at: At, x: Node) -> Known:
+    axis = at["axis"] + (x.rank if at["axis"] < 0 else 0)
+    return reshaped(at, x, (product(x.shape[:axis]), product(x.shape[axis:])))
+
+
+def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
+    found = at["axes"] if axes is None else np.asarray(axes).reshape(-1).tolist()
+    return None if found is None else tuple(found)
+
+
+def squeeze_sizes(at: At, x: Array, axes: Any = None) -> Array:
+    return np.squeeze(x, given_axes(at, axes))
+
+
+@rule("Squeeze", symbolic=squeeze_sizes)
+def squeeze(at: At, x: Node, axes: Array | None = None) -> Known:
+    given = given_axes(at, axes)
+    return at.apply("cvm.squeeze", x, axes=() if given is None else real_axes(given, x.rank)) if given != () else x
+
+
+@rule("Unsqueeze", symbolic=lambda at, x, axes=None: np.expand_dims(x, given_axes(at, axes) or ()))
+def unsqueeze(at: At, x: Node, axes: Array | None = None) -> Known:
+    given = given_axes(at, axes) or ()
+    return x.with_ones(sorted(real_axes(given, x.rank + len(given))))
+
+
+@rule("Expand", symbolic=lambda at, x, shape: np.broadcast_to(x, [int(n) for n in shape]))
+def expand(at: At, x: Node, shape: Ints) -> Known:
+    """Sizes that are not known may be those of the model's inputs, and sums of them."""
+    rank = max(x.rank, len(shape))
+    (given,) = aligned(x.dimshuffle([*["x"] * (rank - x.rank), *range(x.rank)]))
+    wanted = (*(1,) * (rank - len(shape)), *shape)
+    joined = [n if same_size(m, 1) else m for n, m in zip(given.shape, wanted, strict=True)]
+    if all(same_size(n, m) for n, m in zip(joined, given.shape, strict=True)):
+        return given
+    return broadcast(at, given, joined)
+
+
+def broadcast(at: At, x: Node, shape: Sequence[Dim]) -> Node:
+    """A value repeated to a shape."""
+    return at.like(shape).scalar("second", x) if all(
+        same_size(n, m) or same_size(n, 1) for n, m in zip(x.shape, shape, strict=True)
+    ) else at.apply("builtin.broadcast_like", x, at.like(shape))  # fmt: skip
+
+
+@rule("Transpose")
+def transpose(at: At, x: Node) -> Known:
+    return x.dimshuffle(at["perm"] or range(x.rank)[::-1])
+
+
+# Parts and pieces together
+
+
+def join_sizes(at: At, *xs: Array) -> Array:
+    return np.concatenate([x.astype(object) for x in xs], at["axis"])
+
+
+@rule("Concat", symbolic=join_sizes)
+def concatenate(at: At, *xs: Node) -> Known:
+    first, axis = xs[0], 1 if at["axis"] is None else at["axis"]
+    return at.apply("cvm.concatenate", *xs, axis=axis % first.rank) if len(xs) > 1 else first
+
+
+def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
+    starts, ends, axes, steps = cuts(at, x.ndim, *bounds)
+    where = dict(zip(axes, map(slice, starts, ends, steps), strict=True))
+    return x[tuple(where.get(j, slice(None)) for j in range(x.ndim))]
+
+
+def cuts(at: At, rank: int, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+    """Where to begin and end, along which axes and by which steps."""
+    first = list(at["starts"] if starts is None else starts)
+    last = list(at["ends"] if ends is None else ends)
+    along = (at["axes"] if starts is None else axes) or range(len(first)) if axes is None else list(axes)
+    by = [1] * len(first) if steps is None else list(steps)
+    if not len(first) == len(last) == len(along) == len(by):
+        raise ValueError("starts, ends, axes and steps differ in length")
+    return first, last, real_axes(along, rank), by
+
+
+@rule("Slice", symbolic=cut_sizes)
+def slice_(
+    at: At, x: Node, starts: Ints | None = None, ends: Ints | None = None, axes: Ints | None = None, steps: Ints | None = None
+) -> Known:  # fmt: skip
+    found = [[0, FAR, 1] for _ in range(x.rank)]
+    for first, last, axis, step in zip(*cuts(at, x.rank, starts, ends, axes, steps), strict=True):
+        found[axis] = [bound(at, x, axis, first, step), bound(at, x, axis, last, step), known_size(step, "a step")]
+    return cut(at, x, *([max(-FAR, min(FAR, f[k])) for f in found] for k in range(3)))
+
+
+def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequence[int]) -> Node:
+    """A slice, which may be empty: of an axis of known size, nothing is left by cutting all of it off."""
+    ranges = [slice(*part) for part in zip(begin, end, strides, strict=True)]
+    empty = [isinstance(n, int) and not range(n)[part] for n, part in zip(x.shape, ranges, strict=True)]
+    if any(empty):
+        less = tuple(-n if gone and isinstance(n, int) else 0 for n, gone in zip(x.shape, empty, strict=True))
+        x = at.apply("builtin.pad", x, before=(0,) * x.rank, after=less)
+        if not all(empty[j] or part == slice(0, FAR, 1) for j, part in enumerate(ranges)):
+            shape = [len(range(n)[part]) for n, part in zip(static(x, "an empty slice"), ranges, strict=True)]
+            return at.node(np.zeros(shape, x.element.dtype))
+        return x
+    return at.apply("cvm.slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides))
+
+
+def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
+    """A bound as a number: of sizes, one that is the whole axis or counts from its end."""
+    if isinstance(n, int):
+        size = x.shape[axis]
+        if isinstance(size, int) and n < -size:  # beyond the first element
+            return -FAR if isinstance(step, int) and step < 0 else 0
+        return n
+    left = n - x.shape[axis]
+    if isinstance(left, int):
+        return FAR if left >= 0 else left
+    raise Unsupported("a bound that depends on unknown sizes")
+
+
+def split_sizes(at: At, x: Array, parts: Any = None) -> Any:
+    ends = np.cumsum([int(n) for n in parts])[:-1] if parts is not None else len(at.node_proto.output)
+    return list(np.split(x, ends))
+
+
+@rule("Split", symbolic=split_sizes)
+def split(at: At, x: Node, parts: Ints | None = None) -> Any:
+    axis = real_axes((at["axis"],), x.rank)[0]
+    sizes = parts if parts is not None else at["split"]
+    if sizes is None:
+        whole, count = static(x, "an axis that is split", (axis,))[0], at["num_outputs"] or len(at.node_proto.output)
+        each = -(-whole // count)
+        sizes = [min(each, whole - min(k * each, whole)) for k in range(count)]
+    return pieces(at, x, axis, sizes)
+
+
+def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
+    found: list[Known] = []
+    start = 0
+    for n in sizes:
+        length = known_size(n, "a piece")
+        begin, end = [0] * x.rank, [FAR] * x.rank
+        begin[axis], end[axis] = start, start + length
+        start += length
+        whole = x.shape[axis]
+        if isinstance(whole, int) and (length < 0 or start > whole):
+            raise ValueError(f"the pieces are longer than the axis, which has {whole} elements")
+        found.append(cut(at, x, begin, end, [1] * x.rank))
+    if isinstance(x.shape[axis], int) and start != x.shape[axis]:
+        raise ValueError(f"the pieces have {start} of {x.shape[axis]} elements")
+    return found
+
+
+@rule("Tile", until=6)
+def tile_by_axis(at: At, x: Node, tiles: Array, axis: Array) -> Known:
+    reps = [1] * x.rank
+    reps[int(axis)] = int(tiles)
+    return repeated(at, x, reps)
+
+
+@rule("Tile", since=6)
+def tile(at: At, x: Node, repeats: Ints) -> Known:
+    return repeated(at, x, [known_size(n, "a number of repetitions") for n in repeats])
+
+
+def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
+    if 0 in reps:
+        return filled(
+            tuple(n * m for n, m in zip(static(x, "what is repeated"), reps, strict=True)),
+            np.zeros((), x.element.dtype),
+        )
+    return at.apply("cvm.tile", x, reps=tuple(reps)) if reps else x
+
+
+@rule("Pad", until=11)
+def pad_by_attributes(at: At, x: Node) -> Known:
+    pads = at["pads"] if at["pads"] is not None else at["paddings"]
+    return padded(at, x, [int(n) for n in pads], range(x.rank), number(x, at["value"]))
+
+
+@rule("Pad", since=11)
+def pad(at: At, x: Node, pads: Ints, value: Node | None = None, axes: Array | None = None) -> Known:
+    along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
+    return padded(at, x, [known_size(n, "a border") for n in pads], along, value)
+
+
+def padded(at: At, x: Node, pads: Sequence[int], axes: Sequence[int], value: Node | None) -> Node:
+    """The value within a border; where the border is negative, less of it."""
+    if len(pads) != 2 * len(axes):
+        raise ValueError(f"it has {len(pads)} pads for {len(axes)} axes")
+    before, after = [0] * x.rank, [0] * x.rank
+    for k, axis in enumerate(axes):
+        before[axis], after[axis] = pads[k], pads[len(axes) + k]
+    if at["mode"] != "constant":
+        return bordered(at, x, before, after)
+    if value is None:
+        return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
+    return with_border(at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value))
+
+
+def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], value: Node) -> Node:
+    sides = {"before": tuple(before), "after": tuple(after)}
+    y = at.apply("builtin.pad", x, **sides)
+    constant = at.importer.constant_of(value)
+    if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
+        return y
+    inside = at.apply("builtin.pad", x.scalar("second", True), **sides)
+    return inside.scalar("switch", y, value.cast(x.element))
+
+
+def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int]) -> Node:
+    """A border of elements of the value: mirrored, the nearest ones, or from the other end."""
+    mode = at["mode"]
+    for axis, (b, a) in enumerate(zip(before, after, strict=True)):
+        if b or a:
+            (n,) = static(x, "an axis with a border", (axis,))
+            places = np.arange(-b, n + a)
+            if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):
+                raise ValueError("nothing is there to fill a border with")
+            if mode == "reflect":
+                places = np.abs(places) % max(2 * n - 2, 1)
+                places = np.minimum(places, 2 * n - 2 - places) if n > 1 else places
+            else:
+                places = np.clip(places, 0, n - 1) if mode == "edge" else places % n
+            x = at.apply("builtin.gather", x, places, axes=(axis,))
+    return x
+
+
+@rule("DepthToSpace")
+def depth_to_space(at: At, x: Node) -> Known:
+    b = at["blocksize"]
+    c = x.shape[1]
+    if isinstance(c, Size):
+        raise Unsupported("channels of unknown number")
+    split = (
+        ((-1,), (b, b, c // b**2), (-1,), (-1,)) if at["mode"] != "CRD" else ((-1,), (c // b**2, b, b), (-1,), (-1,))
+    )
+    order = (0, 3, 4, 1, 5, 2) if at["mode"] != "CRD" else (0, 1, 4, 2, 5, 3)
+    y = at.apply("builtin.reshape", x, split=split).dimshuffle(order)
+    return at.apply("builtin.reshape", y, merge=(1, 1, 2, 2))
+
+
+@rule("SpaceToDepth")
+def space_to_depth(at: At, x: Node) -> Known:
+    b = at["blocksize"]
+    order = (0, 1, 3, 5, 2, 4) if at["mode"] == "CRD" else (0, 3, 5, 1, 2, 4)
+    y = at.apply("builtin.reshape", x, split=((-1,), (-1,), (-1, b), (-1, b))).dimshuffle(order)
+    return at.apply("builtin.reshape", y, merge=(1, 3, 1, 1))
+
+
+@rule("Trilu")
+def trilu(at: At, x: Node, k: Array | None = None) -> Known:
+    offset = 0 if k is None else int(k.reshape(()))
+    rows, columns = (at.apply("builtin.iota_like", x, axis=x.rank - 2 + j) for j in (0, 1))
+    distance = columns - rows
+    kept = distance.scalar("ge" if at["upper"] else "le", number(distance, offset))
+    return kept.scalar("switch", x, number(x, 0))
+
+
+@rule("ReverseSequence")
+def reverse_sequence(at: At, x: Node, lengths: Node) -> Known:
+    time, batch = at["time_axis"], at["batch_axis"]
+    t = at.apply("builtin.iota_like", x, axis=time)
+    b = at.apply("builtin.iota_like", x, axis=batch)
+    n = lengths.cast(I64).dimshuffle([0 if j == batch else "x" for j in range(x.rank)])
+    places = t.scalar("lt", n).scalar("switch", n - t - 1, t)
+    others = [at.apply("builtin.iota_like", x, axis=j) if j not in (time, batch) else None for j in range(x.rank)]
+    indices = [places if j == time else b if j == batch else others[j] for j in range(x.rank)]
+    return at.apply("builtin.gather", x, *(i for i in indices if i is not None), axes=tuple(range(x.rank)))
+
+
+@rule("CenterCropPad")
+def center_crop_pad(at: At, x: Node, shape: Ints) -> Known:
+    axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else range(x.rank)
+    before, after = [0] * x.rank, [0] * x.rank
+    for axis, wanted in zip(axes, shape, strict=True):
+        more = known_size(wanted, "a size") - static(x, "what is cut", (axis,))[0]
+        before[axis] = more // 2 if more >= 0 else -(-more // 2)
+        after[axis] = more - before[axis]
+    return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
+
+
+def dtype_of(x: Node) -> np.dtype:
+    return next(d for d, e in BY_DTYPE.items() if e is x.element)

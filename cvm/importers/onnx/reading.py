@@ -1,0 +1,101 @@
+"""ONNX models as they are given: files with what they refer to in their folder, bytes, or models of the `onnx` package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+
+MAX_BYTES = 1 << 34  # of a model with its data
+
+
+def read_model(model: Any) -> tuple[str, Any]:
+    """The model's file name, and the model, whole and checked."""
+    try:
+        import onnx
+    except ImportError:
+        raise cvm.Error("ONNX models need the onnx package: pip install 'cvm-lang[onnx]'") from None
+    folder: Path | None = None
+    filename = "<onnx>"
+    try:
+        if isinstance(model, onnx.ModelProto):
+            proto = onnx.ModelProto()
+            proto.CopyFrom(model)
+        elif isinstance(model, bytes):
+            proto = onnx.load_model_from_string(model)
+        elif isinstance(model, (str, PathLike)):
+            filename, folder = str(model), Path(model).parent
+            proto = onnx.load(filename, load_external_data=False)
+        else:
+            raise cvm.Error(
+                f"expected the path of a model, its bytes or an onnx.ModelProto, got {type(model).__name__}"
+            )
+        for tensor in tensors(proto.graph):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                read_external(tensor, folder)
+        check(proto)
+    except cvm.Error:
+        raise
+    except OSError as e:
+        raise refused(filename, (e.strerror or str(e)).lower()) from None
+    except Exception as e:  # whatever the package finds wrong with a file
+        said = str(e).strip().splitlines() or [type(e).__name__]
+        raise refused(filename, said[0]) from None
+    return filename, proto
+
+
+def refused(filename: str, reason: str) -> cvm.ParseError:
+    where = Span(Source(filename, ""), 0, 0)
+    return cvm.ParseError(Diagnostic(f"the model cannot be read: {reason}", where, "import"))
+
+
+def check(proto: Any) -> None:
+    """What rules rely on: nodes with outputs of their own, whose inputs come before them."""
+    import onnx
+
+    if not proto.HasField("graph"):
+        raise ValueError("it has no graph")
+    if proto.ByteSize() < 1 << 28:
+        onnx.checker.check_model(proto)
+
+
+def tensors(graph: Any) -> Iterator[Any]:
+    """All tensors of a graph, and of the graphs in it."""
+    import onnx
+
+    yield from graph.initializer
+    for node in graph.node:
+        for a in node.attribute:
+            if a.type == onnx.AttributeProto.TENSOR:
+                yield a.t
+            yield from a.tensors
+            for g in [a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs:
+                yield from tensors(g)
+
+
+def read_external(tensor: Any, folder: Path | None) -> None:
+    """Reads a tensor's data from a file that lies in the model's folder."""
+    import onnx
+
+    entries = {e.key: e.value for e in tensor.external_data}
+    name = entries.get("location", "")
+    if folder is None:
+        raise ValueError(f"tensor {tensor.name!r} is in another file, {name!r}, but the model comes without a folder")
+    path, root = (folder / name).resolve(), folder.resolve()
+    if not name or Path(name).is_absolute() or root not in path.parents or not path.is_file():
+        raise ValueError(f"tensor {tensor.name!r} is in {name!r}, which is no file in the model's folder")
+    start, size = int(entries.get("offset", 0)), path.stat().st_size
+    length = int(entries.get("length", size - start))
+    if start < 0 or length < 0 or start + length > size:
+        raise ValueError(
+            f"tensor {tensor.name!r} is in {name!r} at {start} to {start + length}, but it has {size} bytes"
+        )
+    with path.open("rb") as file:
+        file.seek(start)
+        tensor.raw_data = file.read(length)
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]

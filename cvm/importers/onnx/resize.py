@@ -1,0 +1,248 @@
+"""ONNX's operators that sample images between their elements: each axis by places and weights that are computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.program.builder import Node
+
+from .elements import I64
+from .elementwise import number
+from .rules import Array, Known, Unsupported, real_axes, rule, static
+
+if TYPE_CHECKING:
+    from .importer import At
+
+
+@rule("Upsample", until=9)
+def upsample_by_attributes(at: At, x: Node) -> Known:
+    scales = at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]
+    return upsampled(at, x, scales)
+
+
+@rule("Upsample", since=9)
+def upsample(at: At, x: Node, scales: Array) -> Known:
+    return upsampled(at, x, scales.tolist())
+
+
+def upsampled(at: At, x: Node, scales: Sequence[float]) -> Node:
+    mode = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}[at["mode"]]
+    whole = static(x, "what is resized")
+    how = Sampling(mode, "asymmetric", "floor")
+    for axis, (n, scale) in enumerate(zip(whole, scales, strict=True)):
+        x = along(at, x, axis, int(np.floor(n * scale)), float(scale), how)
+    return x
+
+
+@rule("Resize", until=11)
+def resize_by_scales(at: At, x: Node, scales: Array) -> Known:
+    return upsampled(at, x, scales.tolist())
+
+
+@rule("Resize", since=11)
+def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Known:
+    axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
+    n = static(x, "what is resized", axes)
+    how = Sampling(
+        at["mode"].replace("bilinear", "linear"), at["coordinate_transformation_mode"], at["nearest_mode"],
+        at["cubic_coeff_a"], bool(at["exclude_outside"]), at["extrapolation_value"], bool(at["antialias"]),
+    )  # fmt: skip
+    if sizes is not None and sizes.size:
+        wanted = [int(m) for m in sizes]
+        factors = [m / k for m, k in zip(wanted, n, strict=True)]
+        policy = at["keep_aspect_ratio_policy"]
+        if policy not in (None, "stretch"):
+            factor = (min if policy == "not_larger" else max)(factors)
+            factors = [factor] * len(n)
+            wanted = [int(np.floor(k * factor + 0.5)) for k in n]
+    elif scales is not None and scales.size:
+        factors = [float(s) for s in scales]
+        wanted = [int(np.floor(k * s)) for k, s in zip(n, factors, strict=True)]
+        _ = at["keep_aspect_ratio_policy"]
+    else:
+        raise ValueError("it has neither sizes nor scales")
+    region = None if roi is None or how.transform != "tf_crop_and_resize" else roi.astype(np.float64)
+    for k, axis in enumerate(axes):
+        part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
+        x = along(at, x, axis, wanted[k], factors[k], how, part)
+    return x
+
+
+class Sampling:
+    """How elements between others are made."""
+
+    def __init__(
+        self, mode: str, transform: str, rounding: str, coefficient: float = -0.75, exclude: bool = False,
+        beyond: float = 0.0, antialias: bool = False,
+    ) -> None:  # fmt: skip
+        if mode not in ("nearest", "linear", "cubic"):
+            raise Unsupported(f"the mode {mode}")
+        self.mode, self.transform, self.rounding, self.coefficient = mode, transform, rounding, coefficient
+        self.exclude, self.beyond, self.antialias = exclude, beyond, antialias
+
+    def places(self, n: int, m: int, scale: float, part: tuple[float, float]) -> np.ndarray:
+        """Where in n elements each of m is; the scale says how many there would be, were they not whole."""
+        x, length = np.arange(m, dtype=np.float64), scale * n
+        match self.transform:
+            case "half_pixel":
+                return (x + 0.5) / scale - 0.5
+            case "half_pixel_symmetric":
+                return n / 2 * (1 - m / length) + (x + 0.5) / scale - 0.5
+            case "pytorch_half_pixel":
+                return (x + 0.5) / scale - 0.5 if length != 1 else np.full(m, -0.5)
+            case "align_corners":
+                return x * (n - 1) / (length - 1) if length != 1 else np.zeros(m)
+            case "asymmetric":
+                return x / scale
+            case "tf_half_pixel_for_nn":
+                return (x + 0.5) / scale
+            case "tf_crop_and_resize":
+                first, last = part
+                step = x / (length - 1) if length != 1 else np.full(m, 0.5)
+                return (first + step * (last - first)) * (n - 1)
+        raise Unsupported(f"coordinates by {self.transform}")
+
+    def nearest(self, places: np.ndarray) -> np.ndarray:
+        match self.rounding:
+            case "round_prefer_floor":
+                return np.ceil(places - 0.5)
+            case "round_prefer_ceil":
+                return np.floor(places + 0.5)
+            case "floor":
+                return np.floor(places)
+            case "ceil":
+                return np.ceil(places)
+        raise Unsupported(f"rounding by {self.rounding}")
+
+    def weights(self, n: int, places: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """The elements that each place is made of, and their weights."""
+        if self.mode == "nearest":
+            return self.nearest(places)[:, None].astype(np.int64), np.ones((len(places), 1))
+        stretch = min(scale, 1.0) if self.antialias else 1.0
+        reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
+        first = np.floor(places).astype(np.int64)
+        near = first[:, None] + np.arange(1 - reach, reach + 1)
+        away = np.abs(near - places[:, None]) * stretch
+        found = np.maximum(1 - away, 0) if self.mode == "linear" else cubic(away, self.coefficient)
+        if self.exclude:
+            found = np.where((near >= 0) & (near < n), found, 0)
+        if self.exclude or self.antialias:
+            found = found / found.sum(1, keepdims=True)
+        return near, found
+
+
+def cubic(x: np.ndarray, a: float) -> np.ndarray:
+    inner = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    outer = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+    return np.where(x <= 1, inner, np.where(x < 2, outer, 0))
+
+
+def along(
+    at: At, x: Node, axis: int, m: int, scale: float, how: Sampling, part: tuple[float, float] = (0.0, 1.0)
+) -> Node:
+    """An axis resized: for each of the elements that go into one, what is there times its weight."""
+    (n,) = static(x, "what is resized", (axis,))
+    if n == m and scale == 1 and part == (0.0, 1.0):
+        return x
+    if m > 1 << 24 or n == 0:
+        raise Unsupported(f"an axis of {n} elements resized to {m}")
+    places = how.places(n, m, scale, part)
+    near, weights = how.weights(n, places, scale)
+    column = ["x" if j != axis else 0 for j in range(x.rank)]
+    outside = (places < 0) | (places > n - 1) if how.transform == "tf_crop_and_resize" else np.zeros(m, bool)
+    total: Node | None = None
+    for k in range(near.shape[1]):
+        if not weights[:, k].any():
+            continue
+        one = at.apply("builtin.gather", x, np.clip(near[:, k], 0, n - 1), axes=(axis,), mode="clip")
+        if (weights[:, k] != 1).any():
+            if x.element.kind != "float":
+                raise Unsupported("integers between others")
+            one = one * at.node(weights[:, k].astype(x.element.dtype)).dimshuffle(column)
+        total = one if total is None else total + one
+    assert total is not None
+    if outside.any():
+        total = at.node(outside).dimshuffle(column).scalar("switch", number(x, how.beyond), total)
+    return total
+
+
+@rule("GridSample")
+def grid_sample(at: At, x: Node, grid: Node) -> Known:
+    rank = x.rank - 2
+    sizes = static(x, "what is sampled", range(2, x.rank))
+    mode = str(at["mode"]).removeprefix("bi")
+    border, corners = at["padding_mode"], bool(at["align_corners"])
+    count = grid.rank - 1
+    axes = [(last_of(at, grid, rank - 1 - j), n) for j, n in enumerate(sizes)]
+    places = [((p + 1.0) * ((n - 1) / 2) if corners else ((p + 1.0) * float(n) - 1.0) * 0.5) for p, n in axes]
+    if border == "border" and mode != "cubic":
+        places = [p.scalar("maximum", 0.0).scalar("minimum", float(n - 1)) for p, n in zip(places, sizes, strict=True)]
+    elif border == "reflection" and mode != "cubic":
+        places = [reflected(p, n, corners) for p, n in zip(places, sizes, strict=True)]
+    taps = [sampled(p, mode) for p in places]
+    batch = at.apply("builtin.iota_like", places[0], axis=0)
+    total: Node | None = None
+    for choice in np.ndindex(*map(len, taps)):
+        near = [taps[j][k] for j, k in enumerate(choice)]
+        at_indices, inside, weight = [], None, None
+        for (k, w), n in zip(near, sizes, strict=True):
+            if border == "reflection" and mode == "cubic":
+                k = reflected(k, n, corners)
+            there = k.scalar("ge", 0.0).scalar("and_", k.scalar("le", float(n - 1)))
+            inside = there if inside is None else inside.scalar("and_", there)
+            weight = w if weight is None else weight if w is None else weight * w
+            at_indices.append(k.scalar("maximum", 0.0).scalar("minimum", float(n - 1)).cast(I64))
+        one = at.apply("builtin.gather", x, batch, *at_indices, axes=(0, *range(2, x.rank)), mode="clip")
+        one = one.dimshuffle((0, count, *range(1, count)))
+        assert inside is not None
+        one = inside.with_ones((1,)).scalar("switch", one, number(x, 0)) if border == "zeros" else one
+        one = one if weight is None else one * weight.with_ones((1,))
+        total = one if total is None else total + one
+    assert total is not None
+    return total.cast(x.element)
+
+
+def last_of(at: At, x: Node, k: int) -> Node:
+    """One of the elements along the last axis."""
+    from .control import at_step
+
+    return at_step(at, x, x.rank - 1, k)
+
+
+def reflected(p: Node, n: int, corners: bool) -> Node:
+    """A place mirrored at the ends until it is within."""
+    low, high = (0.0, float(n - 1)) if corners else (-0.5, n - 0.5)
+    span = high - low
+    if span == 0:
+        return p * 0.0
+    away = (p - low).scalar("abs_")
+    turns = (away / span).scalar("floor")
+    rest = away - turns * span
+    odd = (turns * 0.5).scalar("floor") * 2.0
+    found = odd.scalar("neq", turns).scalar("switch", (rest * -1.0 + high), rest + low)
+    return found.scalar("maximum", 0.0).scalar("minimum", float(n - 1)) if not corners else found
+
+
+def sampled(p: Node, mode: str) -> list[tuple[Node, Node | None]]:
+    """The places of elements near a place, with their weights."""
+    if mode == "nearest":
+        return [(p.scalar("round_half_to_even"), None)]
+    first = p.scalar("floor")
+    t = p - first
+    if mode == "linear":
+        return [(first, 1.0 - t), (first + 1.0, t)]
+    if mode != "cubic":
+        raise Unsupported(f"the mode {mode}")
+    a = -0.75
+
+    def inner(x: Node) -> Node:
+        return ((x * (a + 2) - (a + 3)) * x * x) + 1.0
+
+    def outer(x: Node) -> Node:
+        return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
+
+    weights: list[Any] = [outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)]
+    return [(first + float(k - 1), w) for k, w in enumerate(weights)]

@@ -1,0 +1,182 @@
+"""The table of the importer: for each ONNX operator and range of opsets, the function that makes our operations of a node.
+
+    @rule("Softmax", since=13)
+    def softmax(at: At, x: Node) -> Known: ...
+
+The parameters after the first are the node's inputs. Their annotations say what a rule takes, and so what a node may give:
+
+    Node           a value of the program; constants become operations
+    Array          a constant
+    Ints           constant integers, or sizes: integers of which some are not known before the program is called
+    Known          either, as it is
+    ... | None     may be absent
+    *xs: Node      all further inputs
+
+`at` gives the node's attributes, with the defaults of the schema, and the program so far. A rule's docstring says what it does
+not take; docs/onnx.md is made of this table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from cvm.dialect.ir.sizes import Dim
+from cvm.dialect.program.builder import Node
+
+if TYPE_CHECKING:
+    pass
+
+Array: TypeAlias = np.ndarray
+Ints: TypeAlias = tuple[Dim, ...]
+Known: TypeAlias = Node | np.ndarray  # an array of objects holds integers and sizes
+Made: TypeAlias = Known | Sequence[Known]
+LATEST = 10**6
+
+Function: TypeAlias = Callable[..., Made]
+
+
+class Unsupported(Exception):
+    """A node is valid ONNX that has no equivalent here; `of` is the value that would have to be a constant."""
+
+    def __init__(self, reason: str, of: Any = None) -> None:
+        super().__init__(reason)
+        self.of = of if isinstance(of, Node) else None
+
+
+class Because(Unsupported):
+    """The same, the reason being a sentence of its own."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One input of a rule."""
+
+    name: str
+    kind: str  # Node, Array, Ints or Known
+    optional: bool
+    variadic: bool
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How nodes of one operator are imported, in the opsets from `since` to below `until`."""
+
+    op: str
+    since: int
+    until: int
+    function: Function
+    parameters: tuple[Parameter, ...]
+    symbolic: Callable[..., Any] | None  # the same on arrays of sizes
+    doc: str
+
+    def inputs(self, count: int) -> Iterator[Parameter]:
+        """The parameter of each input."""
+        for n in range(count):
+            if n < len(self.parameters):
+                yield self.parameters[n]
+            elif self.parameters and self.parameters[-1].variadic:
+                yield self.parameters[-1]
+            else:
+                raise Unsupported(f"input {n}")
+
+
+RULES: dict[str, list[Rule]] = {}
+
+
+def rule(
+    *names: str, since: int = 1, until: int = LATEST, symbolic: Callable[..., Any] | None = None
+) -> Callable[[Function], Function]:
+    """Enters a function into the table. `symbolic` computes the node on arrays that may hold sizes."""
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            doc = " ".join((function.__doc__ or "").split())
+            RULES.setdefault(name, []).append(Rule(name, since, until, function, parameters(function), symbolic, doc))
+        return function
+
+    return enter
+
+
+def parameters(function: Function) -> tuple[Parameter, ...]:
+    found = list(inspect.signature(function).parameters.values())[1:]
+    kinds = [str(p.annotation).removesuffix(" | None") for p in found]
+    return tuple(
+        Parameter(p.name, kind, p.default is not p.empty or "None" in str(p.annotation), p.kind is p.VAR_POSITIONAL)
+        for p, kind in zip(found, kinds, strict=True)
+    )
+
+
+def find_rule(op: str, opset: int) -> Rule | None:
+    return next((r for r in RULES.get(op, ()) if r.since <= opset < r.until), None)
+
+
+def known_size(n: Dim, what: str) -> int:
+    if not isinstance(n, int):
+        raise Unsupported(f"{what} of unknown size")
+    return n
+
+
+def static(x: Known, what: str, axes: Sequence[int] | None = None) -> tuple[int, ...]:
+    """The shape, or its sizes along these axes, all of them known."""
+    return tuple(known_size(n, what) for n in (x.shape if axes is None else [x.shape[a] for a in axes]))
+
+
+def real_axes(axes: Sequence[Any], rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, each of them once."""
+    found = tuple(int(a) + rank if a < 0 else int(a) for a in axes)
+    if not all(0 <= a < rank for a in found) or len(set(found)) < len(found):
+        raise ValueError(f"expected axes of {rank} dimensions, each once, got {list(map(int, axes))}")
+    return found
+
+
+def aligned(*nodes: Node) -> list[Node]:
+    """The nodes with as many dimensions each, filled up with 1 on the left."""
+    rank = max(n.rank for n in nodes)
+    return [n.dimshuffle([*["x"] * (rank - n.rank), *range(n.rank)]) for n in nodes]
+
+
+MOVING = {
+    "cvm.transpose",
+    "cvm.reshape",
+    "cvm.squeeze",
+    "cvm.concatenate",
+    "cvm.slice",
+    "theano.dimshuffle",
+    "builtin.reshape",
+    "builtin.pad",
+}  # operators that are as cheap as a copy
+
+_COUNTED = "how much it gives depends on the data, and so does the shape of its output"
+_STRINGS = "the language has no strings"
+_RANDOM = "it draws random numbers"
+_OPTIONAL = "the language has no optional values"
+_SEQUENCES = "the language has no sequences"
+
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(("NonMaxSuppression",), _COUNTED),
+    **dict.fromkeys(("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"), _STRINGS),
+    **dict.fromkeys(
+        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _RANDOM
+    ),
+    **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL),
+    **dict.fromkeys(
+        (
+            "SequenceAt",
+            "SequenceConstruct",
+            "SequenceEmpty",
+            "SequenceErase",
+            "SequenceInsert",
+            "SequenceLength",
+            "SequenceMap",
+            "SplitToSequence",
+            "ConcatFromSequence",
+        ),
+        _SEQUENCES,
+    ),
+    "ImageDecoder": "it reads files of images",
+}  # why an operator has no rule, where there is more to say

@@ -1,0 +1,67 @@
+"""Writes docs/onnx.md: what the importer does with each operator of ONNX, from its table of rules.
+
+python docs/onnx_operators.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER.parent))
+
+import onnx  # noqa: E402
+
+import cvm.importers.onnx  # noqa: E402,F401
+from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
+
+HEAD = """# ONNX operators
+
+`cvm.from_onnx(model)` and `cvm import MODEL.onnx` take the operators of ONNX's default domain as this table says; it is written by
+`docs/onnx_operators.py` from the importer's table of rules ({package} {version}, opset {opset}).
+
+- *Imported*: a rule makes operations of the language. Inputs that have to be constants, of the model or given as `constants`,
+  are named. Nodes whose inputs are all constants are computed while importing.
+- *Expanded*: the function that ONNX defines the operator as takes its place, or that the model defines.
+- *Refused*: with the reason. A model that is refused names all such nodes at once.
+
+Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `float`, `double` and complex numbers. `bfloat16`,
+the 8-bit floats, integers of less than 8 bits, strings, sequences and optional values are refused by name.
+
+| operator | | |
+|---|---|---|
+"""
+
+
+def about(schema: Any) -> tuple[str, str]:
+    """What happens to an operator, and what there is to say about it."""
+    rules = sorted(RULES.get(schema.name, ()), key=lambda r: r.since)
+    if rules:
+        notes: list[str] = []
+        for r in rules:
+            fixed = [p.name for p in r.parameters if p.kind in ("Array", "Ints")]
+            said = r.doc + (" " if r.doc and fixed else "") + (f"Constant: {', '.join(fixed)}." if fixed else "")
+            span = f"from opset {r.since}" if r.until == LATEST else f"opset {r.since} to {r.until - 1}"
+            notes += [f"{span}: {said}" if len(rules) > 1 else said] if said else []
+        return "imported", " ".join(notes)
+    if schema.name in REFUSED:
+        return "refused", f"{REFUSED[schema.name][0].upper()}{REFUSED[schema.name][1:]}."
+    if schema.has_function or schema.has_context_dependent_function:
+        return "expanded", ""
+    return "refused", "It has no rule."
+
+
+def page() -> str:
+    latest: dict[str, Any] = {}
+    for s in onnx.defs.get_all_schemas_with_history():
+        if not s.domain and (s.name not in latest or latest[s.name].since_version < s.since_version):
+            latest[s.name] = s
+    rows = [f"| {name} | {' | '.join(about(s))} |\n" for name, s in sorted(latest.items())]
+    head = HEAD.format(package="onnx", version=onnx.__version__, opset=onnx.defs.onnx_opset_version())
+    return head + "".join(rows)
+
+
+if __name__ == "__main__":
+    (FOLDER / "onnx.md").write_text(page(), "utf-8")

@@ -1,0 +1,37 @@
+"""ONNX's own tests of its operators: most are right, none is wrong, and what is refused is refused with a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnx")
+
+from onnx_node_tests import results
+
+PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
+RIGHT = 1500  # of those of onnx 1.23, and of every later one
+
+
+@pytest.mark.parametrize("target", ["reference", pytest.param("cpu", marks=pytest.mark.slow)])
+def test_node_tests(target: str) -> None:
+    import onnx
+
+    found = list(results(target))
+    count = Counter(r.outcome for r in found)
+    assert [r for r in found if r.outcome in ("wrong", "failed")] == []
+    assert count["right"] >= (RIGHT if onnx.__version__ >= "1.23" else 0.75 * len(found)), count
+    for r in found:
+        assert r.outcome != "refused" or "cannot be imported" in r.reason or "cannot be read" in r.reason, r
+
+
+def test_operators_are_documented() -> None:
+    import runpy
+
+    import onnx
+
+    if f"onnx {onnx.__version__}," in PAGE.read_text("utf-8"):
+        page = runpy.run_path(str(PAGE.parent / "onnx_operators.py"))["page"]()
+        assert PAGE.read_text("utf-8") == page, "python docs/onnx_operators.py brings the page up to date"

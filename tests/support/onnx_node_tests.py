@@ -1,0 +1,103 @@
+"""ONNX's own tests of its operators, as `onnx.backend.test` generates them, run through the importer.
+
+Inputs that the importer says would have to be constants are given as such, and sizes where a test states that one is 0.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import onnx
+
+import cvm
+
+CONSTANTS = re.compile(r"given as constants: (.*)")
+Outcome = Literal["right", "wrong", "refused", "failed"]
+
+
+class Result(NamedTuple):
+    """What came of one test: its operator, its name, the outcome, and the reason."""
+
+    op: str
+    name: str
+    outcome: Outcome
+    reason: str
+
+
+def node_tests() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+
+        return collect_testcases(None)
+
+
+def results(target: str, pattern: str = "") -> Iterator[Result]:
+    for case in node_tests():
+        if re.search(pattern, case.name):
+            nodes = case.model.graph.node
+            op = nodes[0].op_type if len(nodes) == 1 else "several"
+            yield Result(op, case.name, *outcome(case, target))
+
+
+def outcome(case: Any, target: str) -> tuple[Outcome, str]:
+    inputs, outputs = ([as_array(v) for v in part] for part in case.data_sets[0])
+    names = [v.name for v in case.model.graph.input]
+    try:
+        module, constants = imported(case.model, dict(zip(names, inputs, strict=False)))
+    except cvm.ParseError as e:
+        return "refused", str(e)
+    try:
+        found = cvm.compile(module, target=target)(
+            *(a for n, a in zip(names, inputs, strict=False) if n not in constants)
+        )
+    except Exception as e:  # any at all is a defect, and the others are to run on
+        return "failed", f"{type(e).__name__}: {e}"
+    several = found if isinstance(found, tuple) else (found,)
+    for got, wanted in zip(several, outputs, strict=True):
+        if (wrong := difference(got, wanted, case.rtol, case.atol)) is not None:
+            return "wrong", wrong
+    return "right", f"constant: {', '.join(constants)}" if constants else ""
+
+
+def as_array(value: Any) -> Any:
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def imported(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The program, and the inputs that are constants of it."""
+    constants: dict[str, Any] = {}
+    dims = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input}
+    empty = [n for n, ds in dims.items() if any(d.HasField("dim_value") and not d.dim_value for d in ds)]
+    sizes = {n: list(np.shape(inputs[n])) for n in empty}
+    while True:
+        try:
+            return cvm.from_onnx(model, sizes=sizes, constants=constants), constants
+        except cvm.ParseError as e:
+            wanted = CONSTANTS.search(str(e))
+            more = set(wanted[1].split(", ") if wanted else ()) - set(constants)
+            if not more:
+                raise
+            constants |= {n: inputs[n] for n in more}
+
+
+def difference(got: np.ndarray, wanted: Any, rtol: float, atol: float) -> str | None:
+    """In which way a result is not what it should be: floats within the test's bounds, or 1e-5 (f16: 2e-3) of the largest."""
+    wanted = np.asarray(wanted)
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return f"{got.dtype}{list(got.shape)}, not {wanted.dtype}{list(wanted.shape)}"
+    if wanted.dtype.kind not in "fc":
+        return None if np.array_equal(got, wanted) else f"{got.reshape(-1)[:8]}, not {wanted.reshape(-1)[:8]}"
+    if np.allclose(got, wanted, rtol, atol, equal_nan=True):
+        return None
+    finite = np.isfinite(wanted)
+    largest = float(np.abs(wanted[finite]).max()) if finite.any() else 0.0
+    bound = (2e-3 if wanted.dtype == np.float16 else 1e-5) * largest
+    wide = np.promote_types(wanted.dtype, np.float64)
+    if np.allclose(got.astype(wide), wanted.astype(wide), 0, bound, equal_nan=True):
+        return None
+    return f"{got.reshape(-1)[:8]}, not {wanted.reshape(-1)[:8]}"
