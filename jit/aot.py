@@ -71,7 +71,7 @@ def build(
         compiled = compile_function(module, name, "reference", options)
         functions.append(compiled.function)
         plans.append(compiled.plan)
-    text = emit(*plans)
+    text = emit(*plans, optimize=options.optimize > 0)
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)
     wrappers = [

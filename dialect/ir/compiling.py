@@ -1,12 +1,27 @@
-"""The setting in which programs are read and compiled, on this thread and the threads it starts."""
+"""The setting in which programs are read and compiled, on this thread and the threads it starts.
+
+A program under construction has no garbage and no reference cycles; repeated searches for cycles while it grows would
+nearly double the time, so Python's garbage collector pauses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .fp_environment import DefaultFpEnvironment
-from .gc_pause import gc_paused
+from .scoped_setting import ScopedSetting
+
+
+def _disabled() -> Callable[[], None]:
+    if not gc.isenabled():
+        return lambda: None
+    gc.disable()
+    return gc.enable
+
+
+gc_paused = ScopedSetting(_disabled)  # cyclic collection is off inside and restored afterwards
 
 
 @contextmanager

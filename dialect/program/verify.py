@@ -56,7 +56,8 @@ def verify(module: Module) -> Module:
 def check(module: Module) -> tuple[Module, list[Diagnostic]]:
     """The module with the types that could be inferred, and every mistake found, in the order of the text."""
     order, cycles, diagnostics = callees_first(module)
-    diagnostics += check_expansion(module, order)
+    if len(order) > 1:
+        diagnostics += check_expansion(module, order)
     known: Known = {}
     typed: dict[str, Function] = {}
     for key in order:

@@ -186,7 +186,7 @@ class CompiledFunction:
     def native_text(self) -> Text:
         from ..llvm.emit import emit
 
-        return emit(self.plan)
+        return emit(self.plan, optimize=self.options.optimize > 0)
 
     @cached_property
     def gpu_plan(self) -> Plan:

@@ -80,8 +80,8 @@ class NativeFunction(CompiledFunction):
         self._made = made
         self._constant_pointers = [c.ctypes.data for c in made.constants]
         checked = ("checked",) if made.within else ()
-        self.library = Library(made.images, {"entry": ENTRY}, checked, imports(made.parallel))
-        self._atoms = atoms_of(function.argument_types, made.sizes)
+        self.library = Library(made.images, {"entry": ENTRY}, checked, imports() if made.parallel else {})
+        self._atoms = [] if self.is_static else atoms_of(function.argument_types, made.sizes)
         self._size_places = {atom: size_place(function, atom) for atom in self._atoms}
         self._scratch = threading.local()
         self._direct: CallTable | None = None
@@ -97,7 +97,8 @@ class NativeFunction(CompiledFunction):
     def _compile_unoptimized(self) -> Compiled:
         from ..llvm.emit import emit
 
-        text, plan = emit(self.plan), self.plan
+        plan = self.plan
+        text = emit(plan, optimize=False)
         return cache_entry.Compiled(
             (fresh_object_code(text.module, passes=False),),
             tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
@@ -138,9 +139,11 @@ class NativeFunction(CompiledFunction):
 
     @cached_property
     def plan(self) -> Plan:
-        from ...lowering.pipeline import lower
+        from ...lowering.pipeline import lower, unoptimized
 
-        return lower(self.module, self.function, processor(), self.options.optimize)
+        if not self.options.optimize:
+            return unoptimized(self.module, self.function)
+        return lower(self.module, self.function, processor())
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

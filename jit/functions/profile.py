@@ -18,7 +18,7 @@ from ...lowering.storage.plan import Plan
 from ..calls.arguments import size_place
 from ..llvm.emit import emit
 from ..llvm.native_code import Library, object_code
-from ..runtime.thread_pool import imports, is_parallel
+from ..runtime.thread_pool import imports_of
 from .native_function import ENTRY, NativeFunction, aligned_memory
 
 
@@ -56,10 +56,8 @@ def _runner(
     plan: Plan, n: int, pointers: Any, workspace: np.ndarray, sizes: Mapping[Any, int], passes: bool
 ) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
-    text = emit(_alone(plan, n))
-    library = Library(
-        [object_code(text.module, passes=passes)], {"entry": ENTRY}, imports=imports(is_parallel(text.module))
-    )
+    text = emit(_alone(plan, n), optimize=passes)
+    library = Library([object_code(text.module, passes=passes)], {"entry": ENTRY}, imports=imports_of(text.module))
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 

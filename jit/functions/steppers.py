@@ -90,12 +90,12 @@ class NativeStepper:
 
     def __init__(self, clockwork: StepAndObserve, tick: StepPlan) -> None:
         from ..llvm.native_code import Library
-        from ..runtime.thread_pool import imports, is_parallel
+        from ..runtime.thread_pool import imports_of
 
         text = ticks_text(tick)
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text, exports, imports=imports(is_parallel(text)), slp=tick.several is None)
+        self.library = Library(text, exports, imports=imports_of(text), slp=tick.several is None)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:

@@ -33,9 +33,9 @@ class Text:
     requirements: tuple[tuple[str, Span], ...]
 
 
-def emit(*plans: Plan) -> Text:
+def emit(*plans: Plan, optimize: bool = True) -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
-    emission = Emission(*plans)
+    emission = Emission(*plans, optimize=optimize)
     for kernel in (k for plan in plans for k in plan.kernels):
         emission.add(kernel)
     return Text(emission.module(plans), emission.sizes, tuple(emission.requirements.listed))
@@ -44,7 +44,8 @@ def emit(*plans: Plan) -> Text:
 class Emission:
     """Kernels that go together being emitted, those of plans, or what such plans become."""
 
-    def __init__(self, *plans: Plan) -> None:
+    def __init__(self, *plans: Plan, optimize: bool = True) -> None:
+        self.optimize = optimize
         dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
         self.requirements = Requirements(plans)
@@ -55,7 +56,7 @@ class Emission:
 
     def add(self, kernel: Kernel) -> None:
         """Emits a kernel's function."""
-        function = Function(kernel, self.sizes, self.requirements.number)
+        function = Function(kernel, self.sizes, self.requirements.number, self.optimize)
         text, wanted = function.define()
         n = self._numbers.setdefault(text, len(self.functions))
         if n == len(self.functions):

@@ -93,7 +93,7 @@ class Expressions(Addresses):
             case Bitcast(operand, element):
                 return self.reinterpret(self.value(operand), operand.type, element)
             case Apply(function, operands, _):
-                return self.look_up(e) or self.apply(function, operands)
+                return (None if self.lane is None else self.look_up(e)) or self.apply(function, operands)
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
 
     def index(self, e: Index) -> Val:

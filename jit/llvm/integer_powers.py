@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
-_DECLARED = re.compile(r"^declare (<(\d+) x (i\d+)>|i\d+) @ipow\.(\w+)\(.*\)$", re.MULTILINE)
+DECLARED = re.compile(r"^declare (<(\d+) x (i\d+)>|i\d+) @ipow\.(\w+)\(.*\)$", re.MULTILINE)
 
 # {t} the type, {m} of comparisons, {o} its splat of one, {any} whether a lane has bits left
 _BODY = """\
@@ -27,10 +28,10 @@ done:
 }}"""
 
 
-def complete(text: str) -> str:
+def complete(text: str, _: Collection[str]) -> str:
     """The module with every such function defined, and what they call declared."""
     called: set[str] = set()
-    made = _DECLARED.sub(lambda match: _defined(match, called), text)
+    made = DECLARED.sub(lambda match: _defined(match, called), text)
     return "\n".join([made, *sorted(called - set(text.splitlines()))])
 
 

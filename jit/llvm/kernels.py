@@ -68,7 +68,9 @@ def arrays_of(kernel: Kernel) -> list[Tensor]:
 class Function(Streams):
     """One kernel's statements being emitted. `ask` numbers what it requires, `declarations` are of what it calls."""
 
-    def __init__(self, kernel: Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int]) -> None:
+    def __init__(
+        self, kernel: Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
+    ) -> None:
         super().__init__({atom: f"%s{n}" for n, atom in enumerate(sizes)}, written(kernel), set())
         self.ask = ask
         self.kernel = kernel
@@ -77,7 +79,8 @@ class Function(Streams):
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.invariants = Invariants()
         self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
-        fed = is_fed_by_memory(kernel)
+        self.optimize = optimize  # hoist what loops do not change, prefetch, and hint at unrolling
+        fed = optimize and is_fed_by_memory(kernel)
         self.early = prefetch_distance(kernel) if fed else {}
         self.picked = picked_later(kernel) if fed else {}
         self.few = few_each_time(kernel) if fed else {}
@@ -128,7 +131,8 @@ class Function(Streams):
         self.drop_stale()
 
     def loop(self, s: For) -> None:
-        self.compute_before(s)
+        if self.optimize:
+            self.compute_before(s)
         for r in self.picked.get(id(s), ()):
             self.ask_for(r.tensor, self.pointer(r.tensor, r.indices), 0)
         if is_one_turn(s):
@@ -151,12 +155,12 @@ class Function(Streams):
         self.along(inner, start, stop)
 
     def along(self, s: For, start: str, stop: str) -> None:
-        if not self.shift(s, start, stop):
+        if s.kind != "vector" or not self.shift(s, start, stop):
             self.turns(s, start, stop, str(s.width if s.kind == "vector" else 1))
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
-        known, folds = is_number(start) and is_number(stop), folds_vectors(s)
+        known, folds = is_number(start) and is_number(stop), self.optimize and folds_vectors(s)
         hint, weights = "3" if folds and not known else "", ""
         if not known and isinstance(s.index.extent, int) and s.index.extent <= FEW_TURNS * int(step):
             hint = "1"
@@ -241,7 +245,8 @@ class Function(Streams):
         self.known, self.addresses, self.lane, self.lanes, self.first = outer
 
     def unrolled(self, s: For) -> None:
-        self.compute_before(s)
+        if self.optimize:
+            self.compute_before(s)
         start, end = s.start, s.end
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
         stored = {t.tensor for t in statements(s.body) if isinstance(t, Store)}

@@ -6,19 +6,20 @@ Rows are loaded whole and turned in registers, so that functions of one index sh
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from ...dialect.notation.lookup_tables import ROWS, Rows
 from .ir_writer import IRWriter
 from .register_transpose import turn
 
 _ROWS = {name: rows for rows in ROWS for name in rows.columns}
-_DECLARED = re.compile(rf"^declare (double|<(\d+) x double>) @({'|'.join(_ROWS)})\.(\w+)\((.*)\)$", re.MULTILINE)
+DECLARED = re.compile(rf"^declare (double|<(\d+) x double>) @({'|'.join(_ROWS)})\.(\w+)\((.*)\)$", re.MULTILINE)
 
 
-def complete(text: str) -> str:
+def complete(text: str, _: Collection[str]) -> str:
     """The module with every such function defined, and the tables that they read."""
-    called = {_ROWS[match[3]].columns: _ROWS[match[3]] for match in _DECLARED.finditer(text)}
-    return "\n".join([_DECLARED.sub(_defined, text), *map(_table, called.values())])
+    called = {_ROWS[match[3]].columns: _ROWS[match[3]] for match in DECLARED.finditer(text)}
+    return "\n".join([DECLARED.sub(_defined, text), *map(_table, called.values())])
 
 
 def _table(rows: Rows) -> str:

@@ -18,6 +18,7 @@ from .llvm_context import addresses_kept, target_machine, toolchain
 if TYPE_CHECKING:
     from ...lowering.processor import Processor
 
+COMPLETED = target_intrinsics, select_to_table, integer_powers, lookup_tables  # they define functions that are declared
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
@@ -35,9 +36,11 @@ def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
 def _complete(text: str) -> str:
     """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
     start = text.find("\ndefine ") + 1
-    declared, features = text[:start], _features()
-    declared = select_to_table.complete(target_intrinsics.complete(declared, features), features)
-    return f"{lookup_tables.complete(integer_powers.complete(declared))}\n{text[start:]}"
+    declared = text[:start]
+    for functions in COMPLETED:
+        if functions.DECLARED.search(declared):
+            declared = functions.complete(declared, _features())
+    return f"{declared}\n{text[start:]}"
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ from .ir_writer import number_text
 
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
-_DECLARED = re.compile(rf"^declare <(\d+) x i32> @{NAME}\.\d+\(.*\)$", re.MULTILINE)
+DECLARED = re.compile(rf"^declare <(\d+) x i32> @{NAME}\.\d+\(.*\)$", re.MULTILINE)
 # by how many places they look up at a time: the feature, and the instruction
 _PERMUTED = {
     16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"),
@@ -84,7 +84,7 @@ def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lan
 def complete(text: str, features: Collection[str]) -> str:
     """The module with every look-up defined."""
     called: set[str] = set()
-    made = _DECLARED.sub(lambda match: _defined(int(match[1]), features, called), text)
+    made = DECLARED.sub(lambda match: _defined(int(match[1]), features, called), text)
     return "\n".join([made, *sorted(called), ""]) if called else made
 
 

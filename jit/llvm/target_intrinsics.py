@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from .scalar_functions import HALVES, WORDS, Row
 
-_DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
+DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
 
 QUADS = "quads"  # one of several features, by `has_quads`
 
@@ -34,7 +34,7 @@ def complete(text: str, features: Collection[str]) -> str:
     """The module with every such function defined."""
     called: set[str] = set()
     features = {*features, QUADS} if has_quads(features) else features
-    made = _DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features, called), text)
+    made = DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features, called), text)
     return "\n".join([made, *sorted(called)])
 
 

@@ -360,9 +360,14 @@ def is_parallel(text: str) -> bool:
     return "@parallel(" in text
 
 
-def imports(parallel: bool) -> dict[str, int]:
-    """The addresses that such a module asks for, or one that is not parallel."""
-    return {"parallel": _parallel_address()} if parallel else {}
+def imports() -> dict[str, int]:
+    """The addresses that such a module asks for."""
+    return {"parallel": _parallel_address()}
+
+
+def imports_of(text: str) -> dict[str, int]:
+    """The addresses that a module of IR asks for."""
+    return imports() if is_parallel(text) else {}
 
 
 def _parallel_address() -> int:
