@@ -1,4 +1,4 @@
-"""Find the parallel outer loops of a nest: loops whose iterations carry no dependence (TVM: data-parallel, MLIR:
+"""Find the parallel outer loops of a nest, loops whose iterations carry no dependence (TVM's data-parallel, MLIR:
 isLoopParallel).
 """
 

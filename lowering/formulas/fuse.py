@@ -1,4 +1,4 @@
-"""Fuse formulas into their readers (producer-consumer fusion; TVM and Halide: compute_inline).
+"""Fuse formulas into their readers (producer-consumer fusion; TVM and Halide's compute_inline).
 
     t[i] = f(x[i]);  y[i] = g(t[i])  =>  y[i] = g(f(x[i]))
 

@@ -1,4 +1,4 @@
-"""Reduce by lanes on groups of 16 threads, by warp shuffles (CUB: WarpReduce).
+"""Reduce by lanes on groups of 16 threads, by warp shuffles (CUB's WarpReduce).
 
     for i { sums[16]; for k { for l vector 16 { sums[l] = sums[l] + x[i, k * 16 + l] } }; halves; y[i] = sums[0] }
     =>  for b in teams block {

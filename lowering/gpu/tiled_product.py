@@ -1,4 +1,4 @@
-"""Tile contractions in shared memory: up to 128 x 128 elements per block, 8 x 8 per thread (CUTLASS: SIMT GEMM).
+"""Tile contractions in shared memory: up to 128 x 128 elements per block, 8 x 8 per thread (CUTLASS's SIMT GEMM).
 
     for r { for q { acc = 0; for k { acc = acc + a(r, k) * b(k, q) }; y[r, q] = f(acc) } }
     =>  for tile block {

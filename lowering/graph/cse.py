@@ -1,4 +1,4 @@
-"""Eliminate common subexpressions (MLIR: cse).
+"""Eliminate common subexpressions (MLIR's cse).
 
     %a = f(%x);  %b = f(%x);  g(%a, %b)  =>  %a = f(%x);  g(%a, %a)
 

@@ -1,4 +1,4 @@
-"""Eliminate dead operations: those that no result depends on (MLIR: dce).
+"""Eliminate dead operations, on which no result depends (MLIR's dce).
 
 %a = f(%x);  %b = g(%x);  return %b  =>  %b = g(%x);  return %b
 """

@@ -1,4 +1,4 @@
-"""Expand derivatives by reverse and forward mode (JAX: vjp and jvp).
+"""Expand derivatives by reverse and forward mode (JAX's vjp and jvp).
 
     %gx = theano.l_op(%x, %gy) {callee = @f}  =>  the operations of @f, and those that pull %gy back
 

@@ -1,4 +1,4 @@
-"""Fold operations on constants, evaluated by the reference (MLIR: fold).
+"""Fold operations on constants, evaluated by the reference (MLIR's fold).
 
     %y = f(constants)  =>  %y = const, the value of f
 

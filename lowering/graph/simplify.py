@@ -1,4 +1,4 @@
-"""Simplify operations by identities that are exact for the element type (MLIR: canonicalize).
+"""Simplify operations by identities that are exact for the element type (MLIR's canonicalize).
 
     x * 1 => x,  -(-x) => x,  transpose(transpose(x)) => x, ...
 

@@ -1,4 +1,4 @@
-"""Tile transposes: loops that write along one axis and read along another, with squares transposed in registers.
+"""Tile transposes, loops that write along one axis and read along another, and transpose squares in registers.
 
     for i in 0..4096 { for j in 0..4096 { y[i, j] = x[j, i] } }
     =>  for i.tile in 0..64 parallel { for j.tile in 0..16 {

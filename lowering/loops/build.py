@@ -1,4 +1,4 @@
-"""Lower formulas to loop nests, one kernel each (TVM: create_prim_func).
+"""Lower formulas to loop nests, one kernel each (TVM's create_prim_func).
 
     y[i] = sum over k of f(i, k)  =>  for i { acc = 0; for k { acc += f(i, k) }; y[i] = acc }
 

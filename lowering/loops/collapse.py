@@ -1,4 +1,4 @@
-"""Collapse loops over adjacent axes into one (MLIR: affine loop coalescing, OpenMP: collapse).
+"""Collapse loops over adjacent axes into one (MLIR's affine loop coalescing, OpenMP's collapse).
 
     for i in 0..4 { for j in 0..8 { y[i, j] = f(x[i, j]) } }  =>  for i in 0..32 { y[i] = f(x[i]) }
 

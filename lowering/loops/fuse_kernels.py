@@ -1,4 +1,4 @@
-"""Fuse kernels over the same iteration space (loop fusion; MLIR: affine-loop-fusion).
+"""Fuse kernels over the same iteration space (loop fusion; MLIR's affine-loop-fusion).
 
     for i { t[i] = f(x[i]) };  for i { y[i] = g(t[i]) };  for i { z[i] = h(t[i]) }
     =>  for i { let a = f(x[i]); let b = g(a); let c = h(a); y[i] = b; z[i] = c }

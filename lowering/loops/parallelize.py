@@ -1,4 +1,4 @@
-"""Run the outermost loop of a large nest on all threads (MLIR: affine-parallelize).
+"""Run the outermost loop of a large nest on all threads (MLIR's affine-parallelize).
 
     for i { for j { ... } }  =>  for i parallel { for j { ... } }
     for i in 0..n { ... }  =>  for b in 0..ceil(n / 4096) parallel { for i in b * 4096..min(...) { ... } }

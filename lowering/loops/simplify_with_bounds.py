@@ -1,4 +1,4 @@
-"""Simplify index arithmetic and conditions with the bounds of indices (MLIR: SimplifyAffineWithBounds).
+"""Simplify index arithmetic and conditions with the bounds of indices (MLIR's SimplifyAffineWithBounds).
 
     (i + 511) mod 512  =>  i - 1          where 1 <= i < 512
     if i - 1 >= 0 { A } else { B }  =>  A

@@ -1,4 +1,4 @@
-"""Lower complex elements to pairs of floats, the real part first (MLIR: convert-complex-to-standard).
+"""Lower complex elements to pairs of floats, the real part first (MLIR's convert-complex-to-standard).
 
     y: tensor<Nxcomplex<f32>>  =>  y: tensor<Nx2xf32>
 

@@ -1,4 +1,4 @@
-"""Cache values of a row that several loops over it compute (Halide: store_at, TVM: cache_write).
+"""Cache values of a row that several loops over it compute (Halide's store_at, TVM's cache_write).
 
     for i { for k { e = exp(x[i, k]); acc = acc + e }; for j { e = exp(x[i, j]); y[i, j] = e / acc } }
     =>  for i {

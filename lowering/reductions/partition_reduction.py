@@ -1,4 +1,4 @@
-"""Partition reductions over many rows among threads (split-K; Halide: rfactor).
+"""Partition reductions over many rows among threads (split-K; Halide's rfactor).
 
     for j in 0..n { acc = 0; for k in 0..4096 { acc = acc + x[k, j] }; y[j] = f(acc) }
     =>  for s in 0..8 {

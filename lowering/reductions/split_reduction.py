@@ -1,4 +1,4 @@
-"""Split long reductions into few elements, so that their blocks run in parallel (split-K; Halide: rfactor).
+"""Split long reductions into few elements, so that their blocks run in parallel (split-K; Halide's rfactor).
 
     acc = 0; for k in 0..16777216 { acc = acc + x[k] }; y[] = f(acc)
     =>  for b in 0..4096 { acc = 0; for k of 16777216 in b * 4096..b * 4096 + 4096 { acc = acc + x[k] }; parts[b] = acc }

@@ -1,4 +1,4 @@
-"""Widen sums of narrow integers in steps: several terms are added in an intermediate type.
+"""Widen sums of narrow integers in several steps, by an intermediate type.
 
     for k in 0..65536 { acc = acc + i64(x[k]) }                                                        x of i8
     =>  alloc register sums: tensor<16xi64>, zero; alloc register part: tensor<64xi16>

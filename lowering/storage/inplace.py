@@ -1,4 +1,4 @@
-"""Store results in the arguments that they destroy (XLA: buffer donation, MLIR: in-place bufferization).
+"""Store results in the arguments that they destroy (XLA's buffer donation, MLIR's in-place bufferization).
 
     y[i] = f(x[i])  =>  x[i] = f(x[i])
 

@@ -1,4 +1,4 @@
-"""Plan memory: the order of kernels, and the place of every array (TVM: storage rewrite, XLA: buffer assignment).
+"""Plan memory: the order of kernels, and the place of every array (TVM's storage rewrite, XLA's buffer assignment).
 
 Intermediate arrays share one workspace. Arrays of known size with disjoint lifetimes share its bytes; arrays of unknown
 size follow them, one after the other.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from available_targets import HERE
@@ -22,6 +23,9 @@ from cvm.lowering.graph.pipeline import GRAPH_PASSES
 from run_lines import Call, as_array, difference, read_call
 
 import cvm
+from cvm.cli import parser
+from cvm.commands.opt import listing
+from cvm.commands.opt import opt as run_opt
 
 GOLDEN, HEADER = "//>", "//= "
 Golden = dict[str, list[str]]  # of each function: its golden lines
@@ -130,9 +134,9 @@ def _goes_on(text: str) -> bool:
 
 
 def _functions(lines: list[str]) -> Iterable[tuple[str, int, int]]:
-    """Each function with its first and last line, from 0: the last is the next `}` indented as the first."""
+    """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
     for first, line in enumerate(lines):
-        if (head := re.match(r"(\s*)(?:func|graph)\s+@([\w.$-]+)", line)) is not None:
+        if (head := re.match(r"(\s*)(?:func|graph|kernel)\s+@([\w.$-]+)", line)) is not None:
             indent, name = head.groups()
             ends = [n for n in range(first, len(lines)) if lines[n].startswith(indent + "}")]
             yield name, first, ends[0] if ends else first
@@ -186,6 +190,24 @@ def graph_pass(name: str) -> Callable[[Filetest], Golden]:
         return found
 
     return changed
+
+
+def opt(pipeline: str) -> Callable[[Filetest], Golden]:
+    """The output of `cvm opt` for the whole file, functions or kernels, after its last one."""
+
+    def changed(test: Filetest) -> Golden:
+        with TemporaryDirectory() as folder:
+            source, output = Path(folder) / test.path.name, Path(folder) / "output"
+            source.write_text(test.text, "utf-8")
+            run_opt(parser().parse_args(["opt", str(source), "--pipeline", pipeline, "-o", str(output)]))
+            return {list(test.functions)[-1]: _lines(output.read_text("utf-8"))}
+
+    return changed
+
+
+def passes() -> list[str]:
+    """The names of `cvm opt --list`."""
+    return [line.split()[0] for line in listing() if line.startswith("  ")]
 
 
 def fmt(test: Filetest) -> Golden:
@@ -309,15 +331,13 @@ def ordered(name: str) -> Callable[[Filetest], None]:
     return checked
 
 
+STAGES = ("formulas", "loops", "schedule", "llvm", "cuda")
 GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "graph": graph,
     "ranges": ranges,
-    "formulas": stage("formulas"),
-    "loops": stage("loops"),
-    "schedule": stage("schedule"),
-    "llvm": stage("llvm"),
-    "cuda": stage("cuda"),
+    **{name: stage(name) for name in STAGES},
     "fmt": fmt,
+    **{name: opt(name) for name in passes() if name not in STAGES},
     **{name: graph_pass(name) for name in (*GRAPH_PASSES, "differentiate")},
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {

@@ -151,3 +151,14 @@ def test_calls_may_fail_as_expected(file: Path) -> None:
     file.write_text(file.read_text().replace("[0.0, 0.0]", "[-0.0, 0.0]"))
     with pytest.raises(AssertionError, match=r"at \[0\] it is 0.0, not -0.0"):
         verify(file)
+
+
+def test_kernels_may_be_the_input(file: Path) -> None:
+    """A pass over kernels has its golden lines after the last of them; comments are whole lines."""
+    kernel = "kernel @k(%x: tensor<1x8xi32>) -> (%y: tensor<1x8xi32>) {\n"
+    kernel += "  for %i in 0..1 {\n    for %j in 0..8 {\n      %y[%i, %j] = %x[%i, %j] // 2\n    }\n  }\n}\n"
+    file.write_text(f"// test collapse\n\n{kernel}")
+    once = bless(file)
+    verify(file)
+    assert bless(file) == once and without_golden(once) == f"// test collapse\n\n{kernel}"
+    assert "//>   for %j in 0..8 {\n//>     %y[0, %j] = %x[0, %j] // 2\n" in once
