@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
+from ..notation.fold_order import fold_in_order
 from ..notation.index import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.signed_zero_minmax import largest, smallest
 from ..notation.traverse import substitute
@@ -18,6 +19,7 @@ from .casting import cast_to_element, to_element
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 
+Fold: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
 MUL_WITHOUT_ZEROS = "mul_without_zeros"
 
 
@@ -105,9 +107,12 @@ class Reduction(Operator[T]):
         return self.x if exact and not typed.over() else None
 
     def reference(self: Reduction[np.ndarray]) -> np.ndarray:
+        typed = self.typed()
+        in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
-            folded = FOLDS[self.function()](self.prepared(self.x, to_element), self.over())
-            return to_element(np.asarray(folded), self.typed().result())
+            fold = (IN_ORDER if in_order else FOLDS).get(self.function(), FOLDS[self.function()])
+            folded = fold(self.prepared(self.x, to_element), self.over())
+            return to_element(np.asarray(folded), typed.result())
 
     def element(self: Reduction[Tensor], y: Tensor) -> Element:
         d = iter(at := axes(y.shape))
@@ -141,14 +146,17 @@ def fold(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
 ON_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 
 
-def _product_of_nonzero(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
-    if not axis:
-        return x
-    product = np.multiply.reduce(np.where(x == 0, np.ones((), x.dtype), x), axis, x.dtype)
-    return np.where((x != 0).any(axis), product, np.zeros((), x.dtype))
+def _product_of_nonzero(product: Fold) -> Fold:
+    def fold(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+        if not axis:
+            return x
+        found = product(np.where(x == 0, np.ones((), x.dtype), x), axis)
+        return np.where((x != 0).any(axis), found, np.zeros((), x.dtype))
+
+    return fold
 
 
-def _accurate(ufunc: Any) -> Callable[[np.ndarray, tuple[int, ...]], Any]:
+def _accurate(ufunc: Any) -> Fold:
     """NumPy's fold in the array's own type, which a float sum does pairwise."""
 
     def fold(x: np.ndarray, axis: tuple[int, ...]) -> Any:
@@ -157,7 +165,11 @@ def _accurate(ufunc: Any) -> Callable[[np.ndarray, tuple[int, ...]], Any]:
     return fold
 
 
-FOLDS: dict[str, Callable[[np.ndarray, tuple[int, ...]], Any]] = {
+def _in_order(ufunc: Any, by_rows: bool = False) -> Fold:
+    return lambda x, axis: fold_in_order(ufunc, x, axis, by_rows) if axis else x
+
+
+FOLDS: dict[str, Fold] = {
     "add": _accurate(np.add),
     "mul": _accurate(np.multiply),
     "maximum": lambda x, axis: largest(x, axis) if axis else x,
@@ -165,7 +177,12 @@ FOLDS: dict[str, Callable[[np.ndarray, tuple[int, ...]], Any]] = {
     "and_": _accurate(np.bitwise_and),
     "or_": _accurate(np.bitwise_or),
     "xor": _accurate(np.bitwise_xor),
-    MUL_WITHOUT_ZEROS: _product_of_nonzero,
+    MUL_WITHOUT_ZEROS: _product_of_nonzero(_accurate(np.multiply)),
+}
+IN_ORDER: dict[str, Fold] = {  # where floats accumulate what becomes an integer, whose bits go by the order
+    "add": _in_order(np.add),
+    "mul": _in_order(np.multiply),
+    MUL_WITHOUT_ZEROS: _product_of_nonzero(_in_order(np.multiply, by_rows=True)),
 }
 
 NONEMPTY = C(

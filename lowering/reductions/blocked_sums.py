@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.fold_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.index import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
 from ...dialect.notation.loops import (
     Alloc,
@@ -49,8 +50,6 @@ from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
 from .lane_reduction import ORDERED, folded_value
 
-MIN_TERMS = 1 << 18  # terms of a reduction that is blocked
-BLOCK_TERMS = 1 << 12  # terms of a block, about: few, so that the blocks occupy a GPU
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum
 from ...dialect.notation.loops import (
     Alloc,
@@ -38,7 +39,6 @@ from ...dialect.notation.scalars import SCALARS
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import accumulators, reads, stores, stride
 
-FLOAT_LANES = 16
 ORDERED = ("add", "mul")  # float reductions whose order decides their bits
 BYTES = 128  # bytes of integer sums: four vectors of 32 bytes
 FLOAT_BYTES = 256  # bytes of float maxima, each a chain of several dependent instructions
@@ -68,7 +68,7 @@ def has_lanes(s: For) -> bool:
     """Test whether a loop reduces floats by lanes, which decides their bits."""
     found, extent = along_memory(s), s.index.extent
     is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
-    return is_float and not (isinstance(extent, int) and extent < FLOAT_LANES)
+    return is_float and not (isinstance(extent, int) and extent < LANES)
 
 
 def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
@@ -102,7 +102,7 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
     """The lanes of a reduction, and those of its remainder."""
     if element not in (F32, F64):
         return (max(BYTES // element.bytes, 8),)
-    return (FLOAT_LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, FLOAT_LANES)
+    return (LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, LANES)
 
 
 def _is_straight(block: Block) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from ...dialect.ir.sizes import Dim, Size, product, same_size
 from ...dialect.ir.unify import put
+from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
 from ..contraction.k_packing import at_least
@@ -24,7 +25,7 @@ from ..loops.collapse import collapse
 from ..loops.forward_substitute import forward_substitute
 from ..loops.specialize_shapes import specialize_shapes
 from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
-from .lane_reduction import FLOAT_LANES, ORDERED, along_memory, folded_value
+from .lane_reduction import ORDERED, along_memory, folded_value
 
 Atoms = frozenset[Any]
 Order = Literal["terms", "blocks", "either"]
@@ -163,7 +164,7 @@ def _seen(order: _Order, ones: dict[Any, Dim]) -> tuple[object, ...]:
     """A comparable description of an order under the assumption that some sizes are 1."""
     extents = [put(n, ones) for n in order.extents]
     last = extents[-1] if extents else 1
-    along = order.along and not (isinstance(last, int) and last < FLOAT_LANES)
+    along = order.along and not (isinstance(last, int) and last < LANES)
     left = [n for n in extents if not same_size(n, 1)]
     count = product(tuple(left))
     if not along and isinstance(count, int) and count < MIN_TERMS:

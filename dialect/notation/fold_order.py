@@ -1,0 +1,62 @@
+"""The documented order of a fold of floats, evaluated on an array as it lies in memory (docs/language.md, Arithmetic)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+LANES = 16
+MIN_TERMS = 1 << 18  # of a fold that goes by blocks
+BLOCK_TERMS = 1 << 12
+
+
+def fold_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False) -> np.ndarray:
+    """The fold of an array over some axes by `np.add` or `np.multiply`, in its element type.
+
+    Adjoining axes are one loop, unless it goes `by_rows`, as beside another fold of the same array.
+    """
+    folds = [j in axes for j, n in enumerate(x.shape) if n != 1]  # axes of one element are no axes
+    terms = x.reshape([n for n in x.shape if n != 1])
+    over, kept = [j for j, f in enumerate(folds) if f], [j for j, f in enumerate(folds) if not f]
+    by_lanes = folds[-1:] == [True] and x.dtype.kind == "f"
+    loops: list[int] = []
+    for j in over:
+        if loops and j - 1 in over and not by_rows:
+            loops[-1] *= terms.shape[j]
+        else:
+            loops.append(terms.shape[j])
+    terms = terms.transpose([*over, *kept]).reshape(*loops, math.prod(terms.shape[j] for j in kept))
+    folded = np.full(terms.shape[-1], ufunc.identity, x.dtype)
+    count = math.prod(loops)
+    if not terms.size:
+        pass
+    elif count < MIN_TERMS or x.dtype.kind == "c":
+        folded = _added(ufunc, folded, terms, by_lanes)
+    else:
+        each = max(1, BLOCK_TERMS * loops[0] // count)
+        for start in range(0, loops[0], each):
+            part = np.full_like(folded, ufunc.identity)
+            folded = ufunc(folded, _added(ufunc, part, terms[start : start + each], by_lanes))
+    return folded.reshape([n for j, n in enumerate(x.shape) if j not in axes])
+
+
+def _added(ufunc: Any, folded: np.ndarray, terms: np.ndarray, by_lanes: bool) -> np.ndarray:
+    """What was folded, with more terms: those of the innermost loop by lanes, or one by one."""
+    if not by_lanes:
+        return _one_by_one(ufunc, folded, terms.reshape(-1, terms.shape[-1]))
+    for row in terms.reshape(-1, *terms.shape[-2:]):
+        whole = len(row) // LANES * LANES
+        if whole:
+            lanes = np.full((LANES, row.shape[-1]), ufunc.identity, row.dtype)
+            lanes = _one_by_one(ufunc, lanes, row[:whole].reshape(-1, *lanes.shape))
+            while len(lanes) > 1:
+                lanes = ufunc(lanes[: len(lanes) // 2], lanes[len(lanes) // 2 :])
+            folded = ufunc(folded, lanes[0])
+        folded = _one_by_one(ufunc, folded, row[whole:])
+    return folded
+
+
+def _one_by_one(ufunc: Any, folded: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    return ufunc.accumulate(np.concatenate([folded[None], terms]), 0, terms.dtype)[-1]
