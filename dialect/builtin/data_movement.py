@@ -11,7 +11,7 @@ from ..ir.sizes import Dim, Shape, product
 from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
 from ..notation.index import Element, Tensor, Var, axes, both, cast, constant, maximum, minimum, when
 from ..notation.index_bounds import inside
-from ..notation.loops import Block, For, Let, Statement, Store
+from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
 from ..spec.reshape_indexing import reshape_element
@@ -267,11 +267,3 @@ class AddAt(Operator[T]):
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
         return [g.builder.apply("cvm.take", g, self.indices, axis=self.axis), None, None]
-
-
-def nested(indices: Any, body: Block) -> Block:
-    """The body in a loop for each index, the first outermost."""
-    for index in reversed(indices):
-        loop: Statement = For(index, body)
-        body = (loop,)
-    return body

@@ -17,7 +17,7 @@ guard. Nodes are immutable. A pass is a function from Kernel to Kernel, in `lowe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import is_not
@@ -135,6 +135,14 @@ def assign(accumulator: Tensor, value: Expr | int) -> Store:
 def update(function: str, accumulator: Tensor, value: Expr) -> Store:
     """accumulator = function(accumulator, value)"""
     return Store(accumulator, (), apply(function, accumulator[()], value))
+
+
+def nested(indices: Sequence[Index], body: Block) -> Block:
+    """The body in a loop for each index, the first outermost."""
+    for index in reversed(indices):
+        loop: Statement = For(index, body)
+        body = (loop,)
+    return body
 
 
 def identity(function: str, element: ElementType) -> Expr:

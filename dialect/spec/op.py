@@ -135,12 +135,6 @@ class Operator(Generic[T]):
         """
         return None
 
-    def decompose(self: Any) -> Any:
-        """The result as a `Node`, composed of operators that compile to better code, or None. Runs after
-        differentiation.
-        """
-        return None
-
     @classmethod
     def has_nest(cls) -> bool:
         return cls.nest is not Operator.nest

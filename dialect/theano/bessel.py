@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..notation.high_precision import by_element
 from ..notation.index import Expr, apply, select
 from . import polynomial_coefficients as k
@@ -77,7 +79,9 @@ def i1(x: Expr) -> Expr:
 
 
 def _at_zero(g: Any, x: Any, value: float, elsewhere: Any) -> Any:
-    return g * x.scalar("eq", 0).scalar("switch", value, elsewhere)
+    """A derivative that is `value` as far as x² is too small to count; the quotient in `elsewhere` loses its digits there."""
+    near = (x * x).scalar("lt", 2.0 ** -(np.finfo(x.element.dtype).nmant + 2))
+    return g * near.scalar("switch", value, elsewhere)
 
 
 def _f(derivative: Any) -> Any:

@@ -75,6 +75,8 @@ def exact_of_order(v: float, x: float, sign: int) -> float:
 
 def _exponent(v: float, x: float, sign: int) -> float:
     """About the logarithm of what Iv is, or Jv where v > x."""
+    if math.isinf(v / x):
+        return v * (math.log(x) - math.log(2 * v)) + v
     if sign > 0:
         return math.hypot(v, x) - v * math.asinh(v / x)
     return math.sqrt(v - x) * math.sqrt(v + x) - v * math.acosh(v / x)

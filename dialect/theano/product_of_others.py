@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..ir.types import I64, TensorType
-from ..notation.index import Element, Index, Tensor, axes, constant, reduce, select
+from ..notation.index import Expr, Index, Tensor, as_index, axes
+from ..notation.loops import Alloc, Block, Store, accumulator, assign, nested, substitute_block, update
 from ..program.builder import Node
 from ..spec.op import C, Operator, T, operator
 from .dimensions import are_distinct, axes_exist, reduced
@@ -17,8 +19,8 @@ from .dimensions import are_distinct, axes_exist, reduced
 class ProductOfOthers(Operator[T]):
     """Y[d...] = Π X[e...] over all e that differ from d, but only in `axis`.   (the derivative of Prod)
 
-    With no zero among the factors that is their product by X[d...]; with one, it is 0 except there; with more, it is 0.
-    A zero is 0.0.
+    The product of the factors before X[d...], by that of those behind it, which is folded from the last one; a zero is
+    0.0.
     """
 
     x: T
@@ -41,33 +43,30 @@ class ProductOfOthers(Operator[T]):
         return self.x
 
     def reference(self: ProductOfOthers[np.ndarray]) -> np.ndarray:
-        y = np.empty_like(self.x)
         over = reduced(self.axis, self.x.ndim)
-        for d in np.ndindex(self.x.shape):
-            group = tuple(slice(None) if j in over else i for j, i in enumerate(d))
-            others = np.ones(self.x[group].shape, bool)
-            others[tuple(d[j] for j in over)] = False
-            y[d] = np.multiply.reduce(self.x[group], None, self.x.dtype, where=others) + 0.0
-        return y
+        kept = tuple(j for j in range(self.x.ndim) if j not in over)
+        order = (*over, *kept)
+        factors = self.x.transpose(order)
+        rows = factors.reshape(math.prod(self.x.shape[j] for j in over), math.prod(self.x.shape[j] for j in kept))
+        y = _before(rows) * _before(rows[::-1])[::-1] + rows.dtype.type(0)
+        return y.reshape(factors.shape).transpose(np.argsort(order)).copy()
 
-    def element(self: ProductOfOthers[Tensor], y: Tensor) -> Element:
+    def nest(self: ProductOfOthers[Tensor], *results: Tensor) -> Block:
+        (y,), over = results, reduced(self.axis, self.x.rank)
         d = axes(y.shape)
-        over = {j: Index(f"k{j}", self.x.shape[j]) for j in reduced(self.axis, self.x.rank)}
-        x = self.x[tuple(over.get(j, i) for j, i in enumerate(d))]
-        if not over:
-            return Element(d, constant(1, y.element))
-        same = None
-        for j, k in over.items():
-            equal = k.eq(d[j])
-            same = equal if same is None else same & equal
-        assert same is not None
-        return Element(d, reduce("mul", tuple(over.values()), select(same, constant(1, x.type), x)) + 0.0)
-
-    def decompose(self: Any) -> Any:
-        zeros, count, nonzero = self.counted()
-        of_one = zeros.scalar("switch", nonzero.with_ones(self.over()), 0)
-        of_none = nonzero.with_ones(self.over()) / zeros.scalar("switch", 1, self.x)
-        return choice(count, of_none, of_one, 0) + 0
+        backward: list[Expr] = [*d]
+        for j in over:
+            backward[j] = as_index(y.shape[j]) - 1 - d[j]
+        before, after = accumulator("before", y.element), accumulator("after", y.element)
+        here, there = d, tuple(backward)
+        first = (Store(y, here, before[()]), update("mul", before, self.x[here]))
+        second = (Store(y, there, y[there] * after[()] + 0.0), update("mul", after, self.x[there]))
+        loops = [d[j] for j in over]
+        again = [Index(i.name, i.extent) for i in loops]  # a loop's index is its own
+        second = substitute_block(second, dict(zip(loops, again, strict=True)))
+        body = (Alloc(before), assign(before, 1), *nested(loops, first))
+        body += (Alloc(after), assign(after, 1), *nested(again, second))
+        return nested([i for j, i in enumerate(d) if j not in over], body)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         """The cotangent of factor i: Σ over j ≠ i of g_j times the product of all but i and j, by the number of zero
@@ -94,6 +93,13 @@ class ProductOfOthers(Operator[T]):
         factors = zeros.scalar("switch", 1, self.x)
         nonzero = factors.reduce("prod", over, no_zeros_in_input=True) if over else factors
         return zeros, (zeros.sum(over) if over else zeros.scalar("cast", dtype=I64)).with_ones(over), nonzero
+
+
+def _before(rows: np.ndarray) -> np.ndarray:
+    """For each row the product of those before it."""
+    ones = np.ones_like(rows[:1])
+    with np.errstate(all="ignore"):
+        return np.multiply.accumulate(np.concatenate([ones, rows[:-1]])[: len(rows)], 0, rows.dtype)
 
 
 def choice(count: Any, none: Any, one: Any, two: Any) -> Any:

@@ -7,20 +7,18 @@ from collections.abc import Callable
 from ...dialect.program.module import Function
 from .cse import cse
 from .dce import dce
-from .decompose import decompose
 from .fold_constants import fold_constants
 from .simplify import simplify
 
 GRAPH_PASSES: dict[str, Callable[[Function], Function]] = {
     "simplify": simplify,
     "fold_constants": fold_constants,
-    "decompose": decompose,
     "cse": cse,
     "dce": dce,
 }
 
 
-ORDER = ("simplify", "fold_constants", "simplify", "decompose", "cse", "dce")
+ORDER = ("simplify", "fold_constants", "simplify", "cse", "dce")
 
 
 def improve(function: Function) -> Function:

@@ -338,7 +338,7 @@ PATHS = {
     "no optimization, kept on disk": Path(optimize=0, kept=True),
     "no passes over loops": Path(_without(*schedule.PASSES)),
     "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
-    "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ("decompose",)}),
+    "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ()}),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),

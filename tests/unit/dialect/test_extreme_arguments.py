@@ -1,0 +1,56 @@
+"""Results at the ends of the floats' ranges, where quotients overflow and small arguments have few digits."""
+
+import numpy as np
+import pytest
+
+import cvm
+
+inf, nan = np.inf, np.nan
+OTHERS = "func @main(%x: tensor<2x?N x f64>) { %y = theano.product_of_others %x {axis = [1]} return %y }"
+DERIVATIVE = """
+func @f(%x: tensor<?Nx ELEMENT>) { %y = theano.elemwise %x {scalar_op = "NAME"} return %y }
+func @main(%x: tensor<?Nx ELEMENT>, %g: tensor<?Nx ELEMENT>) {
+  %d = "theano.l_op"(%x, %g) {callee = @f}
+  return %d
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda-sim", "reference"])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ([2, 1e200, 1e200], [inf, 2e200, 2e200]),
+        ([2, inf, 3], [inf, 6, inf]),
+        ([2, nan, 3], [nan, 6, nan]),
+        ([1e-200, 1e-200, 1e200], [1, 1, 0]),
+        ([-0.0, 2, 3], [6, 0, 0]),
+        ([0, 0, 3], [0, 0, 0]),
+        ([7], [1]),
+        ([], []),
+    ],
+)
+def test_product_of_others(x, y, target):
+    found = cvm.compile(OTHERS, target=target)(np.array([x, x], np.float64))
+    np.testing.assert_array_equal(found, np.array([y, y], np.float64))
+
+
+@pytest.mark.parametrize("axis", [None, [], [0], [1], [0, 2], [0, 1, 2]])
+def test_product_of_others_along_several_axes(axis):
+    x = np.random.default_rng(0).integers(1, 5, (3, 4, 2)).astype(np.float64)
+    text = "func @main(%x: tensor<3x4x2xf64>) { %y = theano.product_of_others %x {AXIS} return %y }"
+    text = text.replace("{AXIS}", "" if axis is None else f"{{axis = {axis}}}")
+    whole = np.prod(x, axis=(0, 1, 2) if axis is None else tuple(axis), keepdims=True)
+    for target in ("cpu", "reference", "cuda-sim"):
+        np.testing.assert_array_equal(cvm.compile(text, target=target)(x), whole / x)
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("name", ["j1", "i1"])
+def test_bessel_functions_of_subnormal_numbers(name, element, target):
+    text = DERIVATIVE.replace("NAME", name).replace("ELEMENT", element)
+    dtype = np.dtype(element.replace("f32", "f4").replace("f64", "f8"))
+    x = np.finfo(dtype).smallest_subnormal * np.array([0, 1, 2, 3, -4, 10**5, 2.0**50]).astype(dtype)
+    np.testing.assert_array_equal(cvm.compile(text, entry="f", target=target)(x), x / 2)
+    np.testing.assert_array_equal(cvm.compile(text, target=target)(x, np.ones_like(x)), np.full_like(x, 0.5))
