@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import samples
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser.format import format_text
-from filetest_runner import Filetest, perform
+from filetest_runner import GOLDENS, Filetest, perform
+from finite_differences import check
+from loop_interpreter import by_formula
+from operator_checks import assert_same, references
+from samples import SAMPLES
 
 import cvm
 from cvm import cli
@@ -118,17 +123,32 @@ def test_stages_of_a_convolution() -> None:
 
 
 def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator of docs/operators.md can be added as it stands, and passes its filetests."""
+    """The operator of docs/operators.md can be added as it stands, and passes its tests."""
     page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    definition, generator = blocks(page, "python")
     module = ModuleType("cvm.dialect.cvm.worked")
     module.__package__ = "cvm.dialect.cvm"
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(blocks(page, "python")[0], "docs/operators.md", "exec"), module.__dict__)
+    monkeypatch.setitem(SAMPLES, "cvm.weigh_rows", None)
+    exec(compile(definition, "docs/operators.md", "exec"), module.__dict__)
     try:
         for n, text in enumerate(blocks(page, "cvm-test")):
             path = tmp_path / f"{n}.cvm"
             path.write_text(text, "utf-8")
             for command in Filetest.load(path).commands:
-                perform(Filetest.load(path), command, update=command == "loops")
+                perform(Filetest.load(path), command, update=command in GOLDENS)
+        exec(compile(generator, "docs/operators.md", "exec"), {**vars(samples), "nn": module})
+        for seed in range(10):
+            op = SAMPLES["cvm.weigh_rows"](np.random.default_rng(seed))
+            for unknown_sizes in (False, True):
+                assert_same(by_formula(op, unknown_sizes)[0], references(op)[0], 0, f"seed {seed}: {op}")
+            check(op.map(lambda a: a / 2**31), np.random.default_rng(seed))
     finally:
         OPERATORS._known.pop("cvm.weigh_rows", None)
+
+
+def test_tests_of_operators_exist() -> None:
+    """Every test that docs/operators.md lists is there."""
+    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(tests/[\w/]+\.py)` \|", page, re.MULTILINE)
+    assert listed and all((ROOT / name).exists() for name in listed)
