@@ -25,7 +25,8 @@ from typing import Literal, TypeAlias
 
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import ElementType
-from .index import ZERO, Apply, Expr, Index, Tensor, Var, apply, as_index, constant
+from .affine import affine
+from .index import ZERO, Apply, Const, Expr, Index, Tensor, Var, apply, as_index, constant
 from .scalars import SCALARS
 from .traverse import substitute, walk
 
@@ -267,3 +268,11 @@ def map_expressions(block: Block, change: Callable[[Expr], Expr]) -> Block:
 def substitute_block(block: Block, values: dict[Expr, Expr]) -> Block:
     """Indices and variables replaced by expressions throughout a block."""
     return map_expressions(block, lambda e: substitute(e, values))
+
+
+def is_one_turn(s: For) -> bool:
+    """Test whether a loop runs exactly once."""
+    if isinstance(s.start, Const) and isinstance(s.end, Const):
+        return s.end.value - s.start.value == s.width
+    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
+    return length is not None and not length.terms and length.constant == s.width

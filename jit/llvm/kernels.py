@@ -5,16 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation.index import Apply, Const, Index, Tensor
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store, statements
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Statement,
+    Store,
+    is_one_turn,
+    statements,
+)
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.loops.nontemporal_stores import leading_store, left_over
 from ...lowering.loops.parallelize import adjoining
-from ...lowering.loops.vectorize import is_one_turn
 from ...lowering.storage.plan import ALIGNMENT, scratch_buffers, written
 from .addresses import Val
 from .expressions import Square
@@ -77,13 +90,17 @@ class Function(Streams):
         self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
-        self.invariants = Invariants()
         self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
         self.optimize = optimize  # hoist what loops do not change, prefetch, and hint at unrolling
         fed = optimize and is_fed_by_memory(kernel)
         self.early = prefetch_distance(kernel) if fed else {}
         self.picked = picked_later(kernel) if fed else {}
         self.few = few_each_time(kernel) if fed else {}
+
+    @cached_property
+    def invariants(self) -> Invariants:
+        """The loop-invariant expressions, of optimized code."""
+        return Invariants()
 
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""

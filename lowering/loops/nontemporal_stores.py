@@ -24,13 +24,14 @@ from ...dialect.notation.loops import (
     Let,
     Statement,
     Store,
+    is_one_turn,
     is_rare,
     rewrite_block,
 )
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import reads, steps, stores, stride
 from ..analysis.lane_offsets import period
-from .vectorize import is_one_turn, overlaps
+from .vectorize import overlaps
 
 LARGE_BYTES = 1 << 24  # bytes of an array larger than the caches
 ALL_ARRAYS_BYTES = 2 * LARGE_BYTES  # bytes of all arrays of a kernel that together are larger than the caches

@@ -19,7 +19,7 @@ from math import lcm
 
 from ...dialect.ir.types import I1
 from ...dialect.notation.affine import affine, key
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, maximum
+from ...dialect.notation.index import Apply, Expr, Index, Read, maximum
 from ...dialect.notation.loops import (
     Assert,
     Block,
@@ -249,11 +249,3 @@ def overlaps(s: For) -> bool:
     read = {r.tensor for r in reads(s.body)}
     own = allocated(s.body)
     return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)
-
-
-def is_one_turn(s: For) -> bool:
-    """Test whether a loop runs exactly once."""
-    if isinstance(s.start, Const) and isinstance(s.end, Const):
-        return s.end.value - s.start.value == s.width
-    length = affine(s.end) - affine(s.start) if s.kind == "vector" else None
-    return length is not None and not length.terms and length.constant == s.width
