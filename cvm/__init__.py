@@ -180,10 +180,10 @@ def _compile_text(
 
         return parse_text(text, filename, folder)
 
-    if target == "cpu":
-        from cvm.jit.functions.source_cache import compile_text
+    from cvm.jit.targets import find_target
 
-        return compile_text(text, filename, folder, read, entry, options)
+    if (recall := find_target(target).compile_text) is not None:
+        return recall(text, filename, folder, read, entry, options)
     from cvm.jit.compile import compile_program
 
     return compile_program(read(), entry, target, options)

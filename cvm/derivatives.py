@@ -18,9 +18,9 @@ from cvm.dialect.program.module import Function, Module, Operation, Value
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
+from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import DEFAULT
-from cvm.jit.targets import compile_function
 from cvm.lowering.graph.differentiate import Rules
 
 from .specialize import TracedFunction, flatten_results, signature_of, traced, unflatten

@@ -21,10 +21,11 @@ from cvm.dialect.program.module import Module
 from cvm.jit.calls import fastcall
 from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
 from cvm.jit.calls.dispatch_table import DispatchEntry
+from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import DEFAULT, CompileOptions
-from cvm.jit.targets import compile_function
+from cvm.jit.targets import TARGETS
 
 from . import array_methods  # noqa: F401  defines the methods of traced arrays
 from .trace import TracedArray, Tracer, caller
@@ -235,7 +236,8 @@ class _Methods:
 
 def traced(function: Callable[..., Any], target: str = "cpu", options: CompileOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
-    direct = target == "cpu" and options.optimize > 0 and fastcall.usable()
+    is_direct = target in TARGETS and TARGETS[target].is_direct
+    direct = is_direct and options.optimize > 0 and fastcall.usable()
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
     return kind(function, target, options)
 

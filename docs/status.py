@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
-from available_targets import HERE, missing  # noqa: E402
+from available_targets import HERE  # noqa: E402
 from conformance_cases import cases, failures, operators  # noqa: E402
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
 from cvm.jit.targets import TARGETS  # noqa: E402
@@ -73,7 +73,7 @@ def _by_example(name: str, target: str) -> str:
 
 
 def main() -> int:
-    lacking = [f"{t}: {missing(t)}" for t in SHOWN if t not in HERE]
+    lacking = [f"{t}: {TARGETS[t].missing()}" for t in SHOWN if t not in HERE]
     dialects = {name: [op.name for op in ops] for name, ops in by_dialect().items() if name != "builtin"}
     unknown = [f"there is no dialect {name}" for name in sys.argv[1:] if name not in dialects]
     if lacking or unknown:

@@ -18,22 +18,24 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
+from ..dialect.ir.compiling import compiling
 from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
-from ..dialect.ir.fp_environment import DefaultFpEnvironment
 from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
 from ..dialect.program.module import Function, Graph, Module, Value
 from ..dialect.program.verify import verify
 from ..dialect.program.verify_inplace import arguments_overwritten
+from ..lowering.pipeline import lower
 from ..lowering.storage.plan import ALIGNMENT, Plan
+from .compile import find, prepared
 from .llvm import native_code
 from .llvm.emit import emit
+from .llvm.ir_writer import PARALLEL
 from .llvm.range_check import declared, within_text
 from .options import DEFAULT, CompileOptions
 from .runtime.fp_environment import declarations, in_default_environment, register_of
-from .runtime.thread_pool import PARALLEL, SERIAL
-from .targets import compile_function, find
+from .runtime.thread_pool import SERIAL
 
 OUT_OF_MEMORY = -1
 C_TYPES = {
@@ -51,7 +53,7 @@ class Built:
     header: str
 
 
-@DefaultFpEnvironment()
+@compiling()
 def build(
     module: Module,
     entries: Sequence[str],
@@ -65,12 +67,12 @@ def build(
     """
     functions, plans = [], []
     for name in entries:
-        found = settled(module, find(module, name, "cpu"), sizes)
+        found = settled(module, find(module, name), sizes)
         _callable(found)
         module = module.with_functions({**module.functions, name: found})
-        compiled = compile_function(module, name, "reference", options)
-        functions.append(compiled.function)
-        plans.append(compiled.plan)
+        module, function = prepared(module, name)
+        functions.append(function)
+        plans.append(lower(module, function, optimize=options.optimize))
     text = emit(*plans, optimize=options.optimize > 0)
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)

@@ -1,13 +1,16 @@
-"""Compile a function or clocked program of a module for a target."""
+"""Compile a function or a clocked program of a verified module for a target."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dialect.program.module import Graph, Module
+from ..dialect.ir.compiling import compiling
+from ..dialect.ir.diagnostics import Diagnostic, TargetError
+from ..dialect.program.module import Function, Graph, Module
+from ..lowering.graph.inline import has_derivatives
 from .functions.compiled_function import CompiledFunction
 from .options import DEFAULT, CompileOptions
-from .targets import compile_function, find
+from .targets import find_target
 
 if TYPE_CHECKING:
     from .functions.clocked_program import CompiledGraph
@@ -17,7 +20,8 @@ def compile_program(
     module: Module, entry: str = "main", target: str = "cpu", options: CompileOptions = DEFAULT
 ) -> CompiledFunction | CompiledGraph:
     """Compiles a function or a graph of a verified module."""
-    found = find(module, entry, target)
+    find_target(target)
+    found = find(module, entry)
     if not isinstance(found, Graph):
         return compile_function(module, entry, target, options)
     from .functions.clocked_program import (
@@ -25,3 +29,35 @@ def compile_program(
     )
 
     return CompiledGraph(module, found, target, options)
+
+
+@compiling()
+def compile_function(
+    module: Module, entry: str = "main", target: str = "cpu", options: CompileOptions = DEFAULT
+) -> CompiledFunction:
+    """Compiles one function of a verified module for a target of TARGETS."""
+    chosen = find_target(target)
+    module, function = prepared(module, entry)
+    try:
+        return chosen.compile(module, function, options)
+    except MemoryError as e:
+        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+
+
+def prepared(module: Module, entry: str) -> tuple[Module, Function]:
+    """The function with its derivatives expanded, as targets take it, and the module with this function."""
+    function = find(module, entry)
+    if has_derivatives(module, function):
+        from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
+
+        function = expand_derivatives(module, function)
+        module = module.with_functions({**module.functions, entry: function})
+    return module, function
+
+
+def find(module: Module, entry: str) -> Function:
+    """The function or graph of this name; TargetError where there is none."""
+    if entry not in module.functions:
+        names = ", ".join(f"@{n}" for n in module.functions) or "none"
+        raise TargetError(f"the program has no function @{entry}; it has {names}")
+    return module.functions[entry]

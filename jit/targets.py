@@ -1,78 +1,155 @@
-"""The table of targets, and compilation of a function for one of them."""
+"""The registry of targets. A target is one object: how to lower, emit, load and show a function, and what else it can do.
+
+The registry imports no code of a target: `lazy` functions import theirs when they are called. docs/targets.md adds a target.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ..dialect.ir.compiling import compiling
-from ..dialect.ir.diagnostics import Diagnostic, TargetError
-from ..dialect.program.module import Function, Module
-from ..lowering.graph.inline import has_derivatives
-from .functions.compiled_function import CompiledFunction
-from .options import DEFAULT, CompileOptions
+from ..dialect.ir.diagnostics import TargetError
 
-
-@compiling()
-def compile_function(
-    module: Module, entry: str = "main", target: str = "cpu", options: CompileOptions = DEFAULT
-) -> CompiledFunction:
-    """Compiles one function of a verified module for a target of TARGETS."""
-    module, function = prepared(module, entry, target)
-    try:
-        return TARGETS[target](module, function, options)
-    except MemoryError as e:
-        raise TargetError(Diagnostic(f"memory does not suffice to compile @{entry}: {e}", function.span)) from None
+if TYPE_CHECKING:
+    from ..dialect.program.module import Function, Module
+    from ..lowering.stepping.step_plan import StepPlan
+    from ..lowering.storage.plan import Plan
+    from .functions.clocked_program import CompiledGraph
+    from .functions.compiled_function import CompiledFunction
+    from .functions.steppers import Stepper
+    from .options import CompileOptions
 
 
-def prepared(module: Module, entry: str, target: str) -> tuple[Module, Function]:
-    """The function as targets take it, without derivatives that are left to take, and the module that it stands in."""
-    function = find(module, entry, target)
-    if has_derivatives(module, function):
-        from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
+def lazy(place: str) -> Callable[..., Any]:
+    """The function at `module:name`, relative to this package or absolute, imported when it is called."""
+    module, _, name = place.partition(":")
 
-        function = expand_derivatives(module, function)
-        module = module.with_functions({**module.functions, entry: function})
-    return module, function
+    def call(*arguments: Any, **named: Any) -> Any:
+        return getattr(import_module(module, __package__), name)(*arguments, **named)
 
-
-def find(module: Module, entry: str, target: str) -> Function:
-    """The function or graph of this name; TargetError where it or the target is unknown."""
-    if target not in TARGETS:
-        raise TargetError(f"unknown target {target!r}; the targets are {', '.join(TARGETS)}")
-    if entry not in module.functions:
-        names = ", ".join(f"@{n}" for n in module.functions) or "none"
-        raise TargetError(f"the program has no function @{entry}; it has {names}")
-    return module.functions[entry]
+    return call
 
 
-def _native(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
-    from .functions.native_function import native_function
-
-    return native_function(module, function, options)
-
-
-def _reference(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
-    from .functions.reference_function import ReferenceFunction
-
-    return ReferenceFunction(module, function, options)
+_LOWER, _LOWER_FOR_GPU = lazy("..lowering.pipeline:lower"), lazy("..lowering.pipeline:lower_for_gpu")
+_EMIT_LLVM, _EMIT_CUDA = lazy(".llvm.emit:emit"), lazy(".cuda.emit:emit")
+_STEPPER = lazy(".functions.steppers:PythonStepper")
 
 
-def _simulated(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
-    from .cuda.gpu_function import SimulatedFunction
-
-    return SimulatedFunction(module, function, options)
+def _for_cpu(module: Module, function: Function, options: CompileOptions) -> Plan:
+    return _LOWER(module, function, optimize=options.optimize)
 
 
-def _on_gpu(module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
-    from .cuda.cuda_function import CudaFunction
-
-    return CudaFunction(module, function, options)
+def _for_gpu(module: Module, function: Function, options: CompileOptions) -> Plan:
+    return _LOWER_FOR_GPU(module, function, options.optimize)
 
 
-# a target's code is loaded when it is asked for
-TARGETS: dict[str, Callable[[Module, Function, CompileOptions], CompiledFunction]] = {
-    "cpu": _native,
-    "reference": _reference,
-    "cuda": _on_gpu,
-    "cuda-sim": _simulated,
-}
+def _llvm(plan: Plan, options: CompileOptions) -> Any:
+    return _EMIT_LLVM(plan, optimize=options.optimize > 0)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a program can be compiled for.
+
+    `load` gives the function to call, `lower` its kernels and storage, `emit` their source. `stages` show a source as text,
+    under names of which every target has its own. `stepper` moves the state of a clocked program, whose source `emit_steps`
+    gives where it is not that of its functions. `missing` explains why the target cannot run here, if it cannot.
+    """
+
+    name: str
+    load: Callable[[Module, Function, CompileOptions], CompiledFunction]
+    lower: Callable[[Module, Function, CompileOptions], Plan] = _for_cpu
+    emit: Callable[[Plan, CompileOptions], Any] = lambda plan, _: plan
+    stages: Mapping[str, Callable[[Any, CompileOptions], str]] = field(default_factory=dict)
+    stepper: Callable[[CompiledGraph], Stepper] = _STEPPER
+    emit_steps: Callable[[StepPlan], Any] | None = None
+    missing: Callable[[], str] = str
+    profile: Callable[..., Any] | None = None  # times each kernel of a call
+    compile_text: Callable[..., Any] | None = None  # recalls functions by the text of their program
+    is_direct: bool = False  # calls can be made without Python
+
+    def compile(self, module: Module, function: Function, options: CompileOptions) -> CompiledFunction:
+        """Loads a function; TargetError where the target cannot run here."""
+        if lacking := self.missing():
+            raise TargetError(f"target {self.name}: {lacking}")
+        return self.load(module, function, options)
+
+
+TARGETS: dict[str, Target] = {}
+
+
+def register(target: Target) -> Target:
+    """Adds a target, for `cvm.compile(..., target=name)` and the command line."""
+    if target.name in TARGETS:
+        raise TargetError(f"target {target.name!r} is registered already")
+    if taken := [stage for stage in target.stages if stage in _stages()]:
+        raise TargetError(f"target {target.name!r}: another target has the stage {taken[0]!r}")
+    TARGETS[target.name] = target
+    return target
+
+
+def find_target(name: object) -> Target:
+    """The target of this name; TargetError where there is none."""
+    if not isinstance(name, str) or name not in TARGETS:
+        raise TargetError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def all_stages() -> tuple[str, ...]:
+    """The stages of lowering, then those of the targets."""
+    from ..lowering.stages import STAGES
+
+    return (*STAGES, *_stages())
+
+
+def target_of_stage(stage: str) -> Target:
+    """The target that shows a stage; TargetError where there is none."""
+    if stage not in _stages():
+        raise TargetError(f"unknown stage {stage!r}; the stages are {', '.join(all_stages())}")
+    return _stages()[stage]
+
+
+def _stages() -> dict[str, Target]:
+    return {stage: target for target in TARGETS.values() for stage in target.stages}
+
+
+register(
+    Target(
+        "cpu",
+        load=lazy(".functions.native_function:native_function"),
+        emit=_llvm,
+        stages={
+            "llvm": lambda text, _: text.module,
+            "llvm-opt": lazy(".llvm.native_code:optimised_text"),
+            "asm": lazy(".llvm.native_code:assembly"),
+        },
+        stepper=lazy(".functions.steppers:native_stepper"),
+        emit_steps=lazy(".functions.steppers:emit_steps"),
+        profile=lazy(".functions.profile:profile"),
+        compile_text=lazy(".source_cache:compile_text"),
+        is_direct=True,
+    )
+)
+register(Target("reference", load=lazy(".functions.reference_function:ReferenceFunction")))
+_CUDA = register(
+    Target(
+        "cuda",
+        load=lazy(".functions.cuda_function:CudaFunction"),
+        lower=_for_gpu,
+        emit=lambda plan, _: _EMIT_CUDA(plan),
+        stages={"cuda": lambda source, _: source.text, "ptx": lazy(".cuda.nvrtc:ptx")},
+        stepper=lazy(".functions.steppers:DeviceStepper"),
+        missing=lazy(".cuda.device:missing"),
+    )
+)
+register(
+    Target(
+        "cuda-sim",
+        load=lazy(".functions.gpu_function:SimulatedFunction"),
+        lower=_CUDA.lower,
+        emit=_CUDA.emit,
+        missing=lazy(".cuda.nvrtc:missing"),
+    )
+)

@@ -7,13 +7,13 @@ from argparse import Namespace
 import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, write
-from cvm.jit.functions.stages import ALL_STAGES
+from cvm.jit.targets import all_stages
 from cvm.lowering.analysis.overflow import print_ranges
 
 
 def lower(options: Namespace) -> int:
-    if options.to not in ALL_STAGES:
-        raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(ALL_STAGES)}")
+    if options.to not in (stages := all_stages()):
+        raise Usage(f"unknown stage {options.to!r}; the stages are {', '.join(stages)}")
     if options.ranges and options.to != "graph":
         raise Usage(f"--ranges shows the ranges of a program's values: it goes with --to graph, not {options.to}")
     f = cvm.compile(load(options.program), options.entry, target="reference", optimize=options.optimize)

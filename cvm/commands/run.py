@@ -6,6 +6,7 @@ import io
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
 from cvm.commands.io import load, write
 from cvm.dialect.program.module import Graph
+from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
-from cvm.jit.functions.native_function import NativeFunction
 from cvm.jit.options import CompileOptions
-from cvm.jit.targets import TARGETS, compile_function
+from cvm.jit.targets import TARGETS
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
 
@@ -34,8 +35,11 @@ def run(options: Namespace) -> int:
             raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
     module = load(options.program)
     function = module.functions.get(options.entry)
-    if options.profile and (options.target != "cpu" or isinstance(function, Graph)):
-        raise Usage("--profile is for functions on the target cpu")
+    profile = TARGETS[options.target].profile
+    if options.profile and (profile is None or isinstance(function, Graph)):
+        raise Usage(
+            f"--profile is for functions on the target {', '.join(t.name for t in TARGETS.values() if t.profile)}"
+        )
     if isinstance(function, Graph):
         from cvm.commands.run_clocked import run_graph
 
@@ -68,18 +72,15 @@ def run(options: Namespace) -> int:
             print(f"  sha256 {digest(array)}", file=out)
     if options.time:
         print(f"compiled in {duration(compiled)}, ran in {fastest(f, arrays, first)}", file=out)
-    if options.profile:
-        print("\n".join(profiled(f, arrays)), file=out)
+    if options.profile and profile is not None:
+        with waiting("profiling"):
+            spent = profile(f, arrays)
+        print("\n".join(profiled(spent)), file=out)
     return 0
 
 
-def profiled(f: CompiledFunction, arrays: list[np.ndarray]) -> list[str]:
+def profiled(spent: Sequence[Any]) -> list[str]:
     """A table of the kernels: median time and share, bytes and operations per second, and the results of each."""
-    from cvm.jit.functions.profile import profile
-
-    assert isinstance(f, NativeFunction)
-    with waiting("profiling"):
-        spent = profile(f, arrays)
     whole = sum(s.seconds for s in spent)
     rows = [("time", "share", "GB/s", "G op/s", "kernel", "writes")]
     for s in spent:

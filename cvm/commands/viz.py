@@ -8,7 +8,7 @@ from pathlib import Path
 from cvm import diagram
 from cvm.cli import Usage
 from cvm.commands.io import load, write
-from cvm.jit.targets import find
+from cvm.jit.compile import find
 
 KINDS = (".svg", ".html")
 
@@ -19,7 +19,7 @@ def viz(options: Namespace) -> int:
         raise Usage(f"-o is a picture, .svg, or a page, .html; got {options.output}")
     module = load(options.program)
     names = options.entry or [*module.functions]
-    functions = [find(module, name, "cpu") for name in names]
+    functions = [find(module, name) for name in names]
     title = Path(options.program).name
     text = diagram.page(module, functions, title) if suffix == ".html" else diagram.svg(module, functions)
     write(options.output, text.encode())

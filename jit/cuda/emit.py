@@ -19,7 +19,7 @@ from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.linear_index import linear_index
 from ...lowering.analysis.parallel_loops import THREADS, block_size
 from ...lowering.storage.plan import Plan, scratch_buffers, written
-from ..runtime.runtime_checks import Requirements
+from ...lowering.storage.runtime_checks import Requirements
 from . import lookup_tables
 from .addresses import Val, fits
 from .expressions import Expressions

@@ -9,9 +9,13 @@ import os
 import threading
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...dialect.ir.diagnostics import TargetError
 from ..cache import disk_cache
+
+if TYPE_CHECKING:
+    from .emit import Source
 
 OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17", "--minimal")
 HOW = "pip install 'cvm-lang[cuda-sim]'"
@@ -39,8 +43,18 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
     """The name in the cache of what the library makes of a source; TargetError where there is no library."""
     path = _library_path()
     if path is None:
-        raise TargetError(f"NVRTC, which compiles CUDA C, is not installed: {HOW}")
+        raise TargetError(missing())
     return disk_cache.key("nvrtc", source, architecture, *OPTIONS, path.name, str(path.stat().st_size))
+
+
+def missing() -> str:
+    """What is not there to compile CUDA C, and how to get it; empty where all is."""
+    return "" if available() else f"NVRTC, which compiles CUDA C, is not installed: {HOW}"
+
+
+def ptx(source: Source, _options: object = None) -> str:
+    """The kernels in NVIDIA's assembly language."""
+    return compile_source(source.text).decode()
 
 
 def available() -> bool:

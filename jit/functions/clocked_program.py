@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from types import NoneType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 from zipfile import is_zipfile
 
 import numpy as np
@@ -19,16 +19,16 @@ from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.program.module import Function, Graph, Module
+from ...lowering.stages import STAGES
 from ...lowering.stepping.split_state import State, split_state
 from ...lowering.stepping.step_plan import StepPlan, make_step_plan
 from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
 from ..options import DEFAULT, CompileOptions
-from ..targets import TARGETS
+from ..targets import find_target, target_of_stage
 from .compiled_function import CompiledFunction
-from .steppers import DeviceStepper, NativeStepper, PythonStepper, machine_text
+from .steppers import Stepper
 
-Machine: TypeAlias = PythonStepper | DeviceStepper | NativeStepper
 Sensor = Iterable[Any] | Callable[[int], Any]
 
 
@@ -41,10 +41,10 @@ class CompiledGraph:
         self.target = target
         self.options = options
         with compiling():
-            self._clockwork = split_state(module, graph)
-        self._states = {s.name: s for s in self._clockwork.states}
+            self.clockwork = split_state(module, graph)
+        self._states = {s.name: s for s in self.clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
-        self._machine: Machine | None = None
+        self._stepper: Stepper | None = None
         self._observed: dict[str, np.ndarray] | None = None
         self._time = 0
         self._lock = threading.RLock()
@@ -69,10 +69,10 @@ class CompiledGraph:
     def reset(self) -> int:
         """Every field takes its initial value, sensors are zero, and time is 0."""
         with self._lock:
-            if self._machine is None:
-                self._machine = self._make_machine()
-            for s in self._clockwork.states:
-                self._machine.current[s.name][...] = s.initial
+            if self._stepper is None:
+                self._stepper = self._make_stepper()
+            for s in self.clockwork.states:
+                self._stepper.current[s.name][...] = s.initial
             self._time = 0
             self._observed = None
             return 0
@@ -81,11 +81,11 @@ class CompiledGraph:
         """Moves n ticks on; the time afterwards."""
         ticks = n if n.__class__ is int and n >= 0 else _ticks(n)
         with self._lock:
-            machine = self._machine or self._ready()
+            stepper = self._stepper or self._ready()
             if ticks:
                 self._observed = None
             while ticks:
-                done = machine.move(ticks)
+                done = stepper.move(ticks)
                 self._time += done
                 ticks -= done
             return self._time
@@ -135,7 +135,7 @@ class CompiledGraph:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `read` knows."""
-        return (*self._states, *self._clockwork.probes)
+        return (*self._states, *self.clockwork.probes)
 
     @property
     def writable(self) -> tuple[State, ...]:
@@ -148,7 +148,7 @@ class CompiledGraph:
             self._ready()
             if isinstance(name, str) and name in self._states:
                 array = self._ready().current[name]
-            elif isinstance(name, str) and name in self._clockwork.probes:
+            elif isinstance(name, str) and name in self.clockwork.probes:
                 array = self._observe()[name]
             else:
                 known = ", ".join(self.names) or "none"
@@ -224,7 +224,7 @@ class CompiledGraph:
         time = held["time"]
         if time.shape != () or time.dtype != np.int64 or time < 0:
             raise CallError(f"{message}: expected a time of 0 or more ticks, got {time.tolist()!r}")
-        values = {s.name: self._value(s, held[f"state.{s.name}"]) for s in self._clockwork.states}
+        values = {s.name: self._value(s, held[f"state.{s.name}"]) for s in self.clockwork.states}
         with self._lock:
             self.reset()
             for name, value in values.items():
@@ -235,44 +235,46 @@ class CompiledGraph:
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
         if not self.options.optimize:
-            return self._function(self._clockwork.advance).lower(stage)
+            return self.function(self.clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):
-            tick = self._tick if stage == "schedule" else make_step_plan(self.module, self._clockwork, scheduled=False)
+            tick = (
+                self.step_plan if stage == "schedule" else make_step_plan(self.module, self.clockwork, scheduled=False)
+            )
             return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
-        if stage in ("llvm", "llvm-opt", "asm"):
-            return machine_text(self._tick, stage)
-        return self._function(self._clockwork.advance).lower(stage)
+        if stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
+            return target.stages[stage](target.emit_steps(self.step_plan), self.options)
+        return self.function(self.clockwork.advance).lower(stage)
 
-    # the machinery
+    # compiled code
 
-    def _ready(self) -> Machine:
-        if self._machine is None:
+    def _ready(self) -> Stepper:
+        if self._stepper is None:
             self.reset()
-        assert self._machine is not None
-        return self._machine
+        assert self._stepper is not None
+        return self._stepper
 
     @compiling()
-    def _make_machine(self) -> Machine:
-        if self.target == "cpu" and self.options.optimize:
-            return NativeStepper(self._clockwork, self._tick)
-        machine = DeviceStepper if self.target == "cuda" else PythonStepper
-        return machine(self._clockwork, self._function(self._clockwork.advance))
+    def _make_stepper(self) -> Stepper:
+        return find_target(self.target).stepper(self)
 
     @cached_property
-    def _tick(self) -> StepPlan:
-        return make_step_plan(self.module, self._clockwork)
+    def step_plan(self) -> StepPlan:
+        """The kernels of a tick, and of several at once."""
+        return make_step_plan(self.module, self.clockwork)
 
     @compiling()
-    def _function(self, function: Function) -> CompiledFunction:
+    def function(self, function: Function) -> CompiledFunction:
+        """One of the program's functions, compiled for its target."""
         if function.name not in self._functions:
-            self._functions[function.name] = TARGETS[self.target](self.module, function, self.options)
+            target = find_target(self.target)
+            self._functions[function.name] = target.compile(self.module, function, self.options)
         return self._functions[function.name]
 
     def _observe(self) -> dict[str, np.ndarray]:
         if self._observed is None:
-            found = self._function(self._clockwork.observe)(*self._ready().current.values())
+            found = self.function(self.clockwork.observe)(*self._ready().current.values())
             values = found if isinstance(found, tuple) else (found,)
-            self._observed = dict(zip(self._clockwork.probes, values, strict=True))
+            self._observed = dict(zip(self.clockwork.probes, values, strict=True))
         return self._observed
 
 

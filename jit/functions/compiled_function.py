@@ -17,13 +17,12 @@ from ...dialect.ir.types import Type, as_given
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
 from ..options import DEFAULT, CompileOptions
+from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
     from ...dialect.program.deferred_checks import DeferredChecks
     from ...lowering.analysis.cost import Cost
     from ...lowering.storage.plan import Plan
-    from ..cuda.emit import Source
-    from ..llvm.emit import Text
 
 
 class CompiledFunction:
@@ -163,9 +162,15 @@ class CompiledFunction:
     @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
         """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
-        from .stages import text_at
+        from ...lowering.stages import STAGES, show
 
-        return text_at(self, stage)
+        if stage in STAGES:
+            return show(self.module, self.function, stage, self.options.optimize)
+        target = target_of_stage(stage)
+        if target.name == self.target:
+            return target.stages[stage](self.source, self.options)
+        plan = target.lower(self.module, self.function, self.options)
+        return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self) -> Cost:
         """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
@@ -178,34 +183,13 @@ class CompiledFunction:
 
     @cached_property
     def plan(self) -> Plan:
-        from ...lowering.pipeline import lower
-
-        return lower(self.module, self.function, optimize=self.options.optimize)
-
-    @cached_property
-    def native_text(self) -> Text:
-        from ..llvm.emit import emit
-
-        return emit(self.plan, optimize=self.options.optimize > 0)
+        """The kernels, and where their arrays are."""
+        return find_target(self.target).lower(self.module, self.function, self.options)
 
     @cached_property
-    def gpu_plan(self) -> Plan:
-        from ...lowering.pipeline import lower_for_gpu
-
-        return lower_for_gpu(self.module, self.function, self.options.optimize)
-
-    @cached_property
-    def gpu_source(self) -> Source:
-        from ..cuda.emit import emit
-
-        return emit(self.gpu_plan)
-
-    @cached_property
-    def ptx(self) -> str:
-        """The kernels in NVIDIA's assembly language, by NVRTC."""
-        from ..cuda.nvrtc import compile_source
-
-        return compile_source(self.gpu_source.text).decode()
+    def source(self) -> Any:
+        """What the target emits for the plan."""
+        return find_target(self.target).emit(self.plan, self.options)
 
 
 def _unwritable(array: np.ndarray) -> str:

@@ -37,7 +37,7 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     given = [a.copy() for a in arguments]
     out = f(*given)
     results = [*out] if isinstance(out, tuple) else [out]
-    plan, text = f.plan, f.native_text
+    plan, text = f.plan, f.source
     places = [size_place(f.function, atom) for atom in text.sizes]
     sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
     pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))

@@ -1,10 +1,11 @@
-"""Steppers of clocked programs: the state, and native code or compiled functions that advance it."""
+"""The state of a clocked program and the code that advances it: native code, launches on a GPU, or calls from Python."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -13,26 +14,40 @@ from ...lowering.analysis.cost import cost
 from ...lowering.stepping.split_state import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
 from ...lowering.storage.plan import Plan
-from ..llvm.emit import emit
+from ..llvm.emit import Text, emit
 from ..llvm.ir_writer import IRWriter
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
+
+if TYPE_CHECKING:
+    from .clocked_program import CompiledGraph
 
 TICKS = 10_000  # of a GPU, between two looks for an interrupt
 BATCH = 200_000_000  # operations and bytes between two looks for an interrupt
 PAGE, STAGGER = 4096, 832
 
 
+class Stepper(Protocol):
+    """The current state by name, and what moves it."""
+
+    @property
+    def current(self) -> Mapping[str, np.ndarray]: ...
+
+    def move(self, ticks: int) -> int:
+        """Moves the state by some of the ticks, so that an interrupt finds state and time in step; gives their number."""
+        ...
+
+
 class PythonStepper:
     """State that a compiled function maps to the next state, in Python's loop."""
 
-    def __init__(self, clockwork: StepAndObserve, advance: Callable[..., Any]) -> None:
+    def __init__(self, graph: CompiledGraph) -> None:
+        clockwork = graph.clockwork
         self.moving = [s.name for s in clockwork.moving]
-        self.advance = advance
+        self.advance = graph.function(clockwork.advance)
         self.current = {s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states}
         self.spare = {name: np.empty_like(self.current[name]) for name in self.moving}
 
     def move(self, ticks: int) -> int:
-        """Moves the state by some of the ticks, so that an interrupt finds state and time in step; how many they were."""
         self.advance(*self.current.values(), out=tuple(self.spare[m] for m in self.moving))
         for m in self.moving:
             self.current[m], self.spare[m] = self.spare[m], self.current[m]
@@ -42,13 +57,14 @@ class PythonStepper:
 class DeviceStepper:
     """State that stays on a GPU, also between steps: an array is copied here when it is asked for, and back if it was."""
 
-    def __init__(self, clockwork: StepAndObserve, advance: Any) -> None:  # a CudaFunction
+    def __init__(self, graph: CompiledGraph) -> None:
+        clockwork = graph.clockwork
+        advance: Any = graph.function(clockwork.advance)  # a CudaFunction
         self.current = _Copies({s.name: np.empty(s.initial.shape, s.initial.dtype) for s in clockwork.states})
         moving = [n for n, s in enumerate(clockwork.states) if s in clockwork.moving]
         self.current.clock = self.clock = advance.clock(list(self.current.arrays.values()), moving)
 
     def move(self, ticks: int) -> int:
-        """The same as that of CallingMachine."""
         self.current.leave()
         n = min(ticks, TICKS)
         self.clock.run(n)
@@ -85,17 +101,23 @@ class _Copies(Mapping[str, np.ndarray]):
         self.here.clear()
 
 
+def native_stepper(graph: CompiledGraph) -> Stepper:
+    """Native code for the ticks themselves, unless nothing is optimized."""
+    return NativeStepper(graph) if graph.options.optimize else PythonStepper(graph)
+
+
 class NativeStepper:
     """State that native code moves any number of ticks at once."""
 
-    def __init__(self, clockwork: StepAndObserve, tick: StepPlan) -> None:
+    def __init__(self, graph: CompiledGraph) -> None:
         from ..llvm.native_code import Library
         from ..runtime.thread_pool import imports_of
 
-        text = ticks_text(tick)
+        clockwork, tick = graph.clockwork, graph.step_plan
+        text = emit_steps(tick)
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text, exports, imports=imports_of(text), slp=tick.several is None)
+        self.library = Library(text.module, exports, imports=imports_of(text.module), slp=text.slp)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:
@@ -128,7 +150,6 @@ class NativeStepper:
         return self.sides[self.side]
 
     def move(self, ticks: int) -> int:
-        """The same as that of CallingMachine."""
         n = left = ticks if ticks < self.batch else self.batch
         for each, function in self.ways:
             if left >= each:
@@ -168,13 +189,15 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
     return held[start : start + size].view(dtype).reshape(shape)
 
 
-def ticks_text(tick: StepPlan) -> str:
+def emit_steps(tick: StepPlan) -> Text:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
     plans = _plans(tick)
-    text = emit(*plans).module.replace("define i32 @entry", "define internal i32 @entry")
+    source = emit(*plans)
+    text = source.module.replace("define i32 @entry", "define internal i32 @entry")
     names = (("ticks", "entry"), ("passes", "entry1"))
     text += declarations(register_of())
-    return text + "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
+    text += "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
+    return replace(source, module=text, slp=tick.several is None)
 
 
 def _plans(tick: StepPlan) -> list[Plan]:
@@ -231,14 +254,3 @@ failed:
 
 def _load(f: IRWriter, table: str, n: int) -> str:
     return f.add(f"load ptr, ptr {f.add(f'getelementptr inbounds ptr, ptr {table}, i64 {n}')}")
-
-
-def machine_text(tick: StepPlan, stage: str) -> str:
-    """The code of a tick and its loop: llvm, llvm-opt or asm."""
-    from ..llvm import native_code
-
-    text = ticks_text(tick)
-    if stage == "llvm":
-        return text
-    module = native_code.optimise(text, slp=tick.several is None)
-    return str(module) if stage == "llvm-opt" else native_code.assembly(module)

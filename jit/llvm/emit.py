@@ -16,9 +16,8 @@ from ...dialect.notation.index import Tensor
 from ...dialect.notation.loops import Kernel
 from ...lowering.loops.parallelize import grain
 from ...lowering.storage.plan import Plan
-from ..runtime.runtime_checks import Requirements
-from ..runtime.thread_pool import PARALLEL
-from .ir_writer import IRWriter
+from ...lowering.storage.runtime_checks import Requirements
+from .ir_writer import PARALLEL, IRWriter
 from .kernels import METADATA, Function, parallel_loop
 
 INTERNAL = "define internal "
@@ -31,6 +30,7 @@ class Text:
     module: str
     sizes: tuple[tuple[object, ...], ...]
     requirements: tuple[tuple[str, Span], ...]
+    slp: bool = False  # whether scalars side by side are worth vectors
 
 
 def emit(*plans: Plan, optimize: bool = True) -> Text:

@@ -9,6 +9,7 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I1, ElementType
 from .scalar_functions import INSTRUCTIONS
 
+PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # runs a loop on the thread pool
 _FLOATS = {16: "half", 32: "float", 64: "double"}
 
 

@@ -17,6 +17,8 @@ from .llvm_context import addresses_kept, target_machine, toolchain
 
 if TYPE_CHECKING:
     from ...lowering.processor import Processor
+    from ..options import CompileOptions
+    from .emit import Text
 
 COMPLETED = target_intrinsics, select_to_table, integer_powers, lookup_tables  # they define functions that are declared
 _numbers = itertools.count(1)  # of libraries; any thread may make one
@@ -57,10 +59,19 @@ def processor() -> Processor:
     return Processor(target_intrinsics.has_quads(features), 32 if "avx512vl" in features else 16)
 
 
-def assembly(module: Any) -> str:
-    """The machine code of a module, as text."""
+def optimised_text(source: Text, options: CompileOptions) -> str:
+    """The module of a program after LLVM's passes, as text."""
+    return str(_optimised(source, options))
+
+
+def assembly(source: Text, options: CompileOptions) -> str:
+    """The machine code of a program, as text."""
     with addresses_kept():
-        return target_machine().emit_assembly(module)
+        return target_machine().emit_assembly(_optimised(source, options))
+
+
+def _optimised(source: Text, options: CompileOptions) -> Any:
+    return optimise(source.module, source.slp, passes=options.optimize > 0)
 
 
 def object_file(text: str, passes: bool = True) -> bytes:

@@ -30,7 +30,6 @@ FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform =
 PAUSES = {"x86_64": ("llvm.x86.sse2.pause()", "()"), "aarch64": ("llvm.aarch64.hint(i32 1)", "(i32)")}
 PAUSE, PAUSE_TYPE = PAUSES.get(platform.machine(), PAUSES["x86_64"])
 REGISTER = register_of()
-PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # how a module asks for it
 MOST = 256
 MASK = 16  # words of 64 processors that are told apart
 SPINS = 4000  # looks at the generation before a worker sleeps: some tens of microseconds

@@ -17,7 +17,7 @@ from cvm.dialect.program.builder import Builder
 from cvm.dialect.program.module import Value
 from cvm.dialect.spec.op import OPERATORS, Operator
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, UNKNOWN
-from cvm.jit.targets import compile_function
+from cvm.jit.compile import compile_function
 from derivative_domains import DOMAINS
 from finite_differences import check, normal, program
 from samples import SAMPLES

@@ -26,11 +26,18 @@ ALSO = {
     "lowering/text/parser.py": "lark",
     "cvm/plot.py": "matplotlib PIL",
 }  # files that may import more
+# rooms of a room, the lowest first: each imports those before it, also within functions, but for types
+ORDER = {
+    "jit": "options targets cache llvm runtime calls cuda functions compile source_cache aot",
+}
 
 
-def imports(path: Path) -> Iterator[str]:
-    """The modules a file imports, in full: relative ones with the package they stand in."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+def imports(path: Path, types: bool = True) -> Iterator[str]:
+    """The modules a file imports, in full: relative ones with the package they stand in. Those for types alone may be left out."""
+    tree = ast.parse(path.read_text("utf-8"))
+    if not types:
+        tree.body = [s for s in tree.body if not (isinstance(s, ast.If) and ast.unparse(s.test) == "TYPE_CHECKING")]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -53,6 +60,20 @@ def test_rooms_import_one_way(room: str) -> None:
                 assert target in {room, *rooms}, f"{path}: {room} does not import {module}"
             else:
                 assert top in {*sys.stdlib_module_names, *packages, *more}, f"{path}: {room} does not import {module}"
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_rooms_inside_a_room_import_one_way(room: str) -> None:
+    order = ORDER[room].split()
+    assert set(order) == {
+        p.stem for p in (ROOT / room).iterdir() if (p / "__init__.py").exists() or p.suffix == ".py"
+    } - {"__init__"}
+    for path in (ROOT / room).rglob("*.py"):
+        own = path.relative_to(ROOT / room).parts[0].removesuffix(".py")
+        for module in imports(path, types=False):
+            _, _, inside = module.partition(f"cvm.{room}.")
+            other = inside.partition(".")[0]
+            assert not inside or order.index(other) <= order.index(own), f"{path}: {own} does not import {other}"
 
 
 def test_rooms_have_one_name() -> None:

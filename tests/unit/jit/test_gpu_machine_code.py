@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from available_targets import missing
+from cvm.jit.targets import TARGETS
 from emulated_kernels import needs_nvrtc
 
 import cvm
@@ -115,7 +115,7 @@ def test_nothing_is_spilled(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(bool(missing("cuda")), reason=missing("cuda") or "there is a GPU")
+@pytest.mark.skipif(bool(TARGETS["cuda"].missing()), reason=TARGETS["cuda"].missing() or "there is a GPU")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_a_gpu(name: str) -> None:
     """The same programs, large, have the bits of a CPU; also when their launches are recorded."""

@@ -26,7 +26,7 @@ def counters(steps: dict[str, float], operation: str = "add") -> str:
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_every_start_and_step(step: float) -> None:
     native = cvm.compile(counters({"n": step}))
-    for kernel in native._tick.several.kernels if native._tick.several else ():
+    for kernel in native.step_plan.several.kernels if native.step_plan.several else ():
         check_kernel(kernel)
     for start in np.array(STARTS, np.float32):
         native.write("n", start)
@@ -53,7 +53,7 @@ def test_several_counters_leap_together_or_not_at_all() -> None:
 
 def test_which_programs_leap() -> None:
     def leaps(text: str) -> bool:
-        return cvm.compile(text)._tick.ticks == TICKS_AT_ONCE
+        return cvm.compile(text).step_plan.ticks == TICKS_AT_ONCE
 
     assert leaps(counters({"a": 1.0, "b": -0.5}))
     assert leaps(counters({"a": 1.0}, "sub"))

@@ -12,7 +12,7 @@ from cvm.dialect.notation.index import Index, Tensor
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Fault, Memory
-from cvm.jit.cuda.gpu_function import SimulatedFunction
+from cvm.jit.functions.gpu_function import SimulatedFunction
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.text.printer import kernels_text
 from emulated_kernels import needs_nvrtc, plan_of, run
@@ -32,7 +32,7 @@ def counted(text: str, *arrays: np.ndarray) -> tuple[Any, Memory]:
     """The result on the simulated GPU, and the memory with its statistics."""
     f = cvm.compile(text, target="cuda-sim")
     assert isinstance(f, SimulatedFunction)
-    for k in f.gpu_plan.kernels:
+    for k in f.plan.kernels:
         check_kernel(k)
     memory = Memory(count_transactions=True)
     (output,) = outputs = [np.zeros(t.array_shape, t.element.dtype) for t in f._result_types(list(arrays))]
@@ -191,12 +191,12 @@ def test_folds_keep_memory_busy(line: str, threads: int) -> None:
     result = "4096xf32" if line else "f32"
     f = cvm.compile(
         f"func @main(%x: tensor<4096x4096xf32>) -> tensor<{result}> {{\n  %y = theano.sum %x{line}\n  return %y\n}}",
-        target="reference",
+        target="cuda-sim",
     )
-    first = f.gpu_source.launches[0]
+    first = f.source.launches[0]
     assert first.work == threads and threads // first.threads >= 120
     ahead = 32 if threads > 4096 else 64
-    assert f"#pragma unroll {ahead}\n" in f.gpu_source.text.partition("kernel_1")[0]
+    assert f"#pragma unroll {ahead}\n" in f.source.text.partition("kernel_1")[0]
 
 
 # What the emulator finds
@@ -347,7 +347,7 @@ def test_dense_layers_on_tensor_cores(shape: tuple[int, int, int], known: bool) 
     else:
         given += f", %w: tensor<{n}x{k}xi32> {SMALL}"
     f, _ = counted(program(given, line, "%z"), *((x, b) if known else (x, b, w)))
-    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == (2 if known else 3)
+    assert on_tensor_cores(f) and len(f.plan.kernels) == (2 if known else 3)
 
 
 @pytest.mark.parametrize("attributes", ["{padding = [1, 1]}", "{stride = [2, 1]}", "{dilation = [2, 2]}"])
@@ -377,14 +377,14 @@ def test_unsigned_bytes_on_tensor_cores(a: str, b: str, known: bool) -> None:
         given += f", %w: tensor<33x100xi32> {{range = [{least}, {most}]}}"
     f, _ = counted(program(given, line), *((x,) if known else (x, w)))
     types = ".".join("s8" if n == "both" else n for n in (a, b))
-    assert f"mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32" in f.ptx
+    assert f"mma.sync.aligned.m16n8k32.row.col.s32.{types}.s32" in f.lower("ptx")
 
 
 def test_convolutions_of_what_is_not_negative_on_tensor_cores() -> None:
     given = f"%x: tensor<2x20x14x13xi32> {{range = [0, 255]}}, %w: tensor<24x20x3x3xi32> {SMALL}"
     x = RANDOM.integers(0, 256, (2, 20, 14, 13), np.int32)
     f, _ = counted(program(given, "%y = cvm.conv2d %x, %w {padding = [1, 1]}"), x, small(24, 20, 3, 3))
-    assert "m16n8k32.row.col.s32.s8.u8.s32" in f.ptx
+    assert "m16n8k32.row.col.s32.s8.u8.s32" in f.lower("ptx")
 
 
 @pytest.mark.parametrize("elements", [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
@@ -399,22 +399,22 @@ def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
         small(n, 48).astype(e.replace("ui8", "u1").replace("i8", "i1")) for n, e in zip((40, 36), elements, strict=True)
     )
     f, _ = counted(program(given, "\n  ".join(lines)), x, w)
-    assert on_tensor_cores(f) and len(f.gpu_plan.kernels) == 1
+    assert on_tensor_cores(f) and len(f.plan.kernels) == 1
 
 
 def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cvm.lowering.gpu.block_tiles.PROCESSORS", 1)
+    monkeypatch.setattr("cvm.lowering.gpu.block_tiles.MULTIPROCESSORS", 1)
     given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
     f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
     assert excess(memory)[0] == 1
-    assert on_tensor_cores(f) and "tensor<256x4x4x4xi32>" in kernels_text(f.gpu_plan.kernels)
+    assert on_tensor_cores(f) and "tensor<256x4x4x4xi32>" in kernels_text(f.plan.kernels)
     given = "%x: tensor<150x40xi32>, %w: tensor<130x40xi32>"
     f, _ = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 40), small(130, 40))
-    assert "tensor<256x8x8xi32>" in kernels_text(f.gpu_plan.kernels)
+    assert "tensor<256x8x8xi32>" in kernels_text(f.plan.kernels)
 
 
 def on_tensor_cores(f: SimulatedFunction) -> bool:
-    return "mma.sync.aligned.m16n8k32.row.col.s32." in f.ptx
+    return "mma.sync.aligned.m16n8k32.row.col.s32." in f.lower("ptx")
 
 
 @pytest.mark.parametrize("lowest", [-129, -128])
@@ -444,12 +444,12 @@ BROKEN = [  # a kernel by tiles, what is wrong with it, and what is said of that
 @pytest.mark.parametrize(("declared", "old", "new", "fault"), BROKEN)
 def test_a_broken_product_is_found(declared: str, old: str, new: str, fault: str) -> None:
     given = f"%x: tensor<60x33xi32> {declared}, %w: tensor<64x33xi32> {declared}"
-    f = cvm.compile(program(given, "%y = cvm.dense %x, %w"), target="reference")
-    before, last, text = f.gpu_source.text.rpartition("extern")
+    f = cvm.compile(program(given, "%y = cvm.dense %x, %w"), target="cuda-sim")
+    before, last, text = f.source.text.rpartition("extern")
     assert old in text
     wrong = text.replace(old, new, 1 if new == "" else -1)
     with pytest.raises(Fault, match=fault):
-        run(f.gpu_plan, Source(before + last + wrong, f.gpu_source.launches, ()), small(60, 33), small(64, 33))
+        run(f.plan, Source(before + last + wrong, f.source.launches, ()), small(60, 33), small(64, 33))
 
 
 @pytest.mark.parametrize("declared", [SMALL, ""])

@@ -28,9 +28,9 @@ def program(n: int, reads: list[tuple[int, str, float | None]], extra: tuple[str
 
 def agree(text: str) -> cvm.Graph:
     native, reference = (cvm.compile(text, target=t) for t in ("cpu", "reference"))
-    for kernel in native._tick.plan.kernels:
+    for kernel in native.step_plan.plan.kernels:
         check_kernel(kernel)
-    for kernel in native._tick.several.kernels if native._tick.several else ():
+    for kernel in native.step_plan.several.kernels if native.step_plan.several else ():
         check_kernel(kernel)
     for n in (0, 1, 2, 3, 6, 7):
         assert native.step(n) == reference.step(n)
@@ -46,7 +46,7 @@ NEIGHBOURS = [(0, "mul", 0.7), (-1, "mul", 0.25)]
 def test_neighbours_in_a_ring(n: int) -> None:
     native = agree(program(n, NEIGHBOURS))
     assert "vector 8" in native.lower("schedule")
-    assert native._tick.ticks == 2
+    assert native.step_plan.ticks == 2
 
 
 def test_few_numbers_stay_as_they_are() -> None:
@@ -78,7 +78,7 @@ def test_other_numbers_beside_them() -> None:
     )
     native = agree(text)
     assert "vector 8" in native.lower("schedule")
-    assert native._tick.ticks == 1
+    assert native.step_plan.ticks == 1
 
 
 def test_writing_and_saving_find_every_number(tmp_path) -> None:

@@ -65,7 +65,7 @@ OPEN = [("shift", (1, 0)), ("shift", (-1, -1))]
 @pytest.mark.parametrize("amounts", [NEAR, OPEN, [("shift_cyclic", (2, 1)), ("shift", (-1, 0))]])
 def test_any_number_of_ticks(amounts: list[tuple[str, tuple[int, ...]]], threads: int) -> None:
     native, reference = graphs(stencil((33, 17), amounts))
-    assert native._tick.ticks == 4
+    assert native.step_plan.ticks == 4
     before = cvm.get_num_threads()
     cvm.set_num_threads(threads)
     try:
@@ -88,7 +88,7 @@ def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(time_skew, "TICKS_PER_PASS", ticks)
         native, reference = graphs(stencil(shape, amounts))
-        several = native._tick.several
+        several = native.step_plan.several
         for kernel in several.kernels if several else ():
             check_kernel(kernel)
         agree(native, reference, [ticks, 1, 2 * ticks + 1])
@@ -97,16 +97,16 @@ def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int,
 def test_rows_that_stream_and_vectors_leave_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
     native, reference = graphs(stencil((33, 301), NEAR))
-    assert native._tick.ticks == 4
+    assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])
 
 
 def test_fields_of_tensors_and_of_three_dimensions() -> None:
     native, reference = graphs(stencil((40, 6), NEAR, "tensor<3x"))
-    assert native._tick.ticks == 4
+    assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])
     native, reference = graphs(stencil((40, 5, 6), [("shift_cyclic", (1, 0, -1)), ("shift", (0, 1, 0))]))
-    assert native._tick.ticks == 4
+    assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])
 
 
@@ -121,7 +121,7 @@ def test_complex_fields() -> None:
       cog.feedback %z, %half
     }"""
     native, reference = graphs(text)
-    assert native._tick.ticks == 4
+    assert native.step_plan.ticks == 4
     for _ in range(3):
         assert native.step(5) == reference.step(5)
         np.testing.assert_allclose(native.read("z"), reference.read("z"), 1e-5)
@@ -138,7 +138,7 @@ def test_complex_fields() -> None:
 )
 def test_what_does_not_fit_goes_tick_by_tick(text: str) -> None:
     native, reference = graphs(text)
-    assert native._tick.ticks == (1 if "cog.feedback %v" in text else 4)
+    assert native.step_plan.ticks == (1 if "cog.feedback %v" in text else 4)
     agree(native, reference, [1, 4, 9])
 
 

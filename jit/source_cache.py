@@ -11,20 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...dialect.ir.compiling import compiling
-from ...dialect.ir.constant_files import FileConstantError, Files
-from ...dialect.ir.diagnostics import Source
-from ...dialect.program.module import Function, Module
-from ..cache import disk_cache
-from ..cache.keys import name_of_text
-from ..options import DEFAULT, CompileOptions
-from . import cache_entry
-from .native_function import NativeFunction, Program, recalled_function
-from .signature import Signature, described, signature_of
+from ..dialect.ir.compiling import compiling
+from ..dialect.ir.constant_files import FileConstantError, Files
+from ..dialect.ir.diagnostics import Source
+from ..dialect.program.module import Function, Module
+from .cache import disk_cache
+from .cache.keys import name_of_text
+from .functions import cache_entry
+from .functions.native_function import NativeFunction, Program, recalled_function
+from .functions.signature import Signature, described, signature_of
+from .options import DEFAULT, CompileOptions
 
 if TYPE_CHECKING:
-    from .clocked_program import CompiledGraph
-    from .compiled_function import CompiledFunction
+    from .functions.clocked_program import CompiledGraph
+    from .functions.compiled_function import CompiledFunction
 
 
 def compile_text(
@@ -41,10 +41,10 @@ def compile_text(
     if data is not None:
         source = Source(filename, text if isinstance(text, str) else text.decode())
         files = None if folder is None else Files(folder)
-        found = _recall(data, source, files, lambda: _prepared(parse(), entry), options)
+        found = _recall(data, source, files, lambda: _program(parse(), entry), options)
         if found is not None:
             return found
-    from ..compile import compile_program  # and with it all that reads and compiles programs
+    from .compile import compile_program  # and with it all that reads and compiles programs
 
     with compiling():
         made = compile_program(parse(), entry, NativeFunction.target, options)
@@ -60,10 +60,10 @@ def _name(text: str | bytes, folder: Path | None, entry: str, options: CompileOp
         return None
 
 
-def _prepared(module: Module, entry: str) -> tuple[Module, Function]:
-    from ..targets import prepared
+def _program(module: Module, entry: str) -> tuple[Module, Function]:
+    from .compile import prepared
 
-    return prepared(module, entry, NativeFunction.target)
+    return prepared(module, entry)
 
 
 def _recall(

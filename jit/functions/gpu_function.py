@@ -13,13 +13,13 @@ from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.index import Tensor
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import size_place
-from ..functions.compiled_function import CompiledFunction
+from ..cuda import nvrtc
+from ..cuda.emit import Launch, Source
+from ..cuda.emulator.memory import Memory
+from ..cuda.emulator.ptx import Entry, parse
+from ..cuda.emulator.run_grid import launch as emulate
 from ..options import DEFAULT, CompileOptions
-from . import nvrtc
-from .emit import Launch
-from .emulator.memory import Memory
-from .emulator.ptx import Entry, parse
-from .emulator.run_grid import launch as emulate
+from .compiled_function import CompiledFunction
 
 MOST_BLOCKS = 1 << 22  # of a launch: a grid beyond strides
 GARBAGE = 0xA5  # what fills memory that nobody has written
@@ -28,12 +28,13 @@ GARBAGE = 0xA5  # what fills memory that nobody has written
 class GpuFunction(CompiledFunction):
     """The parts of a GPU function that real and simulated devices share."""
 
+    source: Source
+
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
-        self.source = self.gpu_source
-        atoms = {atom for launch in self.source.launches for atom in launch.sizes} | _atoms_of(self.gpu_plan.workspace)
+        atoms = {atom for launch in self.source.launches for atom in launch.sizes} | _atoms_of(self.plan.workspace)
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
-        plan = self.gpu_plan
+        plan = self.plan
         read = {plan.home.get(t, t) for launch in self.source.launches for t in launch.arrays}
         self._constants = {t: np.ascontiguousarray(a) for t, a in plan.constants.items() if t in read}
 
@@ -45,7 +46,7 @@ class GpuFunction(CompiledFunction):
         self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
     ) -> Iterator[tuple[Launch, int, list[int]]]:
         """Each launch with its number of blocks and its arguments; those without work are left out."""
-        plan = self.gpu_plan
+        plan = self.plan
         for launch in self.source.launches:
             work = 1 if launch.work is None else evaluate(launch.work, sizes)
             if work <= 0:
@@ -71,20 +72,16 @@ class SimulatedFunction(GpuFunction):
 
     target = "cuda-sim"
 
-    def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
-        super().__init__(module, function, options)
-        nvrtc.cached_as(self.source.text)  # says what is missing, if it is
-
     @cached_property
     def _entries(self) -> dict[str, Entry]:
-        return parse(self.ptx) if self.source.launches else {}
+        return parse(nvrtc.ptx(self.source)) if self.source.launches else {}
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         self.simulate(arrays, outputs, Memory())
 
     def simulate(self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory) -> None:
         """Runs a call in a memory, which then holds its statistics, if it keeps any."""
-        plan, sizes = self.gpu_plan, self.sizes(arrays)
+        plan, sizes = self.plan, self.sizes(arrays)
         addresses = {
             t: memory.give(a) for t, a in (*zip(plan.arguments, arrays, strict=True), *self._constants.items())
         }

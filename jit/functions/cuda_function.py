@@ -16,11 +16,11 @@ from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
 from ...dialect.program.module import Function, Module
 from ..calls.arguments import beyond_range, in_order
+from ..cuda.cuda_graph import Recorded
+from ..cuda.device import Call, device
+from ..cuda.device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
+from ..cuda.emit import Launch
 from ..options import DEFAULT, CompileOptions
-from .cuda_graph import Recorded
-from .device import Call, device
-from .device_arrays import DeviceArray, device_array, disagreement, is_on_device, take_device_arguments
-from .emit import Launch
 from .gpu_function import GpuFunction
 
 ALIGNMENT = 16  # bytes
@@ -87,7 +87,7 @@ class CudaFunction(GpuFunction):
                 raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
         self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
         arrays, outputs = ([self._aligned(a, kept) for a in side] for side in (own, wanted))
-        plan = self.gpu_plan
+        plan = self.plan
         for n, k in self.overwritten.items():
             if plan.results[n] is plan.arguments[k]:  # computed in the argument's place
                 outputs[n] = arrays[k]
@@ -127,7 +127,7 @@ class CudaFunction(GpuFunction):
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
         """A call with arrays of the host."""
-        plan = self.gpu_plan
+        plan = self.plan
         with self.device.active():
             held = [self.device.upload(a) for a in arrays]
             places = dict(zip(plan.arguments, held, strict=True))
@@ -182,7 +182,7 @@ class CudaFunction(GpuFunction):
 
     def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
         """The launches of a call, and the memory of its workspace and status."""
-        plan = self.gpu_plan
+        plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
         workspace = self.device.allocate(evaluate(plan.workspace, sizes))
