@@ -7,12 +7,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..dialect.ir.sizes import Dim, Shape, Size
-from ..dialect.ir.types import ELEMENT_TYPES, ElementType, FieldType, TensorType, Type
+from ..dialect.ir.types import ELEMENT_TYPES, MAX_RANK, MAX_SIZE, ElementType, FieldType, TensorType, Type
 from .suggest import did_you_mean
 from .syntax_tree import Mistake, Token
-
-MAX_RANK = 32
-MAX_SIZE = 1 << 40  # of a dimension, and of all of them together
 
 HABITS = {  # what the element types are called elsewhere
     "bool": "i1", "int": "i32", "long": "i64", "index": "i64", "ui1": "i1", "u1": "i1",
