@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from .linear_form import Bounds, LinearForm
 
 
 class Undecided(Exception):
@@ -33,7 +34,7 @@ def _of_sizes(operation: Callable[[Size, Dim], Dim]) -> Callable[[Size, Dim], Di
 
 @dataclass(frozen=True, eq=False)
 class Size:
-    """A size known only when the program is called: a sum of atoms with integer factors, plus a constant.
+    """A size known only when the program is called: a linear form that is not constant, its terms in the order of their text.
 
     An atom is a named size `("N",)`, an anonymous one `("?", number)`, or an operation that is not linear, such as
     `("//", a, b)`. Sizes are never negative. Comparing two sizes answers when the answer holds for every call and raises
@@ -45,15 +46,19 @@ class Size:
 
     @staticmethod
     def named(name: str) -> Size:
-        return Size((((name,), 1),))
+        return Size.of_atom((name,))
 
     @staticmethod
     def unknown() -> Size:
-        return Size(((("?", next(_fresh)), 1),))
+        return Size.of_atom(("?", next(_fresh)))
 
     @staticmethod
     def of_atom(atom: _Atom) -> Size:
         return Size(((atom, 1),))
+
+    @cached_property
+    def form(self) -> LinearForm[_Atom]:
+        return LinearForm({_atom_key(a): (a, f) for a, f in self.terms}, self.constant)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -84,15 +89,19 @@ class Size:
                         found |= part.atoms()
         return found
 
-    def evaluate(self, known: Mapping[_Atom, int]) -> int:
-        total = self.constant
+    def evaluate(
+        self, known: Mapping[_Atom, Any], operations: Mapping[str, Callable[[Any, Any], Any]] | None = None
+    ) -> Any:
+        """The value where atoms have these values, numbers unless `operations` takes others."""
+        total: Any = self.constant
         for atom, factor in self.terms:
             if len(atom) < 3:
                 value = known[atom]
             else:
                 operation, *parts = atom
-                value = OPERATIONS[operation](*(p.evaluate(known) if isinstance(p, Size) else p for p in parts))
-            total += factor * value
+                parts = [p.evaluate(known, operations) if isinstance(p, Size) else p for p in parts]
+                value = (operations or OPERATIONS)[operation](*parts)
+            total = value * factor + total
         return total
 
     def __hash__(self) -> int:
@@ -101,10 +110,10 @@ class Size:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (int, Size)):
             return NotImplemented
-        low, high = _range(self - other)
+        low, high = _difference(self, other)
         if low == high == 0:
             return True
-        if low > 0 or high < 0:
+        if (low is not None and low > 0) or (high is not None and high < 0):
             return False
         raise Undecided
 
@@ -112,10 +121,10 @@ class Size:
         return not self == other
 
     def __lt__(self, other: Dim) -> bool:
-        return _below_zero(self - other)
+        return _less(self, other)
 
     def __gt__(self, other: Dim) -> bool:
-        return _below_zero(other - self)
+        return _less(other, self)
 
     def __le__(self, other: Dim) -> bool:
         return not self > other
@@ -125,20 +134,13 @@ class Size:
 
     @_of_sizes
     def __add__(self, other: Dim) -> Dim:
-        terms, constant = (other.terms, other.constant) if isinstance(other, Size) else ((), other)
-        factors = dict(self.terms)
-        for atom, factor in terms:
-            factors[atom] = factors.get(atom, 0) + factor
-        kept = tuple(sorted(((a, f) for a, f in factors.items() if f), key=repr))
-        return Size(kept, self.constant + constant) if kept else self.constant + constant
+        return _dim(self.form + _form(other))
 
     __radd__ = __add__
 
     @_of_sizes
     def __mul__(self, other: Dim) -> Dim:
-        if isinstance(other, int):
-            return Size(tuple((a, f * other) for a, f in self.terms), self.constant * other) if other else 0
-        return _opaque("*", *sorted((self, other), key=repr))
+        return _dim(self.form * other) if isinstance(other, int) else _opaque("*", *sorted((self, other), key=repr))
 
     __rmul__ = __mul__
 
@@ -147,11 +149,11 @@ class Size:
 
     @_of_sizes
     def __sub__(self, other: Dim) -> Dim:
-        return self + -other
+        return _dim(self.form - _form(other))
 
     @_of_sizes
     def __rsub__(self, other: Dim) -> Dim:
-        return -self + other
+        return _dim(_form(other) - self.form)
 
     @_of_sizes
     def __floordiv__(self, other: Dim) -> Dim:
@@ -236,23 +238,30 @@ def _atom_text(atom: _Atom) -> str:
 
 
 def _opaque(operation: str, *parts: Dim) -> Size:
-    return Size((((operation, *parts), 1),))
+    return Size.of_atom((operation, *parts))
 
 
-def _range(value: Dim) -> tuple[float, float]:
+def _form(dim: Dim) -> LinearForm[_Atom]:
+    return dim.form if isinstance(dim, Size) else LinearForm({}, dim)
+
+
+def _dim(form: LinearForm[_Atom]) -> Dim:
+    terms = tuple(form.terms.values())
+    if not terms:
+        return form.constant
+    return Size(terms if len(terms) == 1 else tuple(sorted(terms, key=repr)), form.constant)
+
+
+def _difference(a: Dim, b: Dim) -> Bounds:
     """Bounds of a difference of sizes, all atoms being non-negative."""
-    if isinstance(value, int):
-        return value, value
-    low = -math.inf if any(f < 0 for _, f in value.terms) else value.constant
-    high = math.inf if any(f > 0 for _, f in value.terms) else value.constant
-    return low, high
+    return (_form(a) - _form(b)).bounds(lambda _: (0, None))
 
 
-def _below_zero(value: Dim) -> bool:
-    low, high = _range(value)
-    if high < 0:
+def _less(a: Dim, b: Dim) -> bool:
+    low, high = _difference(a, b)
+    if high is not None and high < 0:
         return True
-    if low >= 0:
+    if low is not None and low >= 0:
         return False
     raise Undecided
 

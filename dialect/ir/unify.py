@@ -61,7 +61,7 @@ def renamed(declared: Sequence[Type], given: Sequence[Type]) -> tuple[list[Type]
         for atom in sorted(size.atoms(), key=repr) if isinstance(size, Size) else ():
             if atom not in names:
                 number = ("?", -1 - len(names))
-                names[atom], taken[number] = Size(((number, 1),)), Size(((atom, 1),))
+                names[atom], taken[number] = Size.of_atom(number), Size.of_atom(atom)
     return [with_sizes(g, names) for g in given], taken
 
 
@@ -83,16 +83,7 @@ def put(dim: Dim, bound: Mapping[Any, Dim]) -> Dim:
     """The size with bound sizes substituted."""
     if isinstance(dim, int):
         return dim
-    if dim.is_atom:
-        return bound.get(dim.terms[0][0], dim)
-    total: Dim = dim.constant
-    for atom, factor in dim.terms:
-        if len(atom) < 3:
-            value = bound.get(atom, Size(((atom, 1),)))
-        else:
-            value = SYMBOLIC[atom[0]](*(put(p, bound) for p in atom[1:]))
-        total = value * factor + total
-    return total
+    return dim.evaluate({a: bound.get(a, Size.of_atom(a)) for a in dim.atoms()}, SYMBOLIC)
 
 
 def _quotient(a: Dim, b: Dim) -> Dim:

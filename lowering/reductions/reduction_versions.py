@@ -103,7 +103,7 @@ def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | No
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
             made = specialize_shapes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
             if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(made)]:
-                condition = both(*(as_index(Size(((a, 1),))).eq(1) for a in some))
+                condition = both(*(as_index(Size.of_atom(a)).eq(1) for a in some))
                 assert isinstance(condition, Expr)
                 return Single(made, frozenset(some), condition)
     return None

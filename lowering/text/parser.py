@@ -279,7 +279,7 @@ class _Reader:
             case "size_call", (name, a, b):
                 if _SIZES.get(str(name)) not in OPERATIONS:
                     raise self.mistake(f"there is no function of sizes {name}", name)
-                return Size((((_SIZES[str(name)], self.size(a), self.size(b)), 1),))
+                return Size.of_atom((_SIZES[str(name)], self.size(a), self.size(b)))
         raise TypeError(f"no size: {tree.data}")
 
 
