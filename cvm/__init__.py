@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as _Mapping
     from collections.abc import Sequence as _Sequence
     from typing import Any as _Any
+    from typing import Literal as _Literal
 
     import onnx as _onnx
     from numpy.typing import ArrayLike as _ArrayLike
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .specialize import TracedFunction
+
+    Rules = _Literal["numpy", "dali"]
 
     class Compiled(CompiledFunction, CompiledGraph):
         """A compiled function or clocked program: the program decides which. Only for type checkers, to which it is
@@ -127,15 +130,33 @@ def compile(
     program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu", *, optimize: int = 2
 ) -> Compiled: ...
 @_overload
-def compile(program: _Callable[..., _Any], *, target: str = "cpu", optimize: int = 2) -> TracedFunction: ...
+def compile(
+    program: _Callable[..., _Any],
+    *,
+    target: str = "cpu",
+    optimize: int = 2,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
+) -> TracedFunction: ...
 @_overload
-def compile(*, target: str = "cpu", optimize: int = 2) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
+def compile(
+    *,
+    target: str = "cpu",
+    optimize: int = 2,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
+) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
 def compile(
     program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None,
     entry: str = "main",
     target: str = "cpu",
     *,
     optimize: int = 2,
+    rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (),
+    static_argnames: str | _Sequence[str] = (),
 ) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
@@ -144,14 +165,22 @@ def compile(
     GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
     evaluated slowly and obviously). `optimize=0` compiles one scalar loop nest for each operation, with no optimization at all:
     integers stay the same bit for bit, and float sums are added in the order of their indices.
+
+    A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators are the dali dialect's.
+    Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
     """
     from cvm.jit.options import CompileOptions
 
     options = CompileOptions(optimize)
     if callable(program) or program is None:
-        from .specialize import traced
+        from .specialize import TraceOptions, traced
 
-        return (lambda f: traced(f, target, options)) if program is None else traced(program, target, options)
+        numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        traces = TraceOptions(target, options, rules, numbers, names)
+        return (lambda function: traced(function, traces)) if program is None else traced(program, traces)
+    if rules is not None or static_argnums != () or static_argnames != ():
+        raise Error("rules, static_argnums and static_argnames are options for Python functions, not for programs")
     if not isinstance(entry, str):
         raise Error(f"entry is the name of a function or a graph, got {entry!r}")
     if isinstance(program, (str, bytes, _os.PathLike)):
@@ -214,16 +243,16 @@ def get_num_threads() -> int:
 def __getattr__(name: str) -> _Any:
     """The derivatives, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, `cvm.conv2d`, ...
 
-    `cvm.theano` is a module of its own, with the theano dialect's.
+    `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators.
     """
     if name in ("grad", "jvp", "value_and_grad", "vjp"):
         from . import derivatives
 
         return getattr(derivatives, name)
-    if name == "theano":
+    if name in ("theano", "dali"):
         import importlib
 
-        return importlib.import_module(".theano", __name__)
+        return importlib.import_module(f".{name}", __name__)
     if not name.startswith("_"):
         from .operator_functions import function
 

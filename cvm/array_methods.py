@@ -1,8 +1,8 @@
 """NumPy's array interface for traced arrays: methods (`x.sum(axis=0)`), NumPy's functions (`np.sum(x, axis=0)`) and
 subscripts.
 
-Everything is in one table, under NumPy's names, with NumPy's parameters and meaning. Options and promotions that differ
-from the dali dialect's are rejected.
+One table has them all, by NumPy's names, with NumPy's parameters and meaning. Only what means the same is here: options that
+do not are refused. By the rules of the dali dialect, a few follow its operators instead, and operands have one type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 
 from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
-from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail
+from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
+from .ufunc_rules import common
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -56,13 +57,25 @@ def _element(dtype: Any) -> ElementType:
 
 
 def astype(x: Any, dtype: Any) -> Any:
-    """Integers wrap as in C; floats become the nearest integer toward zero that there is, NaN 0."""
+    """Integers wrap as in C; floats are converted as NumPy does on x86-64, or by the dali dialect's rules as Theano does."""
     element = _element(dtype)
-    return x if x.type.element is element else apply("theano.elemwise", x, scalar_op="cast", dtype=element)
+    if x.type.element is element:
+        return x
+    if by_dali(x):
+        return apply("theano.elemwise", x, scalar_op="cast", dtype=element)
+    return apply("numpy.elementwise", x, ufunc="astype", dtype=element)
+
+
+def by_dali(*arrays: Any) -> bool:
+    """Whether the trace follows the dali dialect's rules."""
+    tracer = tracer_of(arrays)
+    return tracer is not None and tracer.rules == "dali"
 
 
 def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
-    """The operands as traced arrays; Python's numbers take the type of the others."""
+    """The operands as traced arrays of one type; Python's numbers take the type of the others."""
+    if not by_dali(*arrays):
+        return common(arrays)
     tracer, span = next((a.tracer, caller()) for a in arrays if isinstance(a, TracedArray))
     known = next(a.dtype for a in arrays if isinstance(a, (TracedArray, np.ndarray, np.generic)))
 
@@ -98,6 +111,8 @@ def _reduction(operator: str) -> Callable[..., Any]:
 def _extreme(operator: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         over = _axes(axis, x.ndim)
+        if operator in ("theano.all", "theano.any") and x.dtype != np.bool_:
+            x = ufunc_of_trace("not_equal", x, 0)
         return _kept(apply(operator, x, axis=over), over, keepdims)
 
     return reduce
@@ -120,7 +135,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
     else:  # the size is known at run time only
         ones = apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second")
         count = apply("theano.sum", ones, axis=over)
-    return _kept(apply("dali.div", apply("theano.sum", x, axis=over), count), over, keepdims)
+    return _kept(ufunc_of_trace("divide", apply("theano.sum", x, axis=over), count), over, keepdims)
 
 
 # shapes
@@ -287,10 +302,21 @@ def dot(x: Any, y: Any) -> Any:
     return matmul(x, y)
 
 
-def _unless_nan(operator: str) -> Callable[[Any, Any], Any]:
-    """The maximum or minimum, NaN if an operand is."""
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if by_dali(x) and low is not None and high is not None:
+        return apply("dali.clamp", x, low, high)
+    if low is not None:
+        x = maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+def _larger_or_smaller(ufunc: str, operator: str) -> Callable[[Any, Any], Any]:
+    """The larger or smaller one, NaN where one of them is."""
 
     def choose(x: Any, y: Any) -> Any:
+        if not by_dali(x, y):
+            return ufunc_of_trace(ufunc, x, y)
         if not isinstance(x, TracedArray):
             x, y = y, x
         found = apply(operator, x, y)  # y if an operand is NaN
@@ -299,24 +325,37 @@ def _unless_nan(operator: str) -> Callable[[Any, Any], Any]:
     return choose
 
 
-def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    low, high = a_min if min is None else min, a_max if max is None else max
-    if low is None and high is None:
-        return x
-    if low is None or high is None:
-        return maximum(x, low) if high is None else minimum(x, high)
-    return apply("dali.clamp", x, low, high)
-
-
 def where(condition: Any, x: Any, y: Any) -> Any:
-    return apply("dali.where", condition, x, y)
+    if by_dali(condition, x, y):
+        return apply("dali.where", condition, x, y)
+    truth = condition if isinstance(condition, TracedArray) else np.asarray(condition, np.bool_)
+    if isinstance(truth, TracedArray) and truth.dtype != np.bool_:
+        truth = ufunc_of_trace("not_equal", truth, 0)
+    if tracer_of((x, y)) is None:
+        dtype = np.result_type(x, y)
+        x, y = np.asarray(x, dtype), np.asarray(y, dtype)
+    else:
+        x, y = common((x, y))
+    return apply("numpy.elementwise", truth, x, y, ufunc="where")
 
 
 def square(x: Any) -> Any:
-    return apply("dali.mul", x, x)
+    return ufunc_of_trace("multiply" if by_dali(x) else "square", x, *([x] if by_dali(x) else []))
 
 
-maximum, minimum = _unless_nan("dali.max"), _unless_nan("dali.min")
+def _view(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result shares memory with its operand in NumPy, so that neither is changed in place here."""
+
+    @wraps(function)
+    def view(x: Any, *args: Any, **options: Any) -> Any:
+        found = function(x, *args, **options)
+        x.shares_memory = found.shares_memory = True
+        return found
+
+    return view
+
+
+maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller("minimum", "dali.min")
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": _reduction("theano.sum"),
     "prod": _reduction("theano.prod"),
@@ -326,12 +365,14 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 # methods of arrays, which are functions of NumPy too
 METHODS: dict[str, Callable[..., Any]] = {
     **REDUCTIONS,
-    **{f.__name__: f for f in (astype, clip, dot, ravel, repeat, reshape, squeeze, swapaxes, transpose)},
+    **{f.__name__: f for f in (astype, clip, dot, repeat)},
+    **{f.__name__: _view(f) for f in (ravel, reshape, squeeze, swapaxes, transpose)},
 }
 # NumPy's functions and ufuncs of traced arrays, besides the ufuncs that are operators of the dali dialect
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **METHODS,
-    **{f.__name__: f for f in (concatenate, expand_dims, flip, matmul, moveaxis, square, stack, where)},
+    **{f.__name__: f for f in (concatenate, matmul, square, stack, where)},
+    **{f.__name__: _view(f) for f in (expand_dims, flip, moveaxis)},
     **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape", "size")},
     **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
 }
@@ -364,8 +405,8 @@ def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 for _name, _function in {**METHODS, "flatten": ravel}.items():
     setattr(TracedArray, _name, _checked(_name, _function))
-TracedArray.T = property(transpose)  # type: ignore[attr-defined]
-TracedArray.__getitem__ = subscript  # type: ignore[method-assign]
+TracedArray.T = property(_view(transpose))  # type: ignore[attr-defined]
+TracedArray.__getitem__ = _view(subscript)  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
 NUMPY_FUNCTIONS |= {n: _checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}

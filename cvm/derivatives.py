@@ -20,10 +20,9 @@ from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
-from cvm.jit.options import DEFAULT
 from cvm.lowering.graph.differentiate import Rules
 
-from .specialize import TracedFunction, flatten_results, signature_of, traced, unflatten
+from .specialize import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
 from .trace import TracedArray, Tracer, caller, fail
 
 Wrt = int | Sequence[int]
@@ -77,8 +76,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
     """The derived function: compiled where it is called with arrays, traced where it is called while tracing."""
     if function is None:
         return traced(_positional(derived))
-    plain, target = _plain(function), getattr(function, "target", "cpu")
-    options = getattr(function, "options", DEFAULT)
+    plain, options = _plain(function), function.options if isinstance(function, TracedFunction) else DEFAULT
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
     signature = signature_of(plain)
@@ -89,7 +87,7 @@ def _traced(function: Any, derived: Callable[..., Any]) -> Any:
         bound.apply_defaults()
         return derived(*bound.args)
 
-    return traced(named, target, options)
+    return traced(named, options)
 
 
 def _positional(derived: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,7 +124,7 @@ class _Recorded:
         self.rules = Rules(self.builder, "cvm.grad", self.builder.span)
 
     def node(self, given: Any) -> Node:
-        return self.builder.node(self.tracer.operand(given, "dali", self.builder.span))
+        return self.builder.node(self.tracer.operand(given, self.tracer.rules, self.builder.span))
 
     def alias(self, given: Any) -> Node:
         return self.node(given).scalar("identity")

@@ -6,44 +6,21 @@ keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS
 
-from .trace import apply
+from .array_methods import clip, where
+from .trace import apply, tracer_of, ufunc_of_trace
 
-DALI = [
-    "abs",
-    "fabs",
-    "floor",
-    "ceil",
-    "pow",
-    "fpow",
-    "min",
-    "max",
-    "clamp",
-    "sqrt",
-    "rsqrt",
-    "cbrt",
-    "exp",
-    "log",
-    "log2",
-    "log10",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "where",
-]
+# the dali dialect's functions, and what they are by NumPy's rules
+NUMPY: dict[str, str | Callable[..., Any]] = {
+    **{n: n for n in ("fabs", "floor", "ceil", "sqrt", "cbrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{f"a{n}": f"arc{n}" for n in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")},
+    **{"abs": "absolute", "pow": "power", "fpow": "float_power", "min": "minimum", "max": "maximum"},
+    **{"clamp": clip, "where": where, "rsqrt": lambda x: ufunc_of_trace("reciprocal", ufunc_of_trace("sqrt", x))},
+}  # fmt: skip
 
 
 class OperatorFunction:
@@ -61,16 +38,28 @@ class OperatorFunction:
         return f"<operator {self.operator}>"
 
 
+class RuleFunction(OperatorFunction):
+    """A function that follows the rule of the trace: an operator of the dali dialect, or what NumPy has for it."""
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        tracer = tracer_of(operands)
+        fields = [f for f in OPERATORS[self.operator].fields if f.is_operand]
+        wrong = not sum(f.required for f in fields) <= len(operands) <= len(fields)
+        if tracer is None or tracer.rules == "dali" or wrong:
+            return super().__call__(*operands, **attributes)
+        function = NUMPY[self.__name__]
+        if isinstance(function, str):
+            return ufunc_of_trace(function, *operands, **attributes)
+        return function(*operands, **attributes)
+
+
 def function(name: str) -> OperatorFunction | None:
-    """The function of this name: of the dali dialect if it has one, else of the cvm dialect."""
-    for full in ((f"dali.{name}",) if name in DALI else ()) + (f"cvm.{name}",):
-        if full in OPERATORS:
-            return OperatorFunction(full)
-    return None
+    """The function of this name: one that follows the rule of the trace, or else of the cvm dialect."""
+    if name in NUMPY:
+        return RuleFunction(f"dali.{name}")
+    return OperatorFunction(f"cvm.{name}") if f"cvm.{name}" in OPERATORS else None
 
 
 def names() -> list[str]:
-    """The names of all functions."""
-    return sorted(
-        {n for n in DALI if f"dali.{n}" in OPERATORS} | {o.partition(".")[2] for o in OPERATORS if o.startswith("cvm.")}
-    )
+    """Every name that `function` knows."""
+    return sorted({*NUMPY, *(o.partition(".")[2] for o in OPERATORS if o.startswith("cvm."))})

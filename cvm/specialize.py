@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import update_wrapper
 from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from cvm.dialect.ir.diagnostics import CallError, Diagnostic, TraceError
+from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, Span, TraceError
 from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Dim, Size
@@ -24,33 +26,67 @@ from cvm.jit.calls.dispatch_table import DispatchEntry
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.functions.native_function import NativeFunction
-from cvm.jit.options import DEFAULT, CompileOptions
+from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
+from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
 
-from . import array_methods  # noqa: F401  defines the methods of traced arrays
-from .trace import TracedArray, Tracer, caller
+from . import array_methods, ufunc_rules  # noqa: F401  what traced arrays can do
+from .trace import RULES, TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]
 METHODS = "compiled methods"  # the attribute of an instance that holds them
 MANY = 8  # signatures of one structure after which sizes are compiled as unknown
 
 
+@dataclass(frozen=True)
+class TraceOptions:
+    """The options of `cvm.compile` for a Python function. Without `rules` NumPy's hold, and a warning says where they are new."""
+
+    target: str = "cpu"
+    compile: CompileOptions = PLAIN_OPTIONS
+    rules: str | None = None
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rules not in (None, *RULES):
+            raise Error(f"rules are {' or '.join(RULES)}, got {self.rules!r}")
+
+    def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
+        """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
+        names = [*parameters.parameters]
+        for name in self.static_argnames:
+            if name not in names:
+                raise Error(f"static_argnames names the parameters {', '.join(names)}, got {name!r}")
+        for n in self.static_argnums:
+            if not -len(names) <= n < len(names):
+                raise Error(f"static_argnums counts the {len(names)} parameters from 0, got {n}")
+        return frozenset((*self.static_argnames, *(names[n] for n in self.static_argnums)))
+
+
+DEFAULT = TraceOptions()
+
+
 class TracedFunction:
     """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and go out in them.
 
     A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
-    batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None and other hashable
-    values are part of the signature. Python numbers are i32, f32 and i1 scalars.
+    batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None, other hashable
+    values and arguments named by `static` are part of the signature. Python numbers are scalars: by NumPy's rules i64, f64
+    or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32.
     """
 
-    def __init__(self, function: Callable[..., Any], target: str = "cpu", options: CompileOptions = DEFAULT) -> None:
+    def __init__(self, function: Callable[..., Any], options: TraceOptions = DEFAULT) -> None:
         self.function = function
-        self.target = target
         self.options = options
+        self.target = options.target
+        self.rules = options.rules or "numpy"
+        self._warns = options.rules is None
         self._parameters = signature_of(function)
         self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
         self._shapes: dict[Signature, int] = {}
         self._names = _positional_names(self._parameters)
+        self._static = options.static_names(self._parameters)
         self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
         self._ways: dict[CompiledFunction, DispatchEntry] = {}  # kept with the traces: a call may be on any of them
         self._direct: set[CompiledFunction] = set()  # called directly now, the rest going to `__call__`
@@ -69,7 +105,7 @@ class TracedFunction:
             return self
         methods = self._methods(instance)
         if self not in methods:
-            methods[self] = traced(self.function.__get__(instance, owner), self.target, self.options)
+            methods[self] = traced(self.function.__get__(instance, owner), self.options)
         return methods[self]
 
     def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
@@ -86,12 +122,8 @@ class TracedFunction:
             module, name = self.function.__module__, self.function.__qualname__
             decorated = _named(module, name) is self
         except (ImportError, AttributeError):
-            return traced, (
-                self.function,
-                self.target,
-                self.options,
-            )  # pickling the function says what is wrong with its name
-        return (_named, (module, name)) if decorated else (traced, (self.function, self.target, self.options))
+            return traced, (self.function, self.options)  # pickling the function says what is wrong with its name
+        return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
 
     def __repr__(self) -> str:
         return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"
@@ -112,6 +144,8 @@ class TracedFunction:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
         if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
+        if any(weak_kinds((("", part),)) != [None] * len(leaf_names((("", part),))) for part in structure):
+            return  # machine code takes arrays, which a Python number is not by its type
         if len(self._direct) >= 2 * MANY:
             self._direct.clear()
             self._way = self._fallback
@@ -157,7 +191,13 @@ class TracedFunction:
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
         given = self._bind(args, kwargs)
-        return tuple([(name, flatten(value, arrays, name)) for name, value in given.items()]), arrays
+        weak = self.rules == "numpy"
+        return tuple(
+            [
+                (name, static(value, name) if name in self._static else flatten(value, arrays, name, weak))
+                for name, value in given.items()
+            ]
+        ), arrays
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of each parameter."""
@@ -203,13 +243,14 @@ class TracedFunction:
         self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
     ) -> tuple[CompiledFunction, Any]:
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
-        tracer = Tracer(name)
+        tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()
         names = leaf_names(structure)
+        kinds = weak_kinds(structure)
         leaves = iter(
             [
-                tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]))
-                for n, a, s in zip(names, arrays, shapes, strict=True)
+                tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k)
+                for n, a, s, k in zip(names, arrays, shapes, kinds, strict=True)
             ]
         )
         call = self._parameters.bind_partial()
@@ -220,7 +261,12 @@ class TracedFunction:
         form = flatten_results(returned, results)
         if not results:
             raise TraceError(f"{self.__name__} returns no array")
-        return compile_function(tracer.finish(results), name, self.target, self.options), form
+        if tracer.differences:
+            self._warns = False
+            where = tracer.span
+            text = difference_text(self.__name__, tracer.differences)
+            warnings.warn_explicit(text, FutureWarning, where.source.filename, where.line)
+        return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
 
 
 class _Methods:
@@ -234,12 +280,21 @@ class _Methods:
         return _Methods, ()
 
 
-def traced(function: Callable[..., Any], target: str = "cpu", options: CompileOptions = DEFAULT) -> TracedFunction:
+def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> TracedFunction:
     """The function, compiled for each signature it is called with."""
-    is_direct = target in TARGETS and TARGETS[target].is_direct
-    direct = is_direct and options.optimize > 0 and fastcall.usable()
+    is_direct = options.target in TARGETS and TARGETS[options.target].is_direct
+    direct = is_direct and options.compile.optimize > 0 and fastcall.usable()
     kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
-    return kind(function, target, options)
+    return kind(function, options)
+
+
+def difference_text(name: str, differences: Sequence[tuple[str, Span]]) -> str:
+    """The warning that names, once for a function, where NumPy's rules and the dali dialect's differ."""
+    places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in differences)
+    return (
+        f"{name} means what NumPy means, which differs from the dali dialect's rules that traced functions had before: "
+        f'{places}. @cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
+    )
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -298,17 +353,52 @@ def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
     return [tuple(d if d == 1 else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
 
 
-# Structures: ("array",), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
+# Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
 
 
-def flatten(value: Any, arrays: list[np.ndarray], name: str) -> Any:
-    """The structure of an argument; its arrays are appended to `arrays`."""
+def static(value: Any, name: str) -> Any:
+    """The structure of an argument that is part of the signature."""
+    try:
+        hash(value)
+    except TypeError:
+        raise CallError(
+            Diagnostic(f"argument {name} is static, so it has to be hashable, got {type(value).__name__}")
+        ) from None
+    return "static", value
+
+
+def weak_kinds(structure: Any) -> list[type | None]:
+    """The Python type of each array that was given as a number, by NumPy's rules."""
+
+    def kinds(part: Any) -> list[type | None]:
+        match part:
+            case ("weak", kind):
+                return [kind]
+            case ("array",):
+                return [None]
+            case ("static", _):
+                return []
+            case ("dict", _, parts) | (_, parts):
+                return [k for p in parts for k in kinds(p)]
+        raise TypeError(part)
+
+    return [k for _, part in structure for k in kinds(part)]
+
+
+def flatten(value: Any, arrays: list[np.ndarray], name: str, weak: bool = False) -> Any:
+    """The structure of an argument; its arrays are appended to `arrays`. `weak` keeps that a number was one of Python's."""
     match value:
         case tuple() | list():
-            parts = tuple(flatten(v, arrays, f"{name}[{n}]") for n, v in enumerate(value))
+            parts = tuple(flatten(v, arrays, f"{name}[{n}]", weak) for n, v in enumerate(value))
             return ("tuple" if isinstance(value, tuple) else "list"), parts
         case dict():
-            return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]") for k, v in value.items())
+            return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]", weak) for k, v in value.items())
+    if weak and type(value) in (int, float, complex):
+        try:
+            arrays.append(np.array(value, {int: np.int64, float: np.float64, complex: np.complex128}[type(value)]))
+        except OverflowError:
+            raise CallError(Diagnostic(f"argument {name}: a Python integer is an i64 here, got {value}")) from None
+        return "weak", type(value)
     try:
         array = leaf(value)
     except CallError:
@@ -365,7 +455,7 @@ def flatten_results(value: Any, results: list[Any]) -> Any:
 
 def unflatten(structure: Any, leaves: Any) -> Any:
     match structure:
-        case ("array",):
+        case ("array",) | ("weak", _):
             return next(leaves)
         case ("static", value):
             return value
@@ -382,7 +472,7 @@ def leaf_names(structure: Any) -> list[str]:
 
     def names(part: Any, name: str) -> list[str]:
         match part:
-            case ("array",):
+            case ("array",) | ("weak", _):
                 return [name]
             case ("static", _):
                 return []

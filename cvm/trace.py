@@ -1,7 +1,7 @@
 """Trace Python functions to programs: called with `TracedArray`s, a function records its operations.
 
-Operators and functions follow the dali dialect's rules; `apply` reaches every operator. Each operation is verified when
-it is recorded, so a mistake is a diagnostic at the line of Python that made it.
+Operators and NumPy's functions mean what they mean in NumPy, or what the dali dialect says (`ufunc_rules`); `apply` reaches
+every operator. Each operation is verified as it is made, so a mistake is a diagnostic at the line of Python that made it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,31 @@ from cvm.dialect.program.verify import type_operation, verify
 from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
+RULES = ("numpy", "dali")
 
 
 class Tracer:
     """The program being recorded: its arguments and operations so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rules: str = "numpy", notes_differences: bool = False) -> None:
         self.name = name
+        self.rules = rules
+        self.notes_differences = notes_differences
+        self.differences: list[tuple[str, Span]] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
         self.operations: list[Operation] = []
         self.span = NOWHERE
 
-    def argument(self, name: str, type: TensorType) -> TracedArray:
+    def argument(self, name: str, type: TensorType, weak: Any = None) -> TracedArray:
+        """An argument; `weak` is the Python type of one that was given as a number."""
         value = Value(name, type, self.span)
         self.arguments.append(value)
-        return TracedArray(self, value)
+        return TracedArray(self, value, weak)
+
+    def note_difference(self, differs: Callable[[], bool], name: str, span: Span) -> None:
+        """Keeps a place where the rules of NumPy and of the dali dialect differ."""
+        if self.notes_differences and all(name != known for known, _ in self.differences) and differs():
+            self.differences.append((name, span))
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
@@ -81,7 +91,7 @@ class Tracer:
 
     def finish(self, results: list[Any]) -> Module:
         """The recorded program, with one function."""
-        values = tuple(self.operand(r, "dali", self.span) for r in results)
+        values = tuple(self.operand(r, self.rules, self.span) for r in results)
         function = Function(self.name, tuple(self.arguments), tuple(self.operations), values, span=self.span)
         return verify(Module({self.name: function}, self.span.source.filename))
 
@@ -119,7 +129,7 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     operator = OPERATORS.get(name)
     if operator is None:
         fail(f"there is no operator {name}", span)
-    tracer = next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
+    tracer = tracer_of(operands)
     if tracer is None:
         raise TraceError(
             Diagnostic(
@@ -129,6 +139,10 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
     values = _bind(tracer, operator, list(operands), attributes, span)
     made = tracer.add(operator(**values), span)
     return made[0] if len(made) == 1 else made
+
+
+def tracer_of(operands: Any) -> Tracer | None:
+    return next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
 
 
 def _flat(operands: Any) -> list[Any]:
@@ -184,15 +198,14 @@ class NoSuchAttribute(TraceError, AttributeError):
     """An attribute that a traced array does not have."""
 
 
-NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # NumPy's functions on traced arrays, defined in array_methods
-NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the `reduce` of ufuncs on traced arrays
+NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
+UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # by the name of the rules, what ufunc_rules says of ufuncs
+NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
 
 
 def _no_counterpart(name: str) -> NoReturn:
     others = ", ".join(sorted(NUMPY_FUNCTIONS))
-    fail(
-        f"np.{name} has no counterpart for traced arrays; those that have one are ufuncs of the dali dialect, {others}"
-    )
+    fail(f"np.{name} has no counterpart for traced arrays; those that have one are most ufuncs, {others}")
 
 
 def _public(kind: type) -> str:
@@ -206,14 +219,16 @@ def _no_options(name: str, options: dict[str, Any]) -> None:
 
 
 class TracedArray:
-    """A placeholder for an array while a Python function is traced. Its operators follow the dali dialect's rules."""
+    """Stands for an array while a Python function is traced. Its operators follow the rules of the trace."""
 
-    __slots__ = ("tracer", "value")
+    __slots__ = ("shares_memory", "tracer", "value", "weak")
     __array_priority__ = 1000
 
-    def __init__(self, tracer: Tracer, value: Value) -> None:
+    def __init__(self, tracer: Tracer, value: Value, weak: type | None = None) -> None:
         self.tracer = tracer
         self.value = value
+        self.weak = weak  # int, float or complex for a Python number, whose element type gives way (NEP 50)
+        self.shares_memory = False  # a view of another array, in NumPy, or an array with views
 
     @property
     def type(self) -> Type:
@@ -275,12 +290,7 @@ class TracedArray:
         return repr(self) if not form else self._number()
 
     def __round__(self, digits: int = 0) -> NoReturn:
-        fail("the dali dialect has no rounding to the nearest; it has cvm.floor and cvm.ceil")
-
-    def __divmod__(self, other: Any) -> NoReturn:
-        fail("the dali dialect has no divmod; use // and %")
-
-    __rdivmod__ = __divmod__
+        fail("Python's round gives a number, and elements are not known while compiling: use np.rint")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         fail(
@@ -291,13 +301,12 @@ class TracedArray:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "reduce" and ufunc.__name__ in NUMPY_FOLDS:
             return NUMPY_FOLDS[ufunc.__name__](*inputs, **options)
-        name = UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or (name is None and ufunc.__name__ not in NUMPY_FUNCTIONS):
-            _no_counterpart(f"{ufunc.__name__}{'' if method == '__call__' else '.' + method}")
+        if method != "__call__":
+            _no_counterpart(f"{ufunc.__name__}.{method}")
         if ufunc.__name__ in NUMPY_FUNCTIONS:
             return NUMPY_FUNCTIONS[ufunc.__name__](*inputs, **options)
         _no_options(ufunc.__name__, options)
-        return apply(f"dali.{name}", *inputs)
+        return ufunc_of_trace(ufunc.__name__, *inputs)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         found = NUMPY_FUNCTIONS.get(function.__name__)
@@ -308,39 +317,61 @@ class TracedArray:
     __hash__ = object.__hash__
 
 
+def ufunc_of_trace(name: str, *inputs: Any) -> Any:
+    """The ufunc by the rules of the trace."""
+    tracer = tracer_of(inputs)
+    found = NotImplemented if tracer is None else UFUNC_RULES[tracer.rules](name, inputs)
+    return _no_counterpart(name) if found is NotImplemented else found
+
+
 def _binary(name: str) -> Callable[..., Any]:
     def operate(self: TracedArray, other: Any, *modulus: Any) -> Any:
         if modulus:
-            fail("the dali dialect has no powers modulo a number")
-        return apply(f"dali.{name}", self, other)
+            fail("arrays have no powers modulo a number")
+        return ufunc_of_trace(name, self, other)
 
     return operate
 
 
 def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
-    return lambda self, other: apply(f"dali.{name}", other, self)
+    return lambda self, other: ufunc_of_trace(name, other, self)
+
+
+def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
+    def operate(self: TracedArray, other: Any) -> Any:
+        if self.value in self.tracer.arguments:
+            fail(
+                f"a compiled function leaves its arguments as they are: write %{self.value.name} {SIGNS[name]} other as a new array"
+            )
+        if self.shares_memory:
+            fail("this array shares memory with another one in NumPy, which would change too: make a new array instead")
+        found = ufunc_of_trace(name, self, other)
+        if found.shape != self.shape:
+            fail(f"an array of shape {self.shape} cannot hold a result of shape {found.shape}")
+        if not np.can_cast(found.dtype, self.dtype, "same_kind"):
+            fail(f"an array of {self.dtype} cannot hold a result of {found.dtype}: use astype")
+        self.value = found.astype(self.dtype).value
+        return self
+
+    return operate
 
 
 def _unary(name: str) -> Callable[[TracedArray], Any]:
-    return lambda self: apply(f"dali.{name}", self)
+    return lambda self: ufunc_of_trace(name, self)
 
 
-_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv", "mod": "mod", "pow": "pow", "and": "and", "or": "or", "xor": "xor", "lshift": "shl", "rshift": "shr"}  # fmt: skip
-for _python, _dali in _BINARY.items():
-    setattr(TracedArray, f"__{_python}__", _binary(_dali))
-    setattr(TracedArray, f"__r{_python}__", _reflected(_dali))
-for _dali in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(TracedArray, f"__{_dali}__", _binary(_dali))
-for _python, _dali in {"neg": "neg", "pos": "pos", "abs": "abs", "invert": "not"}.items():
-    setattr(TracedArray, f"__{_python}__", _unary(_dali))
-
-UFUNCS = {  # NumPy's names of what the dali dialect has
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "floor_divide": "floordiv",
-    "fmod": "mod", "remainder": "mod", "power": "pow", "float_power": "fpow", "negative": "neg", "positive": "pos",
-    "absolute": "abs", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp",
-    "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
-    "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
 }  # fmt: skip
+SIGNS = dict(zip(_BINARY.values(), ["+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>"], strict=True))
+for _python, _ufunc in _BINARY.items():
+    setattr(TracedArray, f"__{_python}__", _binary(_ufunc))
+    setattr(TracedArray, f"__r{_python}__", _reflected(_ufunc))
+    setattr(TracedArray, f"__i{_python}__", _in_place(_ufunc))
+for _python, _ufunc in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():  # fmt: skip
+    setattr(TracedArray, f"__{_python}__", _binary(_ufunc))
+for _python, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
+    setattr(TracedArray, f"__{_python}__", _unary(_ufunc))
+TracedArray.__divmod__ = _binary("divmod")  # type: ignore[attr-defined]
+TracedArray.__rdivmod__ = _reflected("divmod")  # type: ignore[attr-defined]

@@ -102,13 +102,28 @@ def _theano(value: Any) -> Type:
     return TensorType((), F32 if _exact(value) else F64)
 
 
+def _numpy(value: Any) -> Type:
+    """The types of Python's numbers in NumPy: i64 (ui64 beyond it), f64, complex<f64> and i1."""
+    if isinstance(value, bool):
+        return TensorType((), I1)
+    if isinstance(value, int):
+        return TensorType((), I64 if value <= I64.limits[1] else UI64)
+    return TensorType((), C128 if isinstance(value, complex) else F64)
+
+
 def _exact(value: float) -> bool:
     if not math.isfinite(value):
         return True
     return abs(value) < LIMIT[32] and float(np.float32(value)) == value
 
 
-LITERALS: dict[str, Callable[[Any], Type]] = {"cvm": _cvm, "dali": _dali, "cog": _cog, "theano": _theano}
+LITERALS: dict[str, Callable[[Any], Type]] = {
+    "cvm": _cvm,
+    "dali": _dali,
+    "cog": _cog,
+    "theano": _theano,
+    "numpy": _numpy,
+}
 
 
 def literal_type(dialect: str, value: Any) -> Type:

@@ -190,7 +190,7 @@ class Operator(Generic[T]):
         return found if isinstance(found, tuple) else (found,)
 
 
-DIALECTS = ("builtin", "cvm", "dali", "theano", "cog")
+DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy")
 BUILTIN = ("", ".shape_like", ".data_movement", ".indexing", ".ordering", ".scans", ".windows")
 MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from ..ir.sizes import Dim, Given, Shape, same_size
+from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
+from ..notation.index import ZERO, Expr, Index
+from ..spec.broadcasting import all_of
 
 
 def is_broadcastable(dim: Dim) -> bool:
@@ -34,3 +36,29 @@ def are_distinct(axis: tuple[int, ...] | None, rank: int) -> bool:
 def reduced(axis: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     """The axes to reduce, in order: all of them where `axis` is absent."""
     return tuple(range(rank)) if axis is None else tuple(sorted(a % rank for a in axis))
+
+
+def sizes_agree(*shapes: Shape) -> bool:
+    """Whether sizes that meet are equal, or declared to be 1; raises Undecided where sizes are not known."""
+
+    def equal(sizes: list[Dim]) -> bool:
+        return all_of((lambda d=d: d == sizes[0]) for d in sizes[1:])
+
+    return all_of((lambda s=s: equal([d for d in s if not is_broadcastable(d)])) for s in aligned(*shapes))
+
+
+def first_clash(*shapes: Shape) -> tuple[Dim, ...]:
+    """The first sizes that meet and differ; raises LookupError where none do."""
+    for sizes in aligned(*shapes):
+        strict = [d for d in sizes if not is_broadcastable(d)]
+        try:
+            if any(d != strict[0] for d in strict[1:]):
+                return sizes
+        except Undecided:
+            continue
+    raise LookupError
+
+
+def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:
+    """The place where an operand is read for the result's element at these indices."""
+    return tuple(ZERO if is_broadcastable(n) else i for i, n in zip(at[len(at) - len(shape) :], shape, strict=True))

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.sizes import Dim, Shape, Undecided
+from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
-from ..notation.index import ZERO, Element, Expr, Index, Tensor, axes
+from ..notation.index import Element, Tensor, axes
 from ..program.builder import Node
-from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
 from .algebraic_identities import simplified
 from .compare_select_cast import cast_to
-from .dimensions import aligned, is_broadcastable, joined
+from .dimensions import aligned, first_clash, is_broadcastable, joined, sizes_agree, source
 from .scalar_op import SCALAR_OPS, ScalarOp
 
 
@@ -82,21 +81,10 @@ class Elemwise(Operator[T]):
         return aligned(*(x.shape for x in self.xs))
 
     def fits(self: Any) -> bool:
-        def equal(sizes: list[Dim]) -> bool:
-            return all_of((lambda d=d: d == sizes[0]) for d in sizes[1:])
-
-        return all_of((lambda s=s: equal([d for d in s if not is_broadcastable(d)])) for s in self.dims())
+        return sizes_agree(*(x.shape for x in self.xs))
 
     def clash(self: Any) -> tuple[Dim, ...]:
-        """The first sizes that meet and differ."""
-        for sizes in self.dims():
-            strict = [d for d in sizes if not is_broadcastable(d)]
-            try:
-                if any(d != strict[0] for d in strict[1:]):
-                    return sizes
-            except Undecided:
-                continue
-        raise LookupError
+        return first_clash(*(x.shape for x in self.xs))
 
     def covers(self: Any) -> bool:
         result, target = self.infer(), self.xs[self.target]
@@ -150,8 +138,3 @@ class Elemwise(Operator[T]):
             if isinstance(made, Elemwise) and made.scalar_op == "second" and any(m != n for m in whole):
                 return replace(self, xs=(*self.xs[:n], made.xs[1], *self.xs[n + 1 :]))
         return None
-
-
-def source(at: tuple[Index, ...], shape: Shape) -> tuple[Expr, ...]:
-    """The indices of an operand for the result's element at `at`."""
-    return tuple(ZERO if is_broadcastable(n) else i for i, n in zip(at[len(at) - len(shape) :], shape, strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import sys
 from dataclasses import replace
@@ -223,3 +224,20 @@ NOT_IN_C = (
     ("func @main(%x: tensor<3xf64>) {\n  %y = dali.log %x\n  return %y\n}\n", "log_factor is not supported"),
     ("func @main(%x: tensor<3xf16>) {\n  return %x\n}\n", "f16 is not supported"),
 )
+
+
+def test_the_table_of_numpy_functions_is_up_to_date() -> None:
+    page = (ROOT / "docs" / "numpy.md").read_text("utf-8")
+    made = runpy.run_path(str(ROOT / "docs" / "numpy_table.py"))
+    assert made["page"](page) == page, "python docs/numpy_table.py brings it up to date"
+
+
+def test_the_examples_of_numpy_functions_run() -> None:
+    known: dict[str, Any] = {}
+    for code in blocks((ROOT / "docs" / "numpy.md").read_text("utf-8"), "python"):
+        exec(compile(code, "docs/numpy.md", "exec"), known)
+    image = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+    for found, wanted in zip(known["normalise"](image, 1.5), known["normalise"].function(image, 1.5), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        assert found.dtype == wanted.dtype
+    assert known["spread"](image, axis=1).tolist() == [60, 60, 60]

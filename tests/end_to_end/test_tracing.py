@@ -17,16 +17,17 @@ IMAGE = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3) * 13
 GAIN = np.array([1.25, 0.75, 2.0], np.float32)
 
 
-def test_a_function_follows_the_rules_of_dali():
+def test_a_function_means_what_numpy_means():
     y = normalise(IMAGE, GAIN)
     assert y.dtype == np.float32
-    assert np.array_equal(y, np.clip(IMAGE.astype(np.float32) * GAIN, 128, 255))
+    assert np.array_equal(y, np.clip(IMAGE * GAIN, 128, 255))
 
 
 def test_every_stage_is_shown():
     normalise(IMAGE, GAIN)
     text = normalise.lower("graph")
-    assert "dali.mul %image, %gain" in text and "dali.clamp %0, 128, 255" in text
+    assert 'numpy.elementwise %image, %gain {ufunc = "multiply"}' in text
+    assert 'numpy.elementwise %0, 128.0 : f32 {ufunc = "maximum"}' in text
     module = normalise.program()
     assert np.array_equal(cvm.compile(module, entry="normalise")(IMAGE, GAIN), normalise(IMAGE, GAIN))
     assert str(module) == text and repr(module) == f"<Module {__file__}: @normalise>"
@@ -59,16 +60,15 @@ def test_operators_are_numpys_on_integers(function):
     x, y = np.array([[5, -3, 7, 2]], np.int32), np.array([[1], [4], [2]], np.int32)
     got = cvm.compile(function)(x, y)
     want = function(x, y)
-    if want.dtype == np.float64:
-        want = want.astype(np.float32)
     assert got.dtype == want.dtype
     assert np.array_equal(got, want)
 
 
-def test_remainders_are_cs_as_in_dali():
+def test_remainders_are_cs_by_the_rules_of_dali():
     x = np.array([7, -7, 5], np.int32)
-    assert cvm.compile(lambda x: x % 3)(x).tolist() == [1, -1, 2]
-    assert cvm.compile(lambda x: np.fmod(x, 3))(x).tolist() == [1, -1, 2]
+    assert cvm.compile(lambda x: x % 3, rules="dali")(x).tolist() == [1, -1, 2]
+    assert cvm.compile(lambda x: np.fmod(x, 3), rules="dali")(x).tolist() == [1, -1, 2]
+    assert cvm.compile(lambda x: x % 3, rules="numpy")(x).tolist() == [1, 2, 2]
 
 
 def test_structures_go_in_and_out():
@@ -261,15 +261,14 @@ def nothing(x):
         (lambda x: np.add(x, 1, dtype="f8"), "np.add takes only operands here, got dtype"),
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any"),
         (lambda x: x.__setitem__(0, 1), "changes no array in place"),
-        (lambda x: divmod(x, 2), "use // and %"),
-        (lambda x: round(x), "no rounding"),
+        (lambda x: round(x), "use np.rint"),
         (lambda x: pow(x, 2, 3), "no powers modulo"),
         (lambda x: f"{x:.2f}", "cannot become Python numbers"),
         (lambda x: x == None, "expected an array or a number, got NoneType"),  # noqa: E711
         (lambda x: cvm.clamp(x, 1), "wants the operand"),
         (lambda x: cvm.clamp(x, 1, 2, 3), "more"),
         (lambda x: cvm.conv2d(x, x, pading=1), "no attribute pading"),
-        (lambda x: x + 2**40, "literal|i32"),
+        (lambda x: x + 2**40, "Python integer 1099511627776 out of bounds for int32"),
     ],
 )
 def test_what_cannot_be_traced_says_why(function, message):
@@ -316,7 +315,7 @@ def test_trace_gives_the_program_without_running_it():
     with pytest.raises(cvm.Error, match="has not been traced"):
         scaled.program()
     module = scaled.trace(IMAGE, GAIN)
-    assert "dali.mul" in str(module)
+    assert 'ufunc = "multiply"' in str(module)
     (entry,) = module.functions
     found = cvm.compile(module, entry=entry, target="reference")(IMAGE, GAIN)
     assert np.array_equal(found, scaled(IMAGE, GAIN))

@@ -10,6 +10,7 @@ import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_cog
 import samples_dali  # noqa: F401  (enters its samples)
+import samples_numpy  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, F64, FieldType, TensorType, Type

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_dali  # noqa: F401  (enters its samples)
+import samples_numpy  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.spec.op import OPERATORS, violated
 from loop_interpreter import by_formula

@@ -1,0 +1,13 @@
+"""The dali dialect's operators as functions for traced Python, by any rules: `cvm.dali.div(x, 3)`, `cvm.dali.sqrt(x)`, ..."""
+
+from __future__ import annotations
+
+from cvm.dialect.spec.op import OPERATORS
+
+from .operator_functions import OperatorFunction
+
+
+def __getattr__(name: str) -> OperatorFunction:
+    if f"dali.{name}" in OPERATORS:
+        return OperatorFunction(f"dali.{name}")
+    raise AttributeError(f"the dali dialect has no operator {name}")

@@ -1,0 +1,142 @@
+"""Ufuncs of arithmetic whose meaning for integers, zeros and signs is NumPy's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dali.arithmetic import integer_power
+from ..ir.types import F32, F64, I64, UI8, UI64
+from ..notation.index import Check, Expr, apply, cast, constant, select
+from ..theano.scalar_op import SCALAR_OPS
+from .casting import cast_like_numpy
+from .ufunc import Formula, row
+
+NEGATIVE_POWER = "integers to negative integer powers are not allowed: use a float base"
+
+
+def _one(x: Expr) -> Expr:
+    return constant(1, x.type)
+
+
+def _zero(x: Expr) -> Expr:
+    return constant(0, x.type)
+
+
+def _by_zero_is_zero(function: str) -> Formula:
+    """An integer function that is 0 where the divisor is."""
+
+    def formula(x: Expr, y: Expr) -> Expr:
+        none = y.eq(0)
+        return select(none, _zero(x), apply(function, x, select(none, _one(y), y)))
+
+    return formula
+
+
+def _by_kind(of_integers: Formula, of_floats: Formula) -> Formula:
+    return lambda x, y: (of_floats if x.type.kind == "float" else of_integers)(x, y)
+
+
+def _power(x: Expr, y: Expr) -> Expr:
+    if x.type.kind == "float":
+        return apply("pow", x, y)
+    found = integer_power(x, y)
+    return found if y.type.kind == "uint" else Check(y >= 0, found, NEGATIVE_POWER)
+
+
+def _sign(x: Expr) -> Expr:
+    if x.type.kind == "uint":
+        return select(x.ne(0), _one(x), _zero(x))
+    rest = select(x.eq(0), _zero(x), x) if x.type.kind == "float" else _zero(x)
+    return select(x > _zero(x), _one(x), select(x < _zero(x), -_one(x), rest))
+
+
+def _reciprocal(x: Expr) -> Expr:
+    if x.type.kind == "float":
+        return _one(x) / x
+    return cast_like_numpy(constant(1.0, F64) / cast(x, F64), x.type)
+
+
+def _whole(function: str) -> Formula:
+    return lambda x: apply(function, x) if x.type.kind == "float" else x
+
+
+def _shift_left(x: Expr, n: Expr) -> Expr:
+    inside = cast(n, UI64) < x.type.bits
+    return select(inside, x << select(inside, n, _zero(n)), _zero(x))
+
+
+def _shift_right(x: Expr, n: Expr) -> Expr:
+    inside = cast(n, UI64) < x.type.bits
+    beyond = _zero(x) if x.type.kind == "uint" else select(x < 0, constant(-1, x.type), _zero(x))
+    return select(inside, x >> select(inside, n, _zero(n)), beyond)
+
+
+def _bitwise_count(x: Expr) -> Expr:
+    if x.type.kind == "bool":
+        return cast(x, UI8)
+    n = cast(cast(apply("abs", x), I64) if x.type.signed else x, UI64)
+    if x.type.bits < 64:
+        n = n & ((1 << x.type.bits) - 1)
+    n = n - ((n >> 1) & 0x5555555555555555)
+    n = (n & 0x3333333333333333) + ((n >> 2) & 0x3333333333333333)
+    n = (n + (n >> 4)) & 0x0F0F0F0F0F0F0F0F
+    return cast((n * 0x0101010101010101) >> 56, UI8)
+
+
+def _hypot(x: Expr, y: Expr) -> Expr:
+    if x.type is F32:
+        wide = cast(x, F64), cast(y, F64)
+        exact = cast(apply("sqrt", wide[0] * wide[0] + wide[1] * wide[1]), F32)
+    else:
+        a, b = apply("abs", x), apply("abs", y)
+        large, small = apply("maximum", a, b), apply("minimum", a, b)
+        ratio = small / select(large.eq(0), _one(large), large)
+        exact = large * apply("sqrt", apply("fma", ratio, ratio, _one(ratio)))
+    infinite = apply("abs", x).eq(np.inf) | apply("abs", y).eq(np.inf)
+    return select(infinite, constant(np.inf, x.type), exact)
+
+
+def _logaddexp(function: str, exponential: str, base_of_two: float) -> Formula:
+    """The logarithm of a sum of powers, from the larger exponent."""
+
+    def formula(x: Expr, y: Expr) -> Expr:
+        d = x - y
+        larger = select(d > 0.0, x, y)
+        power = apply(exponential, -apply("abs", d))
+        rest = apply("log1p", power)
+        if function == "log2":
+            rest = rest * constant(1 / np.log(2), x.type)
+        return select(x.eq(y), x + constant(base_of_two, x.type), select(d.eq(d), larger + rest, d))
+
+    return formula
+
+
+_theano_int_div, _theano_mod = SCALAR_OPS["int_div"].formula, SCALAR_OPS["mod"].formula
+row("floor_divide", _by_kind(_by_zero_is_zero("floordiv"), _theano_int_div), gradient="int_div")
+row("remainder", _by_kind(_by_zero_is_zero("floormod"), _theano_mod), gradient="mod")
+row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))
+row("power", _power, gradient="pow", ulps=2)
+row("float_power", _power, gradient="pow", ulps=2)
+row("sign", _sign, gradient="sgn")
+row("reciprocal", _reciprocal, gradient="inv")
+row("fabs", lambda x: apply("abs", x), gradient="abs_")
+row("cbrt", lambda x: apply("cbrt", x), ulps=2)
+for _name in ("floor", "ceil", "trunc"):
+    row(_name, _whole(_name), gradient=_name)
+row("rint", lambda x: apply("rint", x), gradient="round_half_to_even")
+row(
+    "deg2rad",
+    lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),
+    gradient="deg2rad",
+)
+row(
+    "rad2deg",
+    lambda x: x * constant(np.float32(180) / np.float32(np.pi) if x.type is F32 else 180 / np.pi, x.type),
+    gradient="rad2deg",
+)
+row("left_shift", _shift_left)
+row("right_shift", _shift_right)
+row("bitwise_count", _bitwise_count)
+row("hypot", _hypot, ulps=2)
+row("logaddexp", _logaddexp("log", "exp", np.log(2)), ulps=4)
+row("logaddexp2", _logaddexp("log2", "exp2", 1.0), ulps=4)

@@ -1,0 +1,109 @@
+"""Ufuncs of a float's parts: sign, exponent, fraction and neighbours. All are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ir.types import F16, F32, F64, I16, I32, I64, ElementType
+from ..notation.index import Bitcast, Expr, apply, cast, constant, select
+from .ufunc import resolved, row, row_of_result
+
+_BITS = {F16: I16, F32: I32, F64: I64}
+_MANTISSA = {F32: 23, F64: 52}
+
+
+def _bits(x: Expr) -> Expr:
+    return Bitcast(x, _BITS[x.type])
+
+
+def _float(x: Expr, element: ElementType) -> Expr:
+    return Bitcast(x, element)
+
+
+def _sign_mask(x: Expr) -> int:
+    return _BITS[x.type].limits[0]
+
+
+def _copysign(x: Expr, y: Expr) -> Expr:
+    magnitude, sign = _bits(x) & ~_sign_mask(x), _bits(y) & _sign_mask(y)
+    return _float(magnitude | sign, x.type)
+
+
+def _nextafter(x: Expr, y: Expr) -> Expr:
+    up = (y > x).eq(x > constant(0.0, x.type))  # away from zero
+    step = _float(_bits(x) + select(up, constant(1, _BITS[x.type]), constant(-1, _BITS[x.type])), x.type)
+    least = _copysign(_float(constant(1, _BITS[x.type]), x.type), y)
+    found = select(x.eq(y), x if x.type is F16 else y, select(x.eq(0), least, step))
+    return select(x.ne(x) | y.ne(y), x + y, found)
+
+
+def _spacing(x: Expr) -> Expr:
+    outward = _copysign(constant(np.inf, x.type), x)
+    found = select(x.eq(0), _float(constant(1, _BITS[x.type]), x.type), _nextafter(x, outward) - x)
+    return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
+
+
+def _wide_float(x: ElementType) -> tuple[ElementType, ...] | None:
+    """f32 or f64; of f16 the spacing of negative numbers has a rule of its own, which is not offered."""
+    found = resolved(np.spacing, 0, (x,))
+    return None if found is None or F16 in found else found
+
+
+def _power_of_two(n: Expr) -> Expr:
+    """2^n as f64, n from -1022 to 1023."""
+    return _float((n + 1023) << 52, F64)
+
+
+def _ldexp(x: Expr, n: Expr) -> Expr:
+    """x 2^n, rounded once: steps down keep 53 bits above the subnormal range until the last one."""
+    wide, steps = cast(x, F64), cast(n, I64)
+    steps = apply("max", apply("min", steps, constant(3100, I64)), constant(-3100, I64))
+    up, down = constant(2.0**1023, F64), constant(2.0**-1022 * 2.0**53, F64)
+    for _ in range(2):
+        high, low = steps > 1023, steps < -1022
+        wide = select(high, wide * up, select(low, wide * down, wide))
+        steps = select(high, steps - 1023, select(low, steps + (1022 - 53), steps))
+    steps = apply("max", apply("min", steps, constant(1023, I64)), constant(-1022, I64))
+    return cast(wide * _power_of_two(steps), x.type)
+
+
+def _scaled(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """Bits of a normal number with the fraction of x, how far its exponent is off, and whether x has an exponent at all."""
+    mantissa = _MANTISSA[x.type]
+    least = constant(float(np.finfo(x.type.dtype).tiny), x.type)
+    small = apply("abs", x) < least
+    normal = select(small, x * constant(2.0**mantissa * 4, x.type), x)
+    shift = select(small, constant(mantissa + 2, I32), constant(0, I32))
+    return _bits(normal), shift, x.ne(0) & (apply("abs", x) < np.inf)
+
+
+def _frexp_fraction(x: Expr) -> Expr:
+    bits, _, ordinary = _scaled(x)
+    mantissa, width = _MANTISSA[x.type], x.type.bits
+    exponent_mask = ((1 << (width - 1)) - 1) ^ ((1 << mantissa) - 1)
+    half = int(np.asarray(0.5, x.type.dtype).view(_BITS[x.type].dtype))
+    return select(ordinary, _float((bits & ~exponent_mask) | half, x.type), x)
+
+
+def _frexp_exponent(x: Expr) -> Expr:
+    bits, shift, ordinary = _scaled(x)
+    mantissa = _MANTISSA[x.type]
+    bias = (1 << (x.type.bits - mantissa - 2)) - 2
+    exponent = cast((bits >> mantissa) & ((1 << (x.type.bits - 1 - mantissa)) - 1), I32) - bias - shift
+    return select(ordinary, exponent, constant(0, I32))
+
+
+def _modf_fraction(x: Expr) -> Expr:
+    rest = x - apply("trunc", x)
+    return _copysign(select(apply("abs", x).eq(np.inf), constant(0.0, x.type), rest), x)
+
+
+row("signbit", lambda x: _bits(x) < 0)
+row("copysign", _copysign)
+row("nextafter", _nextafter, keeps_f16=True)
+row("spacing", _spacing, types=_wide_float)
+row("ldexp", _ldexp)
+row_of_result("frexp_fraction", "frexp", 0, _frexp_fraction)
+row_of_result("frexp_exponent", "frexp", 1, _frexp_exponent)
+row_of_result("modf_fraction", "modf", 0, _modf_fraction)
+row_of_result("modf_integral", "modf", 1, lambda x: apply("trunc", x))

@@ -1,0 +1,68 @@
+"""Writes docs/numpy.md's table: every function of NumPy that takes arrays, and what it is in a traced function.
+
+python docs/numpy_table.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from cvm.dialect.numpy import elementwise  # noqa: E402, F401  (loads the table)
+from cvm.dialect.numpy.ufunc import UFUNCS  # noqa: E402
+
+from cvm.array_methods import FUNCTIONS  # noqa: E402
+from cvm.ufunc_rules import ALIASES, RESULTS  # noqa: E402
+
+PAGE = ROOT / "docs" / "numpy.md"
+BEGIN, END = "<!-- table: written by docs/numpy_table.py -->\n", "<!-- end of table -->\n"
+DIFFERS = {
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), "of 0.0 and -0.0 always the same one, where NumPy's choice depends on the position in the array"),
+    "spacing": "not of f16",
+    **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
+    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod"), "floats are summed in the documented order"),
+    "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
+}  # fmt: skip
+REFUSED = {
+    **dict.fromkeys(("gcd", "lcm"), "a loop whose length depends on the data"),
+    "isnat": "dates are no element type",
+}
+
+
+def rows() -> list[tuple[str, str]]:
+    """Each function with `same`, `within N ulp`, how it differs, or why it is refused."""
+    found: dict[str, str] = {}
+    for name in sorted(n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)):
+        ufunc = getattr(np, name).__name__
+        row = UFUNCS.get(ALIASES.get(ufunc, ufunc))
+        if ufunc in DIFFERS and (row or ufunc in FUNCTIONS):
+            found[name] = f"differs: {DIFFERS[ufunc]}"
+        elif row is not None:
+            found[name] = f"within {row.ulps} ulp of the exact value" if row.ulps else "same"
+        elif ufunc in RESULTS or ufunc in FUNCTIONS:
+            found[name] = "same"
+        else:
+            found[name] = f"refused: {REFUSED.get(ufunc, 'not offered yet')}"
+    for name in sorted(FUNCTIONS):
+        found.setdefault(name, f"differs: {DIFFERS[name]}" if name in DIFFERS else "same")
+    return sorted(found.items())
+
+
+def table() -> str:
+    lines = ["| NumPy | in a traced function |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `np.{name}` | {said} |" for name, said in rows()), ""])
+
+
+def page(text: str) -> str:
+    """The page with the table as it is now."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + table() + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")

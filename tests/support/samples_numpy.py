@@ -1,0 +1,37 @@
+"""Random ufuncs of NumPy over arrays: exact ones, so that formulas and references agree bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from cvm.dialect.ir.types import ELEMENT_TYPES, F16
+from cvm.dialect.numpy.ufunc import UFUNCS
+from cvm.dialect.spec.op import OPERATORS, Operator
+from samples import between, flag, sample, shape
+from samples_dali import values
+
+REALS = tuple(e for e in ELEMENT_TYPES.values() if e.kind != "complex" and e is not F16)
+NOT_SAMPLED = (
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "where",
+    "rad2deg",
+    "deg2rad",
+)  # zeros of two signs, three operands
+EXACT = [n for n, row in UFUNCS.items() if not row.ulps and n not in NOT_SAMPLED]
+
+
+@sample(OPERATORS["numpy.elementwise"])
+def elementwise(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    n = shape(random)
+    while True:
+        name = str(random.choice(EXACT))
+        row = UFUNCS[name]
+        elements = tuple(REALS[int(k)] for k in random.integers(0, len(REALS), row.arity))
+        if row.loop(elements) is not None and F16 not in (row.loop(elements) or ()):
+            break
+    arrays = [values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements]
+    return cls(tuple(arrays), ufunc=name)
