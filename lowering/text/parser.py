@@ -19,6 +19,7 @@ from ...dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ...dialect.ir.sizes import OPERATIONS, Dim, Size
 from ...dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
 from ...dialect.notation.index import (
+    ZERO,
     Apply,
     Bitcast,
     Cast,
@@ -120,6 +121,8 @@ class _Reader:
 
     def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
+        if isinstance(first, Const) and not first.value:
+            first = ZERO  # passes compare the start with it
         size = (
             self.size(extent)
             if extent is not None

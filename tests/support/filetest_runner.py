@@ -192,10 +192,14 @@ def graph_pass(name: str) -> Callable[[Filetest], Golden]:
     return changed
 
 
-def opt(pipeline: str) -> Callable[[Filetest], Golden]:
-    """The output of `cvm opt` for the whole file, functions or kernels, after its last one."""
+def opt(name: str) -> Callable[[Filetest], Golden]:
+    """The output of a pass of `cvm opt` for the whole file, functions or kernels, after its last one.
+
+    A line `// after NAME` names a pass that runs before.
+    """
 
     def changed(test: Filetest) -> Golden:
+        pipeline = ",".join([*test._comments("after"), name])
         with TemporaryDirectory() as folder:
             source, output = Path(folder) / test.path.name, Path(folder) / "output"
             source.write_text(test.text, "utf-8")
