@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..dialect.ir.compiling import compiling
 from ..dialect.ir.constant_files import Files
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, abridged, read_bytes
 from ..dialect.program import verify
 from ..dialect.program.module import Module
 from .build_module import build
@@ -34,7 +34,7 @@ def check(
     with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
         verified, more = verify.check(module)
-    return verified, sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
+    return verified, abridged(sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end)))
 
 
 def parse_unverified(
@@ -43,7 +43,7 @@ def parse_unverified(
     """The module with names resolved but no types inferred."""
     with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
-    return _good(module, sorted(diagnostics, key=lambda d: d.span.start))
+    return _good(module, abridged(sorted(diagnostics, key=lambda d: d.span.start)))
 
 
 def read(path: str | Path, allow_outside: bool = False) -> Module:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir.types import C64, F32, FieldType, TensorType
 from ..notation.index import Element, Expr, Index, Tensor, apply, axes, constant
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, Operator, T
 
 
@@ -66,14 +67,12 @@ def scalar_field(number: int, *names: str) -> C:
 
 def compatible(a: FieldType, b: FieldType) -> bool:
     """The specification's four conditions, element types left out: they are made equal first."""
-    same_grid, same_tensor = a.shape == b.shape, a.tensor.shape == b.tensor.shape
-    if same_grid and same_tensor:
-        return True
+    same_tensor = a.tensor.shape == b.tensor.shape
     if same_tensor and (a.rank == 0 or b.rank == 0):
         return True
-    if same_grid and (a.tensor.rank == 0 or b.tensor.rank == 0):
+    if any(f.rank == 0 and f.tensor.rank == 0 for f in (a, b)):
         return True
-    return any(f.rank == 0 and f.tensor.rank == 0 for f in (a, b))
+    return (same_tensor or a.tensor.rank == 0 or b.tensor.rank == 0) and same_shape(a.shape, b.shape)
 
 
 COMPATIBLE = C(

@@ -22,6 +22,7 @@ from ..notation.index import (
     when,
 )
 from ..notation.index_bounds import inside
+from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
@@ -317,7 +318,7 @@ def bounded(amount: int, n: Dim) -> int:
 
 
 def _alike(a: FieldType, b: FieldType) -> bool:
-    return a.shape == b.shape and a.tensor.shape == b.tensor.shape and a.element is b.element
+    return a.element is b.element and a.tensor.shape == b.tensor.shape and same_shape(a.shape, b.shape)
 
 
 ALIKE = (  # of xs: some fields of one type

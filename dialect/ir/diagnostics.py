@@ -6,7 +6,7 @@ Also reads a program's file, or reports why it cannot be read.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,6 +133,17 @@ class Diagnostic:
             else:
                 lines += [f"{note.span}: note: {note.message}", note.span.snippet()]
         return "\n".join(lines)
+
+
+MOST_REPORTED = 500
+
+
+def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The first diagnostics of a text, with the number of the others where there are many."""
+    found, left = [*diagnostics[:MOST_REPORTED]], len(diagnostics) - MOST_REPORTED
+    if left > 0:
+        found.append(Diagnostic(f"{left} more mistakes are not shown", found[-1].span, "limit.diagnostics"))
+    return found
 
 
 class Error(Exception):

@@ -190,6 +190,9 @@ def size_limit_error(type: Type) -> str | None:
     known = [d for d in shape if isinstance(d, int)]
     if any(d < 0 or d >= MAX_SIZE for d in known) or (0 not in known and product(tuple(known)) >= MAX_SIZE):
         return f"a value has less than 2^40 elements, but this one is {type}"
+    unknown = [d for d in shape if isinstance(d, Size)]
+    if any(abs(n) >= MAX_SIZE for d in unknown for n in (d.constant, *(factor for _, factor in d.terms))):
+        return f"the numbers in a size are less than 2^40, but this one is {type}"
     return None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..builtin import Calling
-from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
+from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, abridged
 from ..ir.sizes import Dim
 from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
@@ -49,7 +49,7 @@ def verify(module: Module) -> Module:
     """The module with every value typed; raises VerifyError with every mistake found."""
     verified, diagnostics = check(module)
     if diagnostics:
-        raise VerifyError(diagnostics)
+        raise VerifyError(abridged(diagnostics))
     return verified
 
 

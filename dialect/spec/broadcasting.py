@@ -41,6 +41,11 @@ def certainly(condition: Callable[[], bool]) -> bool:
         return False
 
 
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Test whether two shapes are equal; those of different ranks are not, whatever their sizes."""
+    return len(a) == len(b) and all_of((lambda m=m, n=n: m == n) for m, n in zip(a, b, strict=True))
+
+
 def is_one(dim: Dim) -> bool:
     """Test whether a size is certainly 1."""
     return same_size(dim, 1)

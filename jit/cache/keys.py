@@ -69,5 +69,6 @@ def _constant(operator: object) -> str:
 
     if not isinstance(operator, Const):
         return ""
-    array = np.ascontiguousarray(operator.data.array)
-    return f"const {operator.type} {array.dtype.str} {array.shape} {hashlib.sha256(array.data).hexdigest()}"
+    whole = operator.data.array
+    array = np.ascontiguousarray(whole.flat[:1] if operator.data.splat else whole)
+    return f"const {operator.type} {array.dtype.str} {whole.shape} {hashlib.sha256(array.data).hexdigest()}"

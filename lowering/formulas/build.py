@@ -9,7 +9,9 @@ definitions.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -112,7 +114,18 @@ def formulas(function: Function) -> Formulas:
     results = tuple(operand(r) for r in function.results)
     checks = [e for s in steps if isinstance(s, Formula) for e in walk(s.value) if isinstance(e, Check)]
     requirements = tuple((check.message, check.span) for check in checks)
+    if (size := sum(array.nbytes for array in constants.values())) > physical_memory():
+        raise MemoryError(f"its constants have {size} bytes")
     return Formulas(function.name, arguments, results, constants, tuple(steps), requirements)
+
+
+@cache
+def physical_memory() -> int:
+    """The bytes of this machine's memory, or an estimate."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36
 
 
 def _unique(name: str, used: dict[str, int]) -> str:

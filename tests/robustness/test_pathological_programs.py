@@ -1,0 +1,51 @@
+"""Programs that break a rule in a large way: a diagnostic, soon, of readable length."""
+
+import time
+
+import pytest
+
+import cvm
+
+
+@pytest.mark.parametrize("operator", ["add", "mul", "lt"])
+@pytest.mark.parametrize(
+    ("a", "b"), [("[?]", "[2, 3]"), ("[2, 3]", "[?]"), ("[?, 3]", "[2]"), ("[?, ?]", "[?]"), ("[?, ?, ?]", "[4, 4]")]
+)
+def test_fields_of_unequal_ranks(operator, a, b):
+    text = f"func @main(%x: !cog.field<{a}, f32>, %y: !cog.field<{b}, f32>) {{ %z = cog.{operator} %x, %y return %z }}"
+    with pytest.raises(cvm.VerifyError) as caught:
+        cvm.compile(text)
+    assert caught.value.diagnostics[0].code == f"cog.{operator}.C1"
+
+
+def test_stacked_fields_of_unequal_ranks():
+    text = "func @main(%x: !cog.field<[?], f32>, %y: !cog.field<[2, 3], f32>) { %z = cog.stack %x, %y return %z }"
+    with pytest.raises(cvm.VerifyError):
+        cvm.compile(text)
+
+
+@pytest.mark.parametrize("size", ["2", "?N"])
+def test_sizes_that_double_without_end(size):
+    steps = "\n".join(f"%x{n + 1} = cvm.concatenate %x{n}, %x{n} {{axis = 0}}" for n in range(70))
+    with pytest.raises(cvm.VerifyError, match="less than 2\\^40"):
+        cvm.compile(f"func @main(%x0: tensor<{size} x i32>) {{\n{steps}\nreturn %x70\n}}")
+
+
+@pytest.mark.parametrize("size", [1 << 38, (1 << 40) - 1])
+@pytest.mark.parametrize("body", ["%z = cvm.broadcast_add %x, %c", "%z = cvm.sum %c {axes = [0]}"])
+def test_constants_beyond_memory(body, size):
+    began = time.monotonic()
+    with pytest.raises(cvm.Error, match=f"memory does not suffice to compile @main: its constants have {4 * size}"):
+        cvm.compile(f"func @main(%x: tensor<1xi32>) {{ %c = const dense<1> : tensor<{size}xi32>\n{body}\nreturn %z }}")
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("line", ["cvm.nothing %x", "cvm.elemwise_add %x, %w"])
+def test_many_mistakes(line):
+    text = "func @main(%x: tensor<1xi32>, %w: tensor<2x3xi32>) {\n"
+    text += "\n".join(f"%y{n} = {line}" for n in range(2000)) + "\nreturn %x\n}"
+    with pytest.raises(cvm.Error) as caught:
+        cvm.parse(text)
+    assert len(caught.value.diagnostics) == 501
+    assert caught.value.diagnostics[-1].message == "1500 more mistakes are not shown"
+    assert caught.value.diagnostics[0].line == 2
