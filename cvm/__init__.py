@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from cvm.jit.functions.clocked_program import CompiledGraph
     from cvm.jit.functions.compiled_function import CompiledFunction
     from cvm.jit.options import CompileOptions
+    from cvm.lowering.processor import Processor
 
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .specialize import TracedFunction
@@ -127,7 +128,12 @@ def from_onnx(
 
 @_overload
 def compile(
-    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu", *, optimize: int = 2
+    program: Module | str | bytes | _os.PathLike[str],
+    entry: str = "main",
+    target: str = "cpu",
+    *,
+    optimize: int = 2,
+    cpu: str | Processor | None = None,
 ) -> Compiled: ...
 @_overload
 def compile(
@@ -135,6 +141,7 @@ def compile(
     *,
     target: str = "cpu",
     optimize: int = 2,
+    cpu: str | Processor | None = None,
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
@@ -144,6 +151,7 @@ def compile(
     *,
     target: str = "cpu",
     optimize: int = 2,
+    cpu: str | Processor | None = None,
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
@@ -154,6 +162,7 @@ def compile(
     target: str = "cpu",
     *,
     optimize: int = 2,
+    cpu: str | Processor | None = None,
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
@@ -164,14 +173,20 @@ def compile(
     is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a
     GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
     evaluated slowly and obviously). `optimize=0` compiles one scalar loop nest for each operation, with no optimization at all:
-    integers stay the same bit for bit, and float sums are added in the order of their indices.
+    integers stay the same bit for bit, and float sums are added in the order of their indices. `cpu` names the
+    processor that the code is for, such as "x86-64-v3" or "native" (this machine's, which the target cpu takes by default).
 
     A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators are the dali dialect's.
     Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
     """
     from cvm.jit.options import CompileOptions
 
-    options = CompileOptions(optimize)
+    if cpu is None:
+        options = CompileOptions(optimize)
+    else:
+        from cvm.jit.host_processor import resolve
+
+        options = CompileOptions(optimize, resolve(cpu))
     if callable(program) or program is None:
         from .specialize import TraceOptions, traced
 

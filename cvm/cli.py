@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )  # a terminal that cannot show a character is no reason to fail
     try:
         options = parser().parse_args(argv)
-        status = options.command(options)
+        with _for_cpu(getattr(options, "cpu", None)):
+            status = options.command(options)
         sys.stdout.flush()
         return status
     except SystemExit as e:  # from argparse: help, version or a usage error
@@ -57,6 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(
             f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1
         )
+
+
+def _for_cpu(name: str | None) -> AbstractContextManager[None]:
+    """Compiles for the processor of this name meanwhile."""
+    if name is None:
+        return nullcontext()
+    from cvm.jit.host_processor import resolve
+    from cvm.lowering.processor import compiling_for
+
+    try:
+        return compiling_for(resolve(name))
+    except cvm.TargetError as e:
+        raise Usage(f"--cpu: {e.diagnostics[0].message}") from None
 
 
 class Usage(Exception):
@@ -114,6 +128,7 @@ def _run(commands: Any) -> None:
     run.add_argument("program", metavar="PROG.cvm")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
+    run.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
     _optimization(run)
     run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
     run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
@@ -166,6 +181,7 @@ def _opt(commands: Any) -> None:
     opt.add_argument(
         "--print-after", action="append", default=[], metavar="PASS", help="show the program after this pass"
     )
+    opt.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
     opt.add_argument("--timing", action="store_true", help="show how long each pass takes, on standard error")
     opt.add_argument("--generic", action="store_true", help="MLIR's generic form")
     opt.add_argument("--list", action="store_true", help="list the passes")
@@ -182,6 +198,7 @@ def _lower(commands: Any) -> None:
         help="graph, mlir, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    lower.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
     _optimization(lower)
     lower.add_argument(
         "--ranges", action="store_true", help="with --to graph: say in comments from where to where integers go"
@@ -202,6 +219,7 @@ def _build(commands: Any) -> None:
     build.add_argument(
         "--size", action="append", default=[], metavar="NAME=N", help="the value of a size that the program leaves open"
     )
+    build.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
     build.add_argument("--header", metavar="FILE.h", help="write the C header, too")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..dialect.ir.diagnostics import TargetError
+from ..lowering.processor import Processor, requested
 
 LEVELS = (0, 2)  # no optimization at all, and all of it
 
@@ -13,9 +14,11 @@ LEVELS = (0, 2)  # no optimization at all, and all of it
 class CompileOptions:
     """Compiler settings. `optimize=0` lowers every operation to one scalar loop nest, which LLVM compiles as it stands; float
     sums are then added in the order of their indices, as the reference adds them within a bound, not in the documented order.
+    `cpu` is the processor that the code is for; None leaves the choice to the target.
     """
 
     optimize: int = 2
+    cpu: Processor | None = field(default_factory=requested)
 
     def __post_init__(self) -> None:
         if isinstance(self.optimize, bool) or self.optimize not in LEVELS:
@@ -29,4 +32,4 @@ class CompileOptions:
         return repr(self)
 
 
-DEFAULT = CompileOptions()
+DEFAULT = CompileOptions(cpu=None)

@@ -17,7 +17,7 @@ from .graph.pipeline import improve
 from .loops.build import build_nest, sorted_tensors
 from .loops.fuse_kernels import fuse_kernels
 from .loops.split_complex import split_complex
-from .processor import PLAIN, Processor
+from .processor import Processor
 from .reductions.fuse_rows import fuse_rows
 from .schedule import schedule
 from .storage.inplace import in_place
@@ -91,7 +91,7 @@ def unoptimized(module: Module, function: Function) -> Plan:
     return split_complex(make_plan(*sides, tuple(kernels), views, requirements=program.requirements))
 
 
-def lower(module: Module, function: Function, processor: Processor = PLAIN, optimize: int = 2) -> Plan:
+def lower(module: Module, function: Function, processor: Processor | None = None, optimize: int = 2) -> Plan:
     """Everything a back end needs to run the function on a CPU."""
     if not optimize:
         return unoptimized(module, function)

@@ -1,14 +1,151 @@
-"""What a processor has that loops for it go by; where nothing is told of it, what all have."""
+"""Target description: the vectors, dot products and caches of a CPU, and the units of a GPU, that loops are shaped by.
+
+The machine's numbers stand here and nowhere else. `jit` fills a description in from LLVM and the system; `--cpu NAME`, `cpu=`
+and tests name or build one. Passes read `processor()`, the description that is compiled for at the moment, as TVM's passes
+read `Target.current()`; results never depend on it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """A vector instruction that multiplies neighbouring terms of each 32-bit lane and adds the products."""
+
+    function: str  # of the loop language: pairdot, bytepairs or quadsum
+    vector_bytes: int
+    requires: tuple[str, ...]  # alternatives: LLVM's names of features, all of those of one string
+    mnemonic: str
+    llvm: str  # intrinsic
+    operands: str  # of the intrinsic, in its order: a and b are multiplied, c is added to
+    operand_bits: int  # element of the intrinsic's operands
+    result_bits: int  # element of its result
+
+    def is_in(self, features: Collection[str]) -> bool:
+        """Whether a processor with these features has the instruction."""
+        return any(set(alternative.split()) <= set(features) for alternative in self.requires)
+
+
+VNNI = ("avxvnni", "avx512vnni avx512vl")
+DOT_PRODUCTS = (
+    DotProduct("pairdot", 16, ("sse2",), "pmaddwd", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
+    DotProduct("pairdot", 32, ("avx2",), "vpmaddwd", "llvm.x86.avx2.pmadd.wd", "ab", 16, 32),
+    DotProduct("bytepairs", 16, ("ssse3",), "pmaddubsw", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16),
+    DotProduct("bytepairs", 32, ("avx2",), "vpmaddubsw", "llvm.x86.avx2.pmadd.ub.sw", "ab", 8, 16),
+    DotProduct("quadsum", 16, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
+    DotProduct("quadsum", 32, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
+)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The units of a GPU; the defaults are an H100's."""
+
+    warp: int = 32  # threads
+    multiprocessors: int = 132
+    shared_bytes: int = 48 << 10  # static shared memory of a block
+    line_bytes: int = 128  # of a coalesced access of a warp
+    access_bytes: int = 16  # of the widest access of a thread
+    bank_bytes: int = 4  # of shared memory
+    mma: tuple[int, int, int] = (16, 8, 32)  # M, N, K of mma.sync on bytes
 
 
 @dataclass(frozen=True)
 class Processor:
-    quads: bool = False  # adds the products of four bytes to a sum, modulo 2^32, by one instruction
-    registers: int = 16  # for vectors
+    """A CPU. The defaults are what compiled programs assume where nothing is known: AVX2's registers, and Zen 3's caches."""
+
+    cpu: str = ""  # LLVM's name; empty: the machine code is for this machine
+    features: tuple[str, ...] = ()  # LLVM's names of those beyond the cpu's
+    vector_bytes: int = 32
+    vector_registers: int = 16
+    dot_products: tuple[DotProduct, ...] = DOT_PRODUCTS[:4]
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l3_bytes: int = 32 << 20  # of the last level
+    line_bytes: int = 64
+    page_bytes: int = 4 << 10
+    streams: bool = True  # has stores past the caches that pay
+    wake_operations: int = 30_000  # that take as long as waking a thread
+    packing_products: int = 1 << 15  # of a contraction that take as long as packing its operands
+    gpu: Gpu = field(default_factory=Gpu)
+
+    @property
+    def lanes(self) -> int:
+        """The 32-bit lanes of a vector."""
+        return self.vector_bytes // 4
+
+    @property
+    def has_dot4(self) -> bool:
+        """Whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
+        return any(d.function == "quadsum" for d in self.dot_products)
 
 
-PLAIN = Processor()
+GENERIC = Processor()
+_current: ContextVar[Processor | None] = ContextVar("processor", default=None)
+
+
+def processor() -> Processor:
+    """The description that is compiled for."""
+    return _current.get() or GENERIC
+
+
+def requested() -> Processor | None:
+    """The description that the caller asked for, if any."""
+    return _current.get()
+
+
+@contextmanager
+def compiling_for(described: Processor | None) -> Iterator[None]:
+    """Compiles for this processor meanwhile; None leaves the choice as it is."""
+    if described is None:
+        yield
+        return
+    token = _current.set(described)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+# processors by name: those of the x86-64 psABI, and others as one of these with more features
+
+_V1 = ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
+_V2 = (*_V1, "crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+_V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
+    **{name: (name, (), {}) for name in LEVELS},
+    "haswell": ("x86-64-v3", (), {"l2_bytes": 256 << 10}),
+    "znver3": ("x86-64-v3", (), {}),
+    "alderlake": ("x86-64-v3", ("avxvnni",), {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10}),
+    "skylake-avx512": ("x86-64-v4", (), {"l2_bytes": 1 << 20}),
+    "cascadelake": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
+    "icelake-server": ("x86-64-v4", ("avx512vnni",), {"l1_bytes": 48 << 10, "l2_bytes": 1280 << 10}),
+    "sapphirerapids": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20}),
+    "znver4": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
+    "znver5": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 1 << 20}),
+}
+
+
+def named(name: str) -> Processor | None:
+    """The processor of a name in NAMED."""
+    if name not in NAMED:
+        return None
+    level, more, sizes = NAMED[name]
+    return with_features((*LEVELS[level], *more), level, more, sizes)
+
+
+def with_features(
+    present: Collection[str], cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
+) -> Processor:
+    """The processor that has these features; LLVM knows it as a cpu with some of them."""
+    products = tuple(d for d in DOT_PRODUCTS if d.is_in(present))
+    registers = 32 if "avx512vl" in present else 16
+    found = Processor(cpu, features, vector_registers=registers, dot_products=products)
+    return replace(found, **cache_bytes)

@@ -25,7 +25,8 @@ from .loops.saturating_narrow import saturating_narrow
 from .loops.tighten_bounds import tighten_bounds
 from .loops.unroll import unroll
 from .loops.vectorize import vectorize
-from .processor import PLAIN, Processor
+from .processor import Processor, compiling_for
+from .processor import processor as current_processor
 from .reductions.blocked_sums import blocked_sums
 from .reductions.bool_reduction import bool_reduction
 from .reductions.cache_row import cache_row
@@ -69,10 +70,14 @@ def schedule(
     plan: Plan,
     passes: Callable[[Kernel], Sequence[str]] = lambda kernel: tuple(PASSES),
     ready: Callable[[Kernel], None] = lambda kernel: None,
-    processor: Processor = PLAIN,
+    processor: Processor | None = None,
 ) -> Plan:
     """The plan with its kernels scheduled; `ready` is told each as soon as it is. A pass may give parameters other shapes, not
     other storage."""
+    if processor is not None:
+        with compiling_for(processor):
+            return schedule(plan, passes, ready)
+    processor = current_processor()
     views = {t: home for t, home in plan.home.items() if t is not home}
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     kernels: list[Kernel] = []

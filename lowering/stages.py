@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ..dialect.program.module import Function, Module
 from ..dialect.program.printer import print_module
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
+from .processor import processor
 from .text.printer import formulas_text, kernels_text
 
 STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
@@ -20,6 +21,6 @@ def show(module: Module, function: Function, stage: str, optimize: int = 2) -> s
         "mlir": lambda: print_module(module, generic=True),
         "formulas": lambda: formulas_text(to_formulas(module, function, optimize)),
         "loops": lambda: kernels_text((unscheduled if optimize else unoptimized)(module, function).kernels),
-        "schedule": lambda: kernels_text(lower(module, function, optimize=optimize).kernels),
+        "schedule": lambda: kernels_text(lower(module, function, processor(), optimize).kernels),
     }
     return shows[stage]()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import hypothesis
 import pytest
+from cvm.lowering.processor import Processor, compiling_for
 
 hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
 hypothesis.settings.load_profile("repeated")
@@ -40,3 +42,10 @@ def cache_of_its_own(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
         if "monkeypatch" in request.fixturenames:
             patch.setenv("CVM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def compile_for() -> Iterator[Callable[..., None]]:
+    """Describes the processor that the rest of the test compiles for: `compile_for(l3_bytes=2)` has hardly any cache."""
+    with ExitStack() as stack:
+        yield lambda **described: stack.enter_context(compiling_for(Processor(**described)))

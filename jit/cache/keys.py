@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ...dialect.program.module import Function, Module
+from ...lowering.processor import requested
 from ..options import CompileOptions
 from . import disk_cache
 from .compiler_digest import compiler_digest
@@ -33,7 +34,7 @@ def _machine() -> tuple[str, ...]:
 
 def environment() -> tuple[str, ...]:
     """The inputs of machine code besides the program: the versions of the compiler, NumPy and LLVM, and the processor."""
-    return compiler_digest(), np.__version__, *_machine()
+    return compiler_digest(), np.__version__, *_machine(), repr(requested())
 
 
 def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileOptions) -> str | None:

@@ -19,11 +19,13 @@ from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.program.module import Function, Graph, Module
+from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
 from ...lowering.stepping.split_state import State, split_state
 from ...lowering.stepping.step_plan import StepPlan, make_step_plan
 from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
+from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions
 from ..targets import find_target, target_of_stage
 from .compiled_function import CompiledFunction
@@ -39,6 +41,8 @@ class CompiledGraph:
         self.module = module
         self.graph = graph
         self.target = target
+        if target == "cpu":
+            check_runs_here(options.cpu)
         self.options = options
         with compiling():
             self.clockwork = split_state(module, graph)
@@ -234,6 +238,10 @@ class CompiledGraph:
     @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
         """The graph at a stage of its lowering; beyond the graph itself, the function that advances it by a tick."""
+        with compiling_for(self.options.cpu):
+            return self._lowered(stage)
+
+    def _lowered(self, stage: str) -> str:
         if not self.options.optimize:
             return self.function(self.clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):
@@ -255,7 +263,8 @@ class CompiledGraph:
 
     @compiling()
     def _make_stepper(self) -> Stepper:
-        return find_target(self.target).stepper(self)
+        with compiling_for(self.options.cpu):
+            return find_target(self.target).stepper(self)
 
     @cached_property
     def step_plan(self) -> StepPlan:
@@ -267,7 +276,8 @@ class CompiledGraph:
         """One of the program's functions, compiled for its target."""
         if function.name not in self._functions:
             target = find_target(self.target)
-            self._functions[function.name] = target.compile(self.module, function, self.options)
+            with compiling_for(self.options.cpu):
+                self._functions[function.name] = target.compile(self.module, function, self.options)
         return self._functions[function.name]
 
     def _observe(self) -> dict[str, np.ndarray]:

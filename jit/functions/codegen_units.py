@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 
 from ...dialect.notation.loops import Kernel
@@ -127,7 +128,7 @@ class Workers:
         return tuple(self._made[n] for n in range(self._asked))
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=NAME)
+        thread = threading.Thread(target=copy_context().run, args=(self._run,), name=NAME)
         thread.start()
         self._threads.append(thread)
 

@@ -15,6 +15,7 @@ from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.module import Function, Module
+from ...lowering.processor import Processor, compiling_for
 from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
 from ..options import DEFAULT, CompileOptions
 from ..targets import find_target, target_of_stage
@@ -164,13 +165,14 @@ class CompiledFunction:
         """The program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt, asm, cuda or ptx."""
         from ...lowering.stages import STAGES, show
 
-        if stage in STAGES:
-            return show(self.module, self.function, stage, self.options.optimize)
-        target = target_of_stage(stage)
-        if target.name == self.target:
-            return target.stages[stage](self.source, self.options)
-        plan = target.lower(self.module, self.function, self.options)
-        return target.stages[stage](target.emit(plan, self.options), self.options)
+        with compiling_for(self.compiled_for):
+            if stage in STAGES:
+                return show(self.module, self.function, stage, self.options.optimize)
+            target = target_of_stage(stage)
+            if target.name == self.target:
+                return target.stages[stage](self.source, self.options)
+            plan = target.lower(self.module, self.function, self.options)
+            return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self) -> Cost:
         """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
@@ -181,15 +183,22 @@ class CompiledFunction:
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.module, self.function, self.options)
 
+    @property
+    def compiled_for(self) -> Processor | None:
+        """The processor that the code is for; None where none was named, and any will do."""
+        return self.options.cpu
+
     @cached_property
     def plan(self) -> Plan:
         """The kernels, and where their arrays are."""
-        return find_target(self.target).lower(self.module, self.function, self.options)
+        with compiling_for(self.compiled_for):
+            return find_target(self.target).lower(self.module, self.function, self.options)
 
     @cached_property
     def source(self) -> Any:
         """What the target emits for the plan."""
-        return find_target(self.target).emit(self.plan, self.options)
+        with compiling_for(self.compiled_for):
+            return find_target(self.target).emit(self.plan, self.options)
 
 
 def _unwritable(array: np.ndarray) -> str:

@@ -15,11 +15,13 @@ import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.program.module import Function, Module
+from ...lowering.processor import Processor, compiling_for
 from ..cache.keys import name_of
 from ..calls import fastcall
 from ..calls.arguments import size_place
 from ..calls.dispatch_table import CallTable, DispatchEntry, atoms_of, can_serve
-from ..llvm.native_code import Library, fresh_object_code, processor
+from ..host_processor import check_runs_here, host_processor
+from ..llvm.native_code import Library, fresh_object_code
 from ..llvm.range_check import checked_text, declared
 from ..options import DEFAULT, CompileOptions
 from ..runtime.thread_pool import imports
@@ -46,6 +48,7 @@ class NativeFunction(CompiledFunction):
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
+        check_runs_here(options.cpu)
         self.kept_as = name_of(module, function, options)
         made = cache_entry.load(self.kept_as, function) if self.kept_as is not None else None
         if made is None:
@@ -91,7 +94,15 @@ class NativeFunction(CompiledFunction):
     def __reduce__(self) -> tuple[object, ...]:
         return native_function, (self.module, self.function, self.options)
 
+    @property
+    def compiled_for(self) -> Processor:
+        return self.options.cpu or host_processor()
+
     def _compile(self) -> Compiled:
+        with compiling_for(self.compiled_for):
+            return self._compiled()
+
+    def _compiled(self) -> Compiled:
         return self._compile_in_units() if self.options.optimize else self._compile_unoptimized()
 
     def _compile_unoptimized(self) -> Compiled:
@@ -121,7 +132,7 @@ class NativeFunction(CompiledFunction):
         emission = Emission(plain)
         checked = self._ranges_text(emission.sizes)
         with Parts(emission, checked) as parts:
-            self.plan = plan = schedule(plain, ready=parts.add, processor=processor())
+            self.plan = plan = schedule(plain, ready=parts.add, processor=self.compiled_for)
             parts.end(plan)
             work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
@@ -143,7 +154,8 @@ class NativeFunction(CompiledFunction):
 
         if not self.options.optimize:
             return unoptimized(self.module, self.function)
-        return lower(self.module, self.function, processor())
+        with compiling_for(self.compiled_for):
+            return lower(self.module, self.function, self.compiled_for)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

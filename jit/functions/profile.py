@@ -14,6 +14,7 @@ import numpy as np
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.index import Tensor
 from ...lowering.analysis.cost import Cost, cost
+from ...lowering.processor import compiling_for
 from ...lowering.storage.plan import Plan
 from ..calls.arguments import size_place
 from ..llvm.emit import emit
@@ -42,7 +43,8 @@ def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20
     sizes = {atom: given[n].shape[axis] for atom, (n, axis) in zip(text.sizes, places, strict=True)}
     pointers, workspace = f.pointers([*given, *results]), aligned_memory(evaluate(plan.workspace, sizes))
     passes = f.options.optimize > 0
-    runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
+    with compiling_for(f.compiled_for):
+        runs = [_runner(plan, n, pointers, workspace, sizes, passes) for n in range(len(plan.kernels))]
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times, strict=True):

@@ -15,9 +15,9 @@ from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent,
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from ...lowering.loops.nontemporal_stores import PART
+from ...lowering.processor import processor
 from .addresses import Addresses, Val
 from .ir_writer import is_number, memory_text, number_text, suffix, type_text
-from .prefetch import LINE
 from .register_transpose import joined, turn
 from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, conversion
 from .select_to_table import ENTRIES, look_up, table_of
@@ -85,7 +85,7 @@ class Expressions(Addresses):
                 return self.index(e)
             case Read(tensor, at):
                 if id(e) in self.early and self.lane is not None and self.stride(tensor, at) == 1:
-                    for n in range(0, self.lanes, LINE // tensor.element.bytes):
+                    for n in range(0, self.lanes, processor().line_bytes // tensor.element.bytes):
                         self.ask_for(tensor, self.pointer(tensor, at), self.early[id(e)] + n)
                 return self.load(tensor, at)
             case Cast(operand, element):

@@ -17,23 +17,29 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from ...dialect.ir.scoped_setting import ScopedSetting
+from ...lowering.processor import GENERIC, Processor, processor
 
 LAST_LLVM = 22  # known to have the options that are set here
 
 
-def target_machine(jit: bool = True) -> Any:
-    """A code generator for this machine's processor and all its features, for code in memory or for files."""
+def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
+    """A code generator for a processor, by default this machine's with all its features; for code in memory or for files."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=described.cpu or llvm.get_host_cpu_name(),
+        features=_flags(described) if described.cpu else llvm.get_host_cpu_features().flatten(),
         opt=3,
         reloc="pic",
         codemodel="default",
         jit=jit,
     )
+
+
+def _flags(described: Processor) -> str:
+    """The features beyond the cpu's as LLVM takes them."""
+    return ",".join(f"+{f}" for f in described.features)
 
 
 def _addresses_kept() -> Callable[[], None]:
@@ -50,10 +56,10 @@ already. There is but one switch for the process; what others compile at that mo
 
 
 class Toolchain:
-    """The machinery of one thread."""
+    """The machinery of one thread for one processor."""
 
-    def __init__(self) -> None:
-        self.machine = target_machine()
+    def __init__(self, described: Processor) -> None:
+        self.machine = target_machine(described=described)
         self._passes = llvm.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
         self._passes.add_sroa_pass()
@@ -94,18 +100,20 @@ class Toolchain:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-_spare: list[Toolchain] = []  # those that no thread uses
+_spare: dict[tuple[object, ...], list[Toolchain]] = {}  # those that no thread uses, by LLVM's name of the processor
 
 
 @contextmanager
 def toolchain() -> Iterator[Toolchain]:
     """One that is this thread's until it is given back."""
+    described = processor()
+    spare = _spare.setdefault((described.cpu, described.features), [])
     try:
-        own = _spare.pop()
+        own = spare.pop()
     except IndexError:
-        own = Toolchain()
+        own = Toolchain(described)
     yield own
-    _spare.append(own)
+    spare.append(own)
 
 
 @cache

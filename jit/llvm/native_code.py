@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
+from ...lowering.processor import LEVELS, Processor, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
+from ..host_processor import host_features
 from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
 from .llvm_context import addresses_kept, target_machine, toolchain
 
 if TYPE_CHECKING:
-    from ...lowering.processor import Processor
     from ..options import CompileOptions
     from .emit import Text
 
@@ -38,25 +39,16 @@ def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
 def _complete(text: str) -> str:
     """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
     start = text.find("\ndefine ") + 1
-    declared = text[:start]
+    declared, features = text[:start], _features(processor())
     for functions in COMPLETED:
         if functions.DECLARED.search(declared):
-            declared = functions.complete(declared, _features())
+            declared = functions.complete(declared, features)
     return f"{declared}\n{text[start:]}"
 
 
-@lru_cache(maxsize=1)
-def _features() -> frozenset[str]:
-    """What this machine's processor has."""
-    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
-
-
-def processor() -> Processor:
-    """This machine's, for the loops."""
-    from ...lowering.processor import Processor
-
-    features = _features()
-    return Processor(target_intrinsics.has_quads(features), 32 if "avx512vl" in features else 16)
+def _features(described: Processor) -> frozenset[str]:
+    """The features of a processor that machine code is made for."""
+    return frozenset((*LEVELS[described.cpu], *described.features)) if described.cpu in LEVELS else host_features()
 
 
 def optimised_text(source: Text, options: CompileOptions) -> str:
@@ -67,7 +59,7 @@ def optimised_text(source: Text, options: CompileOptions) -> str:
 def assembly(source: Text, options: CompileOptions) -> str:
     """The machine code of a program, as text."""
     with addresses_kept():
-        return target_machine().emit_assembly(_optimised(source, options))
+        return target_machine(described=processor()).emit_assembly(_optimised(source, options))
 
 
 def _optimised(source: Text, options: CompileOptions) -> Any:
@@ -77,7 +69,7 @@ def _optimised(source: Text, options: CompileOptions) -> Any:
 def object_file(text: str, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
     with addresses_kept():
-        return bytes(target_machine(jit=False).emit_object(optimise(text, passes=passes)))
+        return bytes(target_machine(jit=False, described=processor()).emit_object(optimise(text, passes=passes)))
 
 
 def object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:

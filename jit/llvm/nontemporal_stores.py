@@ -21,15 +21,14 @@ from ...dialect.notation.index import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores
 from ...lowering.loops.nontemporal_stores import (
-    LINE,
     PART,
-    WHOLE,
     begins_lines,
     leading_store,
     least_length,
     left_over,
     writes_lines,
 )
+from ...lowering.processor import processor
 from .expressions import Expressions
 from .ir_writer import memory_text
 
@@ -83,7 +82,9 @@ class Streams(Expressions):
         self.won = won = self.worth_it(s, store, address, length)
         edge = self.add(f"select i1 {won}, i64 {self.to_line(address, size)}, i64 0")
         inner = self.linear("sub", length, edge)
-        by_lines, by_vectors = (self.add(f"srem i64 {inner}, {n}") for n in (lcm(s.width, LINE // size), s.width))
+        by_lines, by_vectors = (
+            self.add(f"srem i64 {inner}, {n}") for n in (lcm(s.width, processor().line_bytes // size), s.width)
+        )
         rest = self.add(f"select i1 {won}, i64 {by_lines}, i64 {by_vectors}")
         begin, end = self.linear("add", start, edge), self.linear("sub", stop, rest)
         self.ask_for(store.tensor, pointer, self.linear("sub", length, "1"), written=True)
@@ -100,13 +101,13 @@ class Streams(Expressions):
 
     def to_line(self, address: str, size: int) -> str:
         """How many elements it is from an address to the next line."""
-        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {LINE - 1}")
+        rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {processor().line_bytes - 1}")
         return self.add(f"lshr i64 {rest}, {size.bit_length() - 1}")
 
     def only_lines(self, s: For, store: Store, start: str, stop: str) -> None:
         """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
         outer, address = (self.won, self.whole), self.address_of(self.first_place(s, store, start))
-        good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {WHOLE - 1}')}, 0")
+        good = self.add(f"icmp eq i64 {self.add(f'and i64 {address}, {processor().vector_bytes - 1}')}, 0")
         self.won, self.whole = None, (store.tensor, good)
         self.turns(s, start, stop, str(s.width))
         self.won, self.whole = outer
@@ -121,7 +122,7 @@ class Streams(Expressions):
         if not s.overlap:
             length = self.linear("sub", stop, start)
             inner = self.linear("sub", length, line)
-            over = self.add(f"and i64 {inner}, {LINE // size - 1}")
+            over = self.add(f"and i64 {inner}, {processor().line_bytes // size - 1}")
             some = self.add(f"and i1 {good}, {self.add(f'icmp sge i64 {inner}, 0')}")
             begin = self.add(f"select i1 {some}, i64 {self.linear('add', start, line)}, i64 {stop}")
             end = self.add(f"select i1 {some}, i64 {self.linear('sub', stop, over)}, i64 {stop}")
@@ -166,7 +167,9 @@ class Streams(Expressions):
         past = "!nontemporal !0"
         ways: list[tuple[str, list[str]]] = []
         if self.whole is not None and tensor is self.whole[0]:
-            ways.append((self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {WHOLE}, {past}"]))
+            ways.append(
+                (self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {processor().vector_bytes}, {past}"])
+            )
         if self.whole is None or tensor is not self.whole[0]:
             ways.append((self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts]))
         after = self.label()

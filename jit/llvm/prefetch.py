@@ -26,18 +26,22 @@ from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
 from ...dialect.notation.traverse import substitute, walk
 from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride
 from ...lowering.loops.nontemporal_stores import is_large
+from ...lowering.processor import processor
 
-PAGE, LINE = 1 << 12, 1 << 6  # bytes
-CACHE = 1 << 18  # bytes, which are kept until it is their turn
 SHORT, AHEAD = 256, 64  # bytes of a piece of a row, and rows after which another one is read
 FEWEST, FURTHER = 16, 1 << 11  # bytes that are read in a turn at least, and those between them and what is asked for
 LATER, MOST = 8, 8  # turns after which a row that is picked is read, and lines of it that are asked for
 
 
+def cache_bytes() -> int:
+    """The bytes that stay in the cache until it is their turn: half of the second level."""
+    return processor().l2_bytes // 2
+
+
 def is_fed_by_memory(kernel: Kernel) -> bool:
     """Whether there is anything to ask for: an array that the cache may not hold."""
     arrays = [(t, product(t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))]
-    return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= CACHE) for t, n in arrays)
+    return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= cache_bytes()) for t, n in arrays)
 
 
 def prefetch_distance(kernel: Kernel) -> dict[int, int]:
@@ -64,7 +68,7 @@ def _side_by_side(s: For) -> Iterator[tuple[int, int]]:
             assert isinstance(turn.start, Const) and isinstance(turn.end, Const)
             count = turn.end.value - turn.start.value
             for r, step in _apart(turn.body, turn.index):
-                near = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= CACHE
+                near = bool(length.terms) or length.constant * count * r.tensor.element.bytes <= cache_bytes()
                 if near and stride(r.tensor, r.indices, s.index) == step * count:
                     yield id(r), step * count
 
@@ -92,7 +96,7 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
             turns = _turns(inner)
             found = {r.tensor: (r, step) for r, step in reversed([*_apart((inner,), s.index)]) if 2 * turns > step}
             for tensor, (first, step) in found.items():
-                if loops.get(tensor) == 1 and step * tensor.element.bytes <= CACHE:
+                if loops.get(tensor) == 1 and step * tensor.element.bytes <= cache_bytes():
                     yield id(first), step
                 loops[tensor] = loops.get(tensor, 0) + 1
 
@@ -108,7 +112,7 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
     """The reads of large arrays that an index moves by a page or more."""
     for r in reads(block):
         step = stride(r.tensor, r.indices, index) if is_large(r.tensor) else None
-        if step is not None and step * r.tensor.element.bytes >= PAGE:
+        if step is not None and step * r.tensor.element.bytes >= processor().page_bytes:
             yield r, step
 
 
@@ -134,8 +138,8 @@ def _is_few(r: Read, along: Index, lane: Index) -> bool:
     size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
     if not isinstance(size, int) or step is None or r.tensor.space != "constant":
         return False
-    few = FEWEST <= step * r.tensor.element.bytes <= 2 * LINE
-    return few and size * r.tensor.element.bytes >= CACHE and not any(depends(e, {lane}) for e in r.indices)
+    few = FEWEST <= step * r.tensor.element.bytes <= 2 * processor().line_bytes
+    return few and size * r.tensor.element.bytes >= cache_bytes() and not any(depends(e, {lane}) for e in r.indices)
 
 
 def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
@@ -158,7 +162,7 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
     where = [x for x in parts if isinstance(x, Read)]
     known = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))
     size = product(r.tensor.shape)
-    large = isinstance(size, int) and size * r.tensor.element.bytes >= CACHE
+    large = isinstance(size, int) and size * r.tensor.element.bytes >= cache_bytes()
     if not (where and known and large) or changed & {r.tensor, *(x.tensor for x in where)}:
         return False
     picks = all(depends(x, {outer}) and not depends(x, {inner.index}) for x in where)
@@ -168,7 +172,7 @@ def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
 def _lines(r: Read, inner: For) -> list[int]:
     """The values of a loop's index at which the lines of a row begin, and the last one of a short row."""
     assert isinstance(inner.start, Const)
-    length, line = affine(inner.end) - affine(inner.start), LINE // r.tensor.element.bytes
+    length, line = affine(inner.end) - affine(inner.start), processor().line_bytes // r.tensor.element.bytes
     if length.terms:
         return [inner.start.value]
     starts = [*range(0, length.constant, line)][:MOST]

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from ...dialect.ir.types import ElementType, Type
 from ...dialect.program.module import Function
+from ...lowering.processor import processor
 from .ir_writer import IRWriter, number_text, type_text
 
-VECTOR_BYTES = 32
 TOGETHER = 4  # vectors of a turn, none of which waits for another
 BLOCK, WORTH = 1 << 14, 1 << 17  # bytes that a thread looks at together, and at least, if it is not alone
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
@@ -95,7 +95,7 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     look = _Look(element, *bounds)
     if look.low > look.high:  # the type holds none of them
         return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
-    lanes = VECTOR_BYTES // element.bytes
+    lanes = processor().vector_bytes // element.bytes
     i, furthest = look.turns("0", lanes, [look.nothing(lanes)] * TOGETHER)
     i, furthest = look.turns(i, lanes, [look.both(lanes, furthest)])
     many = look.inside(lanes, furthest[0])

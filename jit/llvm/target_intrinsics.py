@@ -6,54 +6,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from ...lowering.processor import DOT_PRODUCTS, DotProduct
 from .scalar_functions import HALVES, WORDS, Row
 
 DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
-
-QUADS = "quads"  # one of several features, by `has_quads`
-
-# by lanes: the feature, the instruction, its operands in their order, and the bits of what it takes and gives
-_INTRINSICS = {
-    ("pairdot", 4): ("sse2", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
-    ("pairdot", 8): ("avx2", "llvm.x86.avx2.pmadd.wd", "ab", 16, 32),
-    ("bytepairs", 4): ("ssse3", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16),
-    ("bytepairs", 8): ("avx2", "llvm.x86.avx2.pmadd.ub.sw", "ab", 8, 16),
-    ("quadsum", 4): (QUADS, "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
-    ("quadsum", 8): (QUADS, "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
-}
-
-
-def has_quads(features: Collection[str]) -> bool:
-    """Whether the products of four bytes and a sum, modulo 2^32, are added by one instruction."""
-    return "avxvnni" in features or {"avx512vnni", "avx512vl"} <= set(features)
 
 
 def complete(text: str, features: Collection[str]) -> str:
     """The module with every such function defined."""
     called: set[str] = set()
-    features = {*features, QUADS} if has_quads(features) else features
-    made = DECLARED.sub(lambda match: _defined(match[2], int(match[1]), features, called), text)
+    has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
+    made = DECLARED.sub(lambda match: _defined(match[2], int(match[1]), has, called), text)
     return "\n".join([made, *sorted(called)])
 
 
-def _defined(name: str, lanes: int, features: Collection[str], called: set[str]) -> str:
+def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], called: set[str]) -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     wide = f"<{lanes} x i32>"
-    feature, instruction, order, taken, given = _INTRINSICS.get((name, lanes), ("", "", "", 0, 0))
-    halved = _INTRINSICS.get((name, lanes // 2), ("",))[0] in features
+    product = has.get((name, lanes))
     before: list[str] = []
     operands, row = WORDS[name]
-    if halved and feature not in features:
+    if product is None and (name, lanes // 2) in has:
         half = f"{name}.v{lanes // 2}i32"
-        before = [_defined(name, lanes // 2, features, called).replace(f"@{half}", f"@half.{half}")]
+        before = [_defined(name, lanes // 2, has, called).replace(f"@{half}", f"@half.{half}")]
         body = _by_halves(f"@half.{half}", lanes, operands)
-    elif feature in features:
-        parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (taken, given))
-        called.add(f"declare {result} @{instruction}({', '.join(parts for _ in order)})")
-        given_parts = ", ".join(f"{parts} %{o}.parts" for o in order)
-        body = _on_parts(f"call {result} @{instruction}({given_parts})", operands, wide, parts, result)
+    elif product is not None:
+        parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (product.operand_bits, product.result_bits))
+        called.add(f"declare {result} @{product.llvm}({', '.join(parts for _ in product.operands)})")
+        given_parts = ", ".join(f"{parts} %{o}.parts" for o in product.operands)
+        body = _on_parts(f"call {result} @{product.llvm}({given_parts})", operands, wide, parts, result)
     elif name in HALVES:
         halves = f"<{2 * lanes} x i16>"
         body = _on_parts(f"{HALVES[name]} {halves} %a.parts, %b.parts", operands, wide, halves, halves)

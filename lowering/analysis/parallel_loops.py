@@ -7,16 +7,16 @@ from __future__ import annotations
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.index import ZERO, Index
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
+from ..processor import processor
 from .accesses import accesses
 
 THREADS, LEAST = 256, 32  # threads of a block: the default, and the minimum (a warp) for little work
-MULTIPROCESSORS = 132  # multiprocessors (SMs) to occupy
 
 
 def block_size(work: Dim) -> int:
     """The threads of a block: THREADS, halved while blocks would not reach every multiprocessor."""
     threads = THREADS
-    while threads > LEAST and isinstance(work, int) and work < threads * MULTIPROCESSORS:
+    while threads > LEAST and isinstance(work, int) and work < threads * processor().gpu.multiprocessors:
         threads //= 2
     return threads
 

@@ -29,18 +29,17 @@ from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends
 from ..analysis.integer_ranges import Ranges, interval
 from ..loops.clone import clone
-from ..processor import PLAIN, Processor
+from ..processor import processor
 from .k_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
 from .maddubs import ONES, TERMS_PER_WORD, fit
 from .match import LoweredContraction, Windowed, kernel_from_body, windowed
 
-MAX_STACK_WORDS = 1 << 16  # words of a channel, on the stack
 MIN_PLACES = 4  # places in a row, a short vector
 TERMS = 4, 64  # of a window
 
 
 def lower_depthwise(
-    kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, processor: Processor = PLAIN
+    kernel: Kernel, constants: Mapping[Tensor, np.ndarray], ranges: Ranges
 ) -> LoweredContraction | None:
     """The kernel over words; None where it moves no window, or that does not pay."""
     w = windowed(kernel)
@@ -48,7 +47,7 @@ def lower_depthwise(
         return None
     lines = tuple(i for i in w.outer if depends(w.weights, {i}))
     known = known_terms(w.weights, constants, (*lines, *w.folds))
-    many = _terms_of_a_word(w, constants, ranges, processor.quads)
+    many = _terms_of_a_word(w, constants, ranges, processor().has_dot4)
     if known is None or many is None or extent_of(w.places[-1]) < MIN_PLACES:
         return None
     rows = _rows_of_a_word(w, many)
@@ -65,7 +64,7 @@ def lower_depthwise(
     moving: set[Expr] = {h, *w.places[1:], term, *w.folds[1:]}
     inside = [] if read is None else [n for n, e in enumerate(read.indices) if depends(e, moving)]
     image = image_of(values, guard, words, inside, "stack")
-    if image is None or product(image.words.shape) > MAX_STACK_WORDS:
+    if image is None or product(image.words.shape) > processor().l2_bytes // 2 // I32.bytes:
         return None
     packed = packed_words(known, words.folds.index(words.part) - len(words.folds), many)
     weights = Tensor("weights", packed.shape, I32, "constant")
@@ -73,7 +72,7 @@ def lower_depthwise(
     def windows(u: int) -> Block:
         own = (as_index(u),) if rows > 1 else ()
         factors = image.words[image.at], weights[(*lines, *own, *words.folds)]
-        return loops_of(w.places[1:], _window(w, words.folds, _product(many, processor.quads, *factors)))
+        return loops_of(w.places[1:], _window(w, words.folds, _product(many, processor().has_dot4, *factors)))
 
     def of_rows(h: Expr, count: int) -> Block:
         return tuple(s for u in range(count) for s in clone(windows(u), {first: h * rows + u}, f"{u}"))

@@ -18,7 +18,7 @@ from ...dialect.ir.types import I8, I32, UI8
 from ...dialect.notation.index import Expr, Tensor, apply, both, constant, select
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
-from ..processor import Processor
+from ..processor import processor
 from .k_packing import extent_of, known_terms, pack_k_axis
 from .match import Contraction, LoweredContraction
 from .micro_kernel import LANES
@@ -37,10 +37,9 @@ def lower_dot4(
     c: Contraction,
     sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
-    processor: Processor,
 ) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply bytes, and where they compute what they should; None where they never do."""
-    height, together = cost(c, processor.registers)[1]
+    height, together = cost(c, processor().vector_registers)[1]
     return with_sign_offset(sizes, lambda swapped: Dot4Tiles(kernel, c, constants, swapped, height, together))
 
 

@@ -42,7 +42,7 @@ from ...dialect.notation.index import (
 )
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute
-from ..processor import Processor
+from ..processor import processor
 from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
 from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body, reshaped_parameters
@@ -67,22 +67,21 @@ def lower_m_vectorized(
     flat: tuple[Kernel, Contraction],
     sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
-    processor: Processor,
 ) -> tuple[LoweredContraction, Expr | bool] | None:
     """The kernels that multiply so, and where they compute what they should; None where they never do, or take longer. `flat` is
     the same with all that a window goes over as one."""
     last = flat[1]
-    if processor.registers not in TILES or c.unknown or last.window is not None:
+    if processor().vector_registers not in TILES or c.unknown or last.window is not None:
         return None
     if extent_of(c.row) < LANES or extent_of(last.column) < LANES:
         return None
-    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[processor.registers])
+    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[processor().vector_registers])
     read = only_read(c.b)
     gain = MAX_COST_RATIO * (1 if read is None or is_plain(read) else GATHERED)
-    if quick >= gain * min(cost(way, processor.registers)[0] for way in (c, last)):
+    if quick >= gain * min(cost(way, processor().vector_registers)[0] for way in (c, last)):
         return None
     made = with_sign_offset(
-        sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor.registers, tile)
+        sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor().vector_registers, tile)
     )
     if made is None or c.window is None:
         return made

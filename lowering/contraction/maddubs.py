@@ -7,8 +7,7 @@
 
 A word has four terms; `bytepairs` makes two sums of them, of 16 bits each. As long as those of several words fit, they are
 added before they are widened: exact where the factors' ranges say so, u * s * 2 for numbers in [0, u] and [-s, s], or the
-very numbers of a constant. Where not all neighbours of a constant fit, every tile of rows takes the words in an order of its
-own, those together that do, and `order` says which words of the panel they are to be multiplied with.
+very numbers of a constant.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from functools import reduce
 
 import numpy as np
 
-from ...dialect.ir.types import I8, I32, I64, UI8
-from ...dialect.notation.index import Expr, Index, Tensor, apply, both, cast, constant
-from ...dialect.notation.loops import Block, Kernel
+from ...dialect.ir.types import I8, I32, UI8
+from ...dialect.notation.index import Expr, Index, Tensor, apply, both, constant
+from ...dialect.notation.loops import Kernel
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import Ranges, interval
 from ..analysis.interval_arithmetic import Interval
@@ -28,7 +27,6 @@ from .k_packing import known_terms, pack_k_axis
 from .match import Contraction, LoweredContraction
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PackedContraction
-from .pair_int8 import pair_words
 
 TERMS_PER_WORD = 4  # terms of a word
 HEIGHT = 4  # rows of a tile: 8 sums, 4 vectors of the panel and two factors fill 16 registers
@@ -36,7 +34,6 @@ ONES = 0x10001  # both halves, to widen with
 POSITIVE, NEGATIVE = (1 << 15) - 1, 1 << 15  # the largest sums of 16 bits
 LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
 TOGETHER = (8, 4, 2)  # words whose products are added before they are widened
-ALONE, PAIR = 3, 5  # instructions of a word, and of two words together
 
 
 def lower_maddubs(
@@ -90,8 +87,6 @@ class _Bytes(PackedContraction):
         fill, column = columns
         known = self.known_words()
         words = self.neighbours(known)
-        if words == 1 and known is not None and not self.swapped and (body := self.in_order(known, height, column)):
-            return self.contracted((*fill, *body))
         row = self.rows(height)
         group = Index("g", self.words.steps // words)
         at: list[dict[Expr, Expr]] = [{self.step: group * words + n} for n in range(words)]
@@ -127,63 +122,8 @@ class _Bytes(PackedContraction):
                         return words
         return 1
 
-    def in_order(self, known: np.ndarray, height: int, column: Expr) -> Block | None:
-        """The tiles, each with an order of its own; None where that does not pay."""
-        around, (rows, steps) = known.shape[:-2], known.shape[-2:]
-        parts = self.parts(steps)
-        starts = np.minimum(np.arange(-(-rows // height)) * height, rows - height)
-        tiles = known[..., starts[:, None] + np.arange(height), :].reshape(-1, height, steps)
-        size = -(-steps // parts)
-        found = [_in_order(tiles[..., n : n + size], n, self.most) for n in range(0, steps, size)]
-        each = max(words.shape[1] for words, _, _ in found)
-        if PAIR * sum(counts.mean() for _, _, counts in found) >= ALONE * steps:
-            return None
-        shape = (*around, len(starts))
-        words, order = (
-            np.concatenate(
-                [np.pad(f[n], [(0, 0), (0, each - f[n].shape[1]), *[(0, 0)] * (f[n].ndim - 2)]) for f in found], 1
-            )
-            for n in (0, 1)
-        )
-        packed = self.constant("rows", words.reshape(*shape, -1, 2, height))
-        places = self.constant("order", order.reshape(*shape, -1, 2))
-        counts = self.constant("counts", np.stack([c for _, _, c in found], 1).reshape(*shape, -1))
-        group = Index("g", each * len(found))
-
-        def sum_(before: Expr, tile: Expr, start: Expr, r: Expr) -> Expr:
-            at = (*self.around, tile, group)
-            return before + self.products(
-                [(packed[(*at, n, r)], substitute(column, {self.step: cast(places[(*at, n)], I64)})) for n in (0, 1)]
-            )
-
-        def count(tile: Expr, part: Expr) -> Expr:
-            return cast(counts[(*self.around, tile, part)], I64)
-
-        return self.tiles((group,), height, sum_, len(found), count)
-
-    def constant(self, name: str, array: np.ndarray) -> Tensor:
-        tensor = Tensor(name, array.shape, I32, "constant")
-        self.constants[tensor] = np.ascontiguousarray(array, np.int32)
-        return tensor
-
 
 def _sums(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The sums of the positive and of the negative numbers in the two halves of words, which are a last axis."""
     halves = np.ascontiguousarray(words).view(np.int8).reshape(*words.shape, 2, 2).astype(np.int16)
     return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(-1, dtype=np.int16)
-
-
-def _in_order(tiles: np.ndarray, first: int, most: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tiles of words by rows and steps, two by two: by groups, two words and rows; the steps that they are; how many groups."""
-    count, height, steps = tiles.shape
-    lanes = [s.transpose(0, 1, 3, 2).reshape(count, 2 * height, steps) for s in _sums(tiles)]
-    partner = pair_words(lanes[0], lanes[1], most)
-    own = np.arange(steps)
-    leads = partner >= own  # once for each pair
-    counts = leads.sum(1)
-    one = np.argsort(~leads, axis=1, kind="stable")[:, : counts.max()]
-    other = np.take_along_axis(partner, one, 1)
-    order = np.stack([one, other], 2)
-    words = np.take_along_axis(tiles.swapaxes(1, 2), order.reshape(count, -1, 1), 1).reshape(*order.shape, height)
-    words[one == other, 1] = 0
-    return words, order + first, counts

@@ -62,7 +62,6 @@ MIN_PARALLEL_PRODUCTS = 1 << 18  # products: for more, panels are handed to all 
 Row = Callable[[Expr, Expr, Expr], Expr]  # a row's term, of the tile, the row, and its number in the tile
 Sum = Callable[[Expr, Expr, Expr, Expr], Expr]  # a sum with a step's products, of the sum before and the same
 Rest = Callable[[Expr, Expr], Expr]  # what is left to add to a sum, which is given with its row
-Count = Callable[[Expr, Expr], Expr]  # of the tile and the part
 
 
 class PanelTiling:
@@ -208,11 +207,10 @@ class PanelTiling:
             return most
         return min(range(1, min(most, rows) + 1), key=lambda h: -(-rows // h) * (h + 2))
 
-    def tiles(self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1, count: Count | None = None) -> Block:
+    def tiles(self, folds: Sequence[Index], height: int, sum: Sum, parts: int = 1) -> Block:
         """For every tile of rows: sums over all steps of the panel, and what is made of them.
 
-        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts, and
-        `count` may tell how many a part has.
+        What `sum` gives has the folds' indices and those of the block and the lane. Steps are taken in so many parts.
         """
         rows = self.c.row.extent
         tile, r = Index("tile", divided(rows, height)), Index("r", height)
@@ -229,14 +227,13 @@ class PanelTiling:
             )
         (fold,) = folds
         steps = fold.extent
-        most = UNROLLED if count is None else 1
-        unrolled = next(n for n in range(most, 0, -1) if n == 1 or is_multiple(steps, n))
+        unrolled = next(n for n in range(UNROLLED, 0, -1) if n == 1 or is_multiple(steps, n))
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
         inner = substitute_block((For(u, (add,), kind="unrolled"),), {fold: block * unrolled + u})
         part = Index("part", parts)
         each = divided(steps // unrolled, parts)
-        ends = minimum(part * each + each, steps // unrolled) if count is None else part * each + count(tile, part)
-        loop = For(block, inner, part * each, None if parts == 1 and count is None else ends)
+        ends = minimum(part * each + each, steps // unrolled)
+        loop = For(block, inner, part * each, None if parts == 1 else ends)
         if parts == 1:
             (loop,) = substitute_block((loop,), {part: as_index(0)})
             return self.each_tile(tile, (start, Alloc(sums), zero, loop, *self.finished(sums, start.var, r)))

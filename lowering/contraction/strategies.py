@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from math import inf
 from types import MappingProxyType
 
@@ -38,7 +37,7 @@ from ...dialect.notation.loops import Alloc, Block, If, Kernel
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
-from ..processor import PLAIN, Processor
+from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
 from .dot4 import are_bytes, lower_dot4
 from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
@@ -49,14 +48,12 @@ from .micro_kernel import BLOCKS, LANES, ROWS, SUMS
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .pack_panels import PackedContraction
 from .split_groups import split_groups
-from .strassen import lower_strassen
 from .winograd import lower_winograd
 from .winograd_transforms import F2X2_3X3, F4X4_3X3
 
 Constants = Mapping[Tensor, np.ndarray]
 Kernels = Callable[[Kernel], LoweredContraction | None]
 
-MIN_PRODUCTS = 1 << 15  # products: for fewer, packing does not pay
 FLAT = 1.25  # rows of columns that waste more of their vectors are joined
 MIN_ROWS, MIN_K = 4, 8
 WIDTHS = {16: (2, 3), 32: (2, 3, 4)}  # vectors of a panel of floats, by registers
@@ -67,35 +64,38 @@ def lower_contraction(
     kernel: Kernel,
     constants: Constants = MappingProxyType({}),
     ranges: Ranges = MappingProxyType({}),
-    processor: Processor = PLAIN,
+    described: Processor | None = None,
 ) -> LoweredContraction | None:
     """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
 
     `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
     """
+    with compiling_for(described):
+        return _lowered(kernel, constants, ranges)
+
+
+def _lowered(kernel: Kernel, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
     found = match_contraction(kernel)
     if found is None and (cut := split_groups(kernel)) is not None and match_contraction(cut.kernel) is not None:
-        made = _seen_as(kernel, cut.kernel, partial(lower_contraction, processor=processor), constants, ranges)
+        made = _seen_as(kernel, cut.kernel, _lowered, constants, ranges)
         if made is None or not isinstance(cut.whole, Expr):
             return made
         plain = replace(kernel, name=f"{kernel.name}.other")
         return made.only(cut.whole).beside(LoweredContraction((plain,), {}).only(~cut.whole))
     if found is None:
-        return lower_depthwise(kernel, constants, ranges, processor)
+        return lower_depthwise(kernel, constants, ranges)
     if found.unknown:
-        return _where_large(kernel, found, constants, ranges, processor)
+        return _where_large(kernel, found, constants, ranges)
     sizes = operand_magnitudes(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
 
     def others(kernel: Kernel) -> LoweredContraction | None:
-        return _by_panels(kernel, sizes, constants, ranges, processor)
+        return _by_panels(kernel, sizes, constants, ranges)
 
-    made = _turned(found, sizes, constants, kernel, others, processor)
+    made = _turned(found, sizes, constants, kernel, others)
     return None if made is None else _after(sizes, made)
 
 
-def _where_large(
-    kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges, processor: Processor
-) -> LoweredContraction | None:
+def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
     """Of sizes that are not known: by panels where they turn out to be large, and else as it was."""
     large = _worth_packing(c)
     if not isinstance(large, Expr):
@@ -103,9 +103,9 @@ def _where_large(
     sizes = operand_magnitudes(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
 
     def others(kernel: Kernel) -> LoweredContraction | None:
-        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges, processor)
+        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
 
-    made = _turned(c, sizes, constants, kernel, others, processor)
+    made = _turned(c, sizes, constants, kernel, others)
     if made is None:
         return None
     plain = replace(kernel, name=f"{kernel.name}.small")
@@ -144,14 +144,13 @@ def _turned(
     constants: Constants,
     kernel: Kernel,
     others: Kernels,
-    processor: Processor,
 ) -> LoweredContraction | None:
     """By windows that are turned where that is right, by large tiles where these are, and others where neither is."""
     if sizes is None:
         return others(kernel)
 
     def by_two(kernel: Kernel) -> LoweredContraction | None:
-        if processor.quads and are_bytes(c, sizes, constants):  # twice as many products at once are nearly as good
+        if processor().has_dot4 and are_bytes(c, sizes, constants):  # twice as many products at once are nearly as good
             return others(kernel)
         return _with(lower_winograd(F2X2_3X3, kernel, c, sizes, constants), kernel, others)
 
@@ -173,7 +172,7 @@ def _with(
 
 
 def _by_panels(
-    kernel: Kernel, sizes: OperandMagnitudes | None, constants: Constants, ranges: Ranges, processor: Processor
+    kernel: Kernel, sizes: OperandMagnitudes | None, constants: Constants, ranges: Ranges
 ) -> LoweredContraction | None:
     """By panels of columns as they are, or of all that a window goes over as one."""
 
@@ -184,11 +183,7 @@ def _by_panels(
         element = c.accumulator.element
         quick = None
         if sizes is not None and not c.unknown:
-            quick = _of_bytes(kernel, c, sizes, constants, ranges, processor)
-
-        def others(kernel: Kernel) -> LoweredContraction | None:
-            fewer = None if sizes is None else lower_strassen(kernel, c, sizes, constants)
-            return _with(fewer, kernel, plain)
+            quick = _of_bytes(kernel, c, sizes, constants, ranges)
 
         def plain(kernel: Kernel) -> LoweredContraction | None:
             pairs = pack_k_axis(c.folds, 2)
@@ -196,17 +191,17 @@ def _by_panels(
             if words is None and element is I32:
                 return _Contract(kernel, c, constants, pairs).in_full()
             if element in (F32, F64) and not c.guard:  # a guard's zero could make a NaN
-                return _Contract(kernel, c, constants, pairs, *choose_tile(c, processor.registers)).in_full()
+                return _Contract(kernel, c, constants, pairs, *choose_tile(c, processor().vector_registers)).in_full()
             return words
 
-        return _with(quick, kernel, others)
+        return _with(quick, kernel, plain)
 
     found = match_contraction(kernel)
-    if found is not None and sizes is not None and processor.quads:
+    if found is not None and sizes is not None and processor().has_dot4:
         flat = kernel if found.window is None else flatten(kernel)
         last = match_contraction(flat)
         if last is not None and _worth_packing(last) is True:
-            quick = lower_m_vectorized(kernel, found, (flat, last), sizes, constants, processor)
+            quick = lower_m_vectorized(kernel, found, (flat, last), sizes, constants)
             if quick is not None:
                 return _with(quick, kernel, lambda other: _flat_or_not(other, contracted, constants, ranges))
     return _flat_or_not(kernel, contracted, constants, ranges)
@@ -228,11 +223,11 @@ def _flat_or_not(
 
 
 def _of_bytes(
-    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges, processor: Processor
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges
 ) -> tuple[LoweredContraction, Expr | bool] | None:
     """By words of four bytes, as the processor multiplies them."""
-    if processor.quads:
-        return lower_dot4(kernel, c, sizes, constants, processor)
+    if processor().has_dot4:
+        return lower_dot4(kernel, c, sizes, constants)
     return lower_maddubs(kernel, c, sizes, constants, ranges)
 
 
@@ -249,7 +244,7 @@ def _worth_packing(c: Contraction) -> Expr | bool:
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     fewest = MIN_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
-    wanted = ((rows, fewest), (columns, LANES), (terms, MIN_K), (work, MIN_PRODUCTS))
+    wanted = ((rows, fewest), (columns, LANES), (terms, MIN_K), (work, processor().packing_products))
     return both(*(at_least(n, least) for n, least in wanted))
 
 

@@ -24,6 +24,7 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
+from ..processor import processor
 from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import BLOCKS, LANES
@@ -31,8 +32,7 @@ from .operand_bitwidths import OperandMagnitudes
 from .winograd_kernels import Windows, WinogradKernels
 from .winograd_transforms import F2X2_3X3, WinogradTransform
 
-MIN_PRODUCTS = 1 << 15  # products, rows, tiles and words of a sum for which it pays
-MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8
+MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8  # rows, tiles and words of a sum for which it pays
 MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
 MAX_COST_RATIO = 1.0  # of the products by smaller tiles that larger ones take, less than that
 MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
@@ -126,7 +126,11 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     tiles, results = (
         (BLOCKS * LANES, 2 * LANES) if c.unknown else (0, 0)
     )  # whole vectors of what is not known have to fit
-    wanted = (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)), (work, MIN_PRODUCTS), (wide, results)
+    wanted = (
+        (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)),
+        (work, processor().packing_products),
+        (wide, results),
+    )
     return both(*(at_least(n, least) for n, least in wanted if least))
 
 

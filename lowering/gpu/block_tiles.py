@@ -15,8 +15,9 @@ from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, both,
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute
-from ..analysis.parallel_loops import MULTIPROCESSORS, THREADS
+from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction
+from ..processor import processor
 
 LARGE, SMALL = (
     128,
@@ -55,7 +56,7 @@ class Tiles:
         self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in self.across))
         self.steps = larger(steps, 1)
         outer = tuple(i.extent for i in c.outer)
-        large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), MULTIPROCESSORS)
+        large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
         self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
         shape = (*outer, *self.tiles(self.high, self.wide))
         self.thread = Index("t", THREADS)

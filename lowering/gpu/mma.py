@@ -50,11 +50,11 @@ from ..analysis.integer_ranges import Ranges, interval
 from ..analysis.interval_arithmetic import Interval
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
+from ..processor import processor
 from .block_tiles import Tiles, allocated, at_least, digits, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms
-WARP = 32
 DOWN, ALONG = 2, 4  # warps of a block, down and along its tile
 HEIGHT, WIDTH, SUMS = 16, 8, 4  # shape of the instruction's tile, and its sums per thread
 SMALLEST = 16  # rows, columns and terms, at least
@@ -244,7 +244,7 @@ class _Words(Tiles):
 
     def sum(self) -> tuple[Read, Expr, Expr]:
         u, v, e = self.each
-        warp, lane = self.thread // WARP, self.thread % WARP
+        warp, lane = self.thread // processor().gpu.warp, self.thread % processor().gpu.warp
         row = warp // ALONG * (self.high // DOWN) + u * HEIGHT + (lane // 4 + e // 2 * 8)
         column = warp % ALONG * (self.wide // ALONG) + v * WIDTH + (lane % 4 * 2 + e % 2)
         return self.acc[self.thread, u, v, e], row, column

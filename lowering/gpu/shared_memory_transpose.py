@@ -33,15 +33,13 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
 from ..analysis.linear_index import linear_index
-from ..analysis.parallel_loops import MULTIPROCESSORS, THREADS, independent_loops
+from ..analysis.parallel_loops import THREADS, independent_loops
+from ..processor import processor
 from .block_tiles import at_least
 
 SMALLEST = 8  # elements along an axis that are worth a tile
 MOST = 4  # arrays read across, at most
-BYTES, WIDEST = 16, 4  # bytes, and elements, of a pack
-LINE = 128  # bytes of a row of a tile
-BANK = 4  # bytes of a shared-memory bank
-SHARED = 48 << 10  # bytes of shared memory of a block
+WIDEST = 4  # elements of a pack
 
 
 def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
@@ -67,7 +65,7 @@ def _small(extent: Dim) -> bool:
 def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> tuple[int, int]:
     """The elements of a pack, and the packs of a tile's side: rows of 128 bytes if the array has as many."""
     sizes = [t.element.bytes for t in (store.tensor, *(r.tensor for r in far))]
-    width = min(WIDEST, BYTES // max(sizes))
+    width = min(WIDEST, processor().gpu.access_bytes // max(sizes))
     near = any(depends(e, {last}) for r in walk(store.value) if isinstance(r, Read) and r not in far for e in r.indices)
     whole = all(_begins(r.tensor, r.indices, partner, width) for r in far) and all(
         at_least(i.extent, 8 * width) and isinstance(i.extent, int) and i.extent % width == 0 for i in (partner, last)
@@ -76,12 +74,15 @@ def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, la
         width = 1
 
     def fits(side: int) -> bool:
-        return sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far) <= SHARED
+        return (
+            sum(_row(side, width, r.tensor) * side * width * r.tensor.element.bytes for r in far)
+            <= processor().gpu.shared_bytes
+        )
 
     if width > 1:
-        return width, 32 if 16 * width * min(sizes) < LINE and fits(32) else 16
+        return width, 32 if 16 * width * min(sizes) < processor().gpu.line_bytes and fits(32) else 16
     tiles = product((*(i.extent for i in others), *(_ceil(i.extent, 64) for i in (partner, last))))
-    return width, 64 if at_least(tiles, MULTIPROCESSORS) and fits(64) else 32
+    return width, 64 if at_least(tiles, processor().gpu.multiprocessors) and fits(64) else 32
 
 
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
@@ -92,7 +93,7 @@ def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bo
 
 def _row(side: int, width: int, tensor: Tensor) -> int:
     """The elements of a row of a tile, padded by a pack or a word so that rows begin in different banks."""
-    return side * width + max(width, BANK // tensor.element.bytes)
+    return side * width + max(width, processor().gpu.bank_bytes // tensor.element.bytes)
 
 
 def _tiles(store: Store, far: list[Read], others: list[Index], partner: Index, last: Index) -> For:

@@ -35,8 +35,8 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
 from ..analysis.parallel_loops import independent_loops
+from ..processor import processor
 
-BYTES = 16  # bytes of an access
 MOST = 12  # arrays of a kernel, at most
 
 Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
@@ -93,7 +93,7 @@ def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | Non
 
 def _width(places: list[Place]) -> int:
     """The elements of a pack; 0 if there are no packs."""
-    return BYTES // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
+    return processor().gpu.access_bytes // max(t.element.bytes for t, _, _ in places) if 0 < len(places) <= MOST else 0
 
 
 def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:

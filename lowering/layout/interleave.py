@@ -39,11 +39,11 @@ from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes, overlaps
+from ..processor import processor
 from .deinterleave import Deinterleaving, reads_planes
 
 MAX_SHORT_AXIS = 7  # elements of the short axis, at most
 MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
-MIN_PARALLEL_ELEMENTS = 1 << 16  # elements from which on the loop runs in parallel
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
@@ -85,7 +85,7 @@ def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int,
     loop = For(turn, turns.at(turn * turns.width))
     if over:
         return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
-    if not alone or count * period < MIN_PARALLEL_ELEMENTS:
+    if not alone or count * period < 2 * processor().wake_operations:
         return *turns.before, loop
     if not turns.before:
         return (replace(loop, kind="parallel"),)

@@ -74,16 +74,15 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import allocated, reads, steps, stores, stride
 from ..loops.collapse import is_whole
-from ..loops.nontemporal_stores import LINE, is_large
+from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
+from ..processor import processor
 
 ROW = 16  # bytes of a row of a square that is transposed in registers
-VECTOR = 32  # bytes of a vector
 WAYS = 16  # associativity of the cache: rows a power of two apart that it holds
 FEW = 8  # rows read across that need no copy, even if not by whole cache lines
 DOWN, ALONG = 64, 1024  # tile shape: elements along the outer loop, bytes along the inner one
 PIECE = 256  # bytes of a row that a buffered tile writes, and that it reads
-TILE = 1 << 14  # bytes of a buffered tile
 FURTHER = 128  # bytes of a row that a buffered tile writes if its input is copied first
 AHEAD = 1 << 14  # prefetch distance in bytes of tiles, at least two tiles
 MIN_WRITE_BYTES = 1024  # bytes of a row that a tile writes where strips overlap
@@ -141,7 +140,7 @@ def _far(inner: For) -> list[Read]:
 def _block(inner: For) -> tuple[int, int]:
     """The rows and lanes of a square that is transposed at once."""
     size = max(r.type.bytes for r in _far(inner))
-    return max(ROW // size, 1), VECTOR // size
+    return max(ROW // size, 1), processor().vector_bytes // size
 
 
 def _below(extent: Dim, least: int) -> bool:
@@ -151,7 +150,7 @@ def _below(extent: Dim, least: int) -> bool:
 def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
     """The chain of loops with the two that cross replaced by loops over tiles."""
     rows, lanes = _block(inner)
-    body, size = inner.body, VECTOR // lanes
+    body, size = inner.body, processor().vector_bytes // lanes
     store = body[-1]
     assert isinstance(store, Store)
     shared = alone and len(chain) == 2  # tiles write disjoint elements, so they may run on different threads
@@ -181,8 +180,8 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     """Strips of a result larger than the caches; each tile is transposed in a buffer."""
     store, far = inner.body[-1], _far(inner)
     assert isinstance(store, Store)
-    size, out = VECTOR // lanes, store.tensor.element.bytes
-    line, one = LINE // out, len({key(r) for r in far}) == 1
+    size, out = processor().vector_bytes // lanes, store.tensor.element.bytes
+    line, one = processor().line_bytes // out, len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
     many = one and (lanes > WAYS or skew is not None)
     short = _below(outer.index.extent, SHORT_ROW_BYTES // size + 1)
@@ -190,18 +189,20 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
     whole = None if short or _below(inner.index.extent, MIN_WRITE_BYTES // out) else _skew(store, inner.index)
     if whole is None:
         j = _Axis(inner.index, lanes, -(-max(MIN_WRITE_BYTES // out, 1) // lines) * lines + lines, lines)
-        across = LINE if not j.overlap else MIN_COPIED_BYTES if many and skew is None else MIN_READ_BYTES
+        across = (
+            processor().line_bytes if not j.overlap else MIN_COPIED_BYTES if many and skew is None else MIN_READ_BYTES
+        )
     else:
         j = _Axis(inner.index, lanes, max((FURTHER if many else PIECE) // max(size, out), lines), skew=whole)
-        across = min(PIECE, TILE // j.side)
+        across = min(PIECE, processor().l1_bytes // 2 // j.side)
     i = _Axis(outer.index, rows, (SHORT_ROW_BYTES if short else across) // size, skew=skew)
     named = (*i.named(), *j.named())
     held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
     body, first = (*inner.body[:-1], put), ()
     if many:
-        near = Tensor("near", (lanes, i.side + LINE // size), far[0].tensor.element, "stack")
-        k, c, part = Index("k", lanes), Index("c", i.side), LINE // size
+        near = Tensor("near", (lanes, i.side + processor().line_bytes // size), far[0].tensor.element, "stack")
+        k, c, part = Index("k", lanes), Index("c", i.side), processor().line_bytes // size
         value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
         piece = For(c, (Store(near, (k, c), value),))
         first = (Alloc(near), For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
@@ -215,7 +216,7 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
 
 def _skew(access: Read | Store, along: Index) -> Misalignment | None:
     """The misalignment that all rows of an access share; None if rows are aligned differently."""
-    line, row = LINE // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
+    line, row = processor().line_bytes // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
     return None if row is None or any(n % line for n in row) else Misalignment(access.tensor, line)
 
 
@@ -223,7 +224,7 @@ def _copied(
     store: Store, held: Tensor, asked: Callable[[Index], Block], outer: Index, inner: Index, i: _Axis, j: _Axis
 ) -> Statement:
     """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
-    width = VECTOR // held.element.bytes
+    width = processor().vector_bytes // held.element.bytes
 
     def by_rows(along: For, here: Expr, there: Expr) -> For:
         r = Index("r", i.side)
@@ -260,7 +261,7 @@ def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> t
     named = Let(along, substitute(i.origin, {i.tile: next_i})), Let(row, substitute(j.origin, {j.tile: next_j}))
 
     def lines_of(read: Read, r: Index) -> For:
-        part = LINE // read.tensor.element.bytes
+        part = processor().line_bytes // read.tensor.element.bytes
         lines = -(-i.side // part)  # of a row of the input
         each = Index("k", -(-j.side * lines // i.side))
         line = r * each.extent + each
@@ -294,7 +295,7 @@ class _Axis:
         self.side = (min(most, n) if known else most) // step * step
         if known and not self.overlap:  # tiles as equal as whole cache lines allow
             even = -(-n // -(-n // self.side))
-            self.side = min(-(-even // LINE) * LINE, self.side)
+            self.side = min(-(-even // processor().line_bytes) * processor().line_bytes, self.side)
         pace = self.side - self.overlap
         self.tile = Index(f"{index.name}.tile", (n + (pace - 1 - self.overlap)) // pace)
         self.part = Index(f"{index.name}.part", self.side // step)

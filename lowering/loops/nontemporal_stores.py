@@ -31,23 +31,20 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import reads, steps, stores, stride
 from ..analysis.lane_offsets import period
+from ..processor import processor
 from .vectorize import overlaps
 
-LARGE_BYTES = 1 << 24  # bytes of an array larger than the caches
-ALL_ARRAYS_BYTES = 2 * LARGE_BYTES  # bytes of all arrays of a kernel that together are larger than the caches
-MIN_RESULT_BYTES = LARGE_BYTES // 4  # bytes of a result of such a kernel that is stored by streaming
 PART = 16  # bytes of the smallest streaming store, and its alignment
-WHOLE = 32  # bytes of the widest streaming store
-LINE = 64  # bytes of a cache line
 MIN_VECTORS = 16  # vectors of a loop worth aligning
 
 
 def nontemporal_stores(kernel: Kernel) -> Kernel:
+    if not processor().streams:
+        return kernel
     read = {r.tensor for r in reads(kernel.body)}
     sizes = {t: product(t.shape) * t.element.bytes for t in kernel.parameters}
-    least = (
-        MIN_RESULT_BYTES if sum(n for n in sizes.values() if isinstance(n, int)) >= ALL_ARRAYS_BYTES else LARGE_BYTES
-    )
+    all_bytes = sum(n for n in sizes.values() if isinstance(n, int))
+    least = large_bytes() // 4 if all_bytes >= processor().l3_bytes else large_bytes()
     written = {t: sizes[t] for t in kernel.outputs if t not in read}
     large = {t for t, n in written.items() if not isinstance(n, int) or n >= least}
     if not large:
@@ -111,6 +108,11 @@ def _chosen(s: Statement, large: set[Tensor]) -> Block | None:
     return (s,) if alone else (If(known, (made,), (s,)),)
 
 
+def large_bytes() -> int:
+    """The size from which an array does not stay in the caches beside others: half of the last level."""
+    return processor().l3_bytes // 2
+
+
 def is_large(t: Tensor) -> bool:
     size = product(t.shape)
     return isinstance(size, int) and size >= least_size(t)
@@ -118,7 +120,7 @@ def is_large(t: Tensor) -> bool:
 
 def least_size(t: Tensor) -> int:
     """The elements of a large array of this type."""
-    return LARGE_BYTES // t.element.bytes
+    return large_bytes() // t.element.bytes
 
 
 def _streamed(block: Block, large: set[Tensor], lane: For) -> Block:
@@ -140,7 +142,7 @@ def leading_store(s: For) -> Store | None:
 
 def can_peel_to_align(s: Store, lane: For) -> bool:
     """Test whether a vector loop can be aligned for a store: its vectors are whole, and may begin anywhere."""
-    return lane.width * s.tensor.element.bytes % WHOLE == 0 and can_shift(lane)
+    return lane.width * s.tensor.element.bytes % processor().vector_bytes == 0 and can_shift(lane)
 
 
 def can_shift(s: For) -> bool:
@@ -157,7 +159,8 @@ def can_shift(s: For) -> bool:
 
 def least_length(s: For) -> int:
     """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
-    return max(MIN_VECTORS * s.width, LINE // min((t.tensor.element.bytes for t in stores(s.body)), default=LINE))
+    line = processor().line_bytes
+    return max(MIN_VECTORS * s.width, line // min((t.tensor.element.bytes for t in stores(s.body)), default=line))
 
 
 def begins_lines(s: For, store: Store) -> bool:
@@ -170,7 +173,7 @@ def begins_lines(s: For, store: Store) -> bool:
 
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
-    length, line = affine(s.end) - affine(s.start), LINE // store.tensor.element.bytes
+    length, line = affine(s.end) - affine(s.start), processor().line_bytes // store.tensor.element.bytes
     whole = not length.terms and not length.constant % line and not line % s.width
     return whole and begins_lines(s, store)
 

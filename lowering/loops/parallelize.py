@@ -18,9 +18,9 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.index import ZERO, Const, Index, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
 from ..analysis.cost import block_operations
+from ..processor import processor
 from .vectorize import can_be_vector
 
-MIN_OPERATIONS = 30_000  # operations that take longer than waking a thread
 REDUCTIONS_PER_TASK = 256  # iterations with reductions per task
 ITERATIONS_PER_TASK = 4096  # iterations per task: a whole number of vectors of any width, 16 KB of f32
 MANY, LARGER = 128, 4  # number of blocks from which on they grow, and by which factor: longer runs of memory
@@ -104,7 +104,7 @@ def _is_one(extent: Dim) -> bool:
 
 def grain(loop: For) -> int:
     """The number of iterations that form a task for another thread."""
-    return max(1, -(-MIN_OPERATIONS // max(1, block_operations(loop.body, _Guess(), MOVED))))
+    return max(1, -(-processor().wake_operations // max(1, block_operations(loop.body, _Guess(), MOVED))))
 
 
 class _Guess(dict[Any, int]):

@@ -39,9 +39,9 @@ from ...dialect.notation.traverse import children, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
+from ..processor import processor
 from ..reductions.lane_reduction import has_lanes
 
-VECTOR_BYTES = 32
 CHAIN = 7  # dependent float operations whose latency leaves room for a second vector
 MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
 MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # iterations from which on a loop takes two vectors at once
@@ -134,7 +134,7 @@ def _is_gather(r: Read, index: Index) -> bool:
 def _one_vector(s: For) -> int:
     """The elements of one vector."""
     widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
-    return lcm(VECTOR_BYTES // widest, period(reads(s.body), s.index))
+    return lcm(processor().vector_bytes // widest, period(reads(s.body), s.index))
 
 
 def lanes(s: For) -> int:

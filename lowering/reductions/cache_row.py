@@ -37,9 +37,9 @@ from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
+from ..processor import processor
 
 MIN_OPERATIONS = 8  # operations per element that are worth caching
-ROW = 1 << 15  # bytes of a cached row
 
 
 def cache_row(kernel: Kernel) -> Kernel:
@@ -71,7 +71,7 @@ def _kept(block: Block) -> Block:
 
 def _longest(value: Var | Tensor) -> int:
     """The elements of the longest row to cache."""
-    return ROW // (value.type if isinstance(value, Var) else value.element).bytes
+    return processor().l1_bytes // (value.type if isinstance(value, Var) else value.element).bytes
 
 
 def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:

@@ -41,11 +41,11 @@ from ...dialect.notation.loops import (
 from ..analysis.accesses import depends, reads, stride
 from ..loops.collapse import is_whole
 from ..loops.vectorize import can_be_vector
+from ..processor import processor
 from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches
 from .widen_in_steps import narrow_sum
 
 ROWS_AT_ONCE = 8  # rows read at once
-SUMS_BYTES = 1 << 15  # bytes of the sums of a block, which fit the L1 cache
 MIN_BLOCKS = 2  # blocks for threads to share; more would read rows in short pieces, which is slower
 NARROWEST = 256  # columns of a block, at least
 MIN_EXTENT = 16  # rows, and columns, at least
@@ -129,7 +129,7 @@ class _Columns:
         self.parts = list(_parts(loop.body))
         shared = [*(s.tensor for s in loop.body if isinstance(s, Alloc)), *_shared_names(self.parts)]
         n = loop.index.extent
-        most = SUMS_BYTES // max(_element(t).bytes for t in shared) // len(shared)
+        most = processor().l1_bytes // max(_element(t).bytes for t in shared) // len(shared)
         few = -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
         self.width = max(NARROWEST, min(most, few))
         self.index = Index("b", (n + (self.width - 1)) // self.width)

@@ -20,10 +20,10 @@ from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
+from ..processor import processor
 from ..storage.plan import Plan
 
 MIN_ROWS = 16  # rows: with fewer, kernels parallelize better one by one
-ROW = 1 << 18  # bytes that a fused kernel accesses per row, at most
 
 
 def fuse_rows(plan: Plan) -> Plan:
@@ -108,7 +108,9 @@ def _in_rows(block: Block, indices: list[Index], written: set[Tensor]) -> bool:
             mine, row = at[: len(indices)], product(tensor.shape[len(indices) :])
             if len(mine) < len(indices) or any(a is not i for a, i in zip(mine, indices, strict=True)):
                 return False
-            if isinstance(row, int) and row * tensor.element.bytes > ROW:
+            if (
+                isinstance(row, int) and row * tensor.element.bytes > processor().l2_bytes // 2
+            ):  # half for what the other kernels touch
                 return False
     return True
 

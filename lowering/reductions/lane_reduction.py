@@ -38,10 +38,11 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.scalars import SCALARS
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import accumulators, reads, stores, stride
+from ..processor import processor
 
 ORDERED = ("add", "mul")  # float reductions whose order decides their bits
-BYTES = 128  # bytes of integer sums: four vectors of 32 bytes
-FLOAT_BYTES = 256  # bytes of float maxima, each a chain of several dependent instructions
+VECTORS = 4  # vectors of integer sums, each of which waits for the one before
+FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
 
 
 def lane_reduction(kernel: Kernel) -> Kernel:
@@ -101,8 +102,9 @@ def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
 def _widths(element: ElementType, function: str) -> tuple[int, ...]:
     """The lanes of a reduction, and those of its remainder."""
     if element not in (F32, F64):
-        return (max(BYTES // element.bytes, 8),)
-    return (LANES,) if function in ORDERED else (FLOAT_BYTES // element.bytes, LANES)
+        return (max(VECTORS * processor().vector_bytes // element.bytes, 8),)
+    floats = FLOAT_VECTORS * processor().vector_bytes // element.bytes
+    return (LANES,) if function in ORDERED else (floats, LANES)
 
 
 def _is_straight(block: Block) -> bool:

@@ -18,12 +18,12 @@ from ...dialect.notation.index import Const, Index, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, For, Kernel, Store, statements, update
 from ..analysis.accesses import reads
 from ..loops.collapse import is_whole
+from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
-from .column_reduction import ROWS_AT_ONCE, SUMS_BYTES, is_plain, reads_rows
+from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
 from .lane_reduction import folded_value
 
 SHARES = 8
-MIN_BYTES = 1 << 20  # bytes of the rows that are worth partitioning
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
 
 
@@ -43,12 +43,12 @@ def partition_reduction(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     if found is None or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ()) or not reads_rows(fold, column, set()):
         return None
     columns, rows = column.extent, row.extent
-    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > SUMS_BYTES:
+    if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > processor().l1_bytes:
         return None
     each = sum(r.tensor.element.bytes for r in reads(fold.body) if r.tensor.rank)
     length = -(-rows // (SHARES * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     count = -(-rows // length)
-    if count < 2 or each * rows * columns < MIN_BYTES:
+    if count < 2 or each * rows * columns < 2 * processor().l2_bytes:  # a core's own cache holds less
         return None
     parts = Tensor(f"{kernel.outputs[0].name}.parts", (count, columns), acc.element, "heap")
     share = Index("s", count)

@@ -32,12 +32,13 @@ from ...dialect.notation.loops import (
     update,
 )
 from ..analysis.accesses import reads, stride
+from ..processor import processor
 from .lane_reduction import folded_value
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),
 }  # fmt: skip  # the intermediate type, and the number of terms that cannot overflow it
-VECTORS = 128  # bytes of intermediate sums: four vectors
+VECTORS = 4  # vectors of intermediate sums, each of which waits for the one before
 MIN_STEPS = 4  # steps that are worth an intermediate sum
 
 
@@ -62,7 +63,8 @@ def _sums(s: Statement) -> Block | None:
     match s:
         case For(body=(Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
             acc, value, between, most = found
-            width, wide = VECTORS // between.bytes, VECTORS // acc.element.bytes
+            sums = VECTORS * processor().vector_bytes
+            width, wide = sums // between.bytes, sums // acc.element.bytes
             whole = maximum(s.end - s.start, 0) // width
             strides = {stride(r.tensor, r.indices, s.index) for r in reads((Store(acc, (), value),))}
             extent = s.index.extent

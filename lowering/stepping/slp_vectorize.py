@@ -23,7 +23,7 @@ from ...dialect.notation.index import Apply, Cast, Const, Expr, Index, Read, Ten
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children
-from ..loops.vectorize import VECTOR_BYTES
+from ..processor import processor
 
 MIN_GROUP = 16  # isomorphic scalars of a group
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
@@ -65,7 +65,7 @@ def arrange(kernels: Iterable[Kernel], numbers: Sequence[Tensor]) -> Arrangement
     for number in numbers:
         if number in kinds:
             members.setdefault(kinds[number], []).append(number)
-    lanes = VECTOR_BYTES // numbers[0].element.bytes
+    lanes = processor().vector_bytes // numbers[0].element.bytes
     places: dict[Tensor, int] = {}
     groups: list[Group] = []
     size = 0

@@ -26,10 +26,9 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
+from ..processor import processor
 
 TICKS_PER_PASS = 4  # ticks in one pass over the state
-MIN_STATE_BYTES = 1 << 23  # bytes of state: less stays in the caches anyway
-RINGS = 1 << 18  # bytes of all rings of rows between ticks, which fit the L2 cache
 ROWS = 16  # rows of a block per recomputed row
 BLOCKS = 32
 APART = 832  # padding between rows of a ring in bytes, against cache-set conflicts
@@ -69,8 +68,8 @@ def time_skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
         return None
     rows = 1 << (2 * reach).bit_length()
     row = sum(_bytes(t) // height for t in states)
-    ticks = min(TICKS_PER_PASS, 1 + RINGS // (rows * row))
-    if row * height <= MIN_STATE_BYTES or ticks < 2 or height < 2 * ROWS * reach * ticks:
+    ticks = min(TICKS_PER_PASS, 1 + processor().l2_bytes // 2 // (rows * row))
+    if row * height <= processor().l3_bytes // 4 or ticks < 2 or height < 2 * ROWS * reach * ticks:
         return None
     return Skewed(kernel.with_body((_Skewing(loop, dict(states), height, reach, rows, ticks).blocks(),)), ticks)
 

@@ -33,10 +33,10 @@ from ..analysis.interval_arithmetic import Interval
 from ..contraction.match import match_contraction, windowed
 from ..loops.collapse import collapse
 from ..loops.forward_substitute import forward_substitute
+from ..processor import processor
 from .plan import Plan, make_plan, scratch_buffers
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
-MIN_BYTES = 1 << 18  # bytes of an array worth narrowing
 MAX_READS = 4  # reads of an element: beyond, widening at each read costs more than memory traffic
 
 
@@ -67,7 +67,7 @@ def narrow_storage(plan: Plan) -> Plan:
 
 def _is_small(tensor: Tensor) -> bool:
     size = product(tensor.shape)
-    return isinstance(size, int) and size * tensor.element.bytes <= MIN_BYTES
+    return isinstance(size, int) and size * tensor.element.bytes <= processor().l2_bytes // 2
 
 
 def narrowest(values: Interval, element: ElementType) -> ElementType:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from conformance_cases import Case, arrays, cases, compiled, failure
 from cvm.jit.functions import codegen_units, native_function
-from cvm.jit.llvm import llvm_context, native_code
+from cvm.jit.llvm import native_code
+from cvm.lowering.processor import processor
 from forced_paths import PATHS, Path
 
 ROOT = File(__file__).parents[2]
@@ -34,13 +35,13 @@ SEEN = [name for name, path in PATHS.items() if path.seen]
 def code_made_once() -> Iterator[None]:
     """Cache LLVM's code by its text and processor, shared by all paths: half of the time."""
     real = native_code.fresh_object_code
-    make = lru_cache(maxsize=1 << 12)(lambda text, slp, passes, machine: real(text, slp, passes))
+    make = lru_cache(maxsize=1 << 12)(lambda text, slp, passes, cpu: real(text, slp, passes))
     with pytest.MonkeyPatch.context() as patch:
         for module in (native_code, codegen_units, native_function):
             patch.setattr(
                 module,
                 "fresh_object_code",
-                lambda text, slp=False, passes=True: make(text, slp, passes, llvm_context.target_machine),
+                lambda text, slp=False, passes=True: make(text, slp, passes, processor().cpu),
             )
         yield
 

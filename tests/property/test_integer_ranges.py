@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from cvm.lowering.analysis.enumerate_points import window_reaches_input
 from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR, Interval, whole
 from cvm.lowering.analysis.overflow import Analysis, possible_overflows
-from cvm.lowering.contraction import strategies
+from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.storage import narrow_storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -233,9 +234,7 @@ def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
     low, high = module.functions["main"].arguments[0].attributes["range"]
     x = np.random.default_rng(seed).integers(low, high + 1, (1, 2, 6, 6)).astype(np.int32)
     wanted = cvm.compile(module, target="reference")(x)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strategies, "MIN_PRODUCTS", 0)
-        patch.setattr(narrow_storage, "MIN_BYTES", 0)
+    with pytest.MonkeyPatch.context() as patch, compiling_for(Processor(l2_bytes=0, packing_products=0)):
         for often in (0, 4, 10**9):
             patch.setattr(narrow_storage, "MAX_READS", often)
             np.testing.assert_array_equal(cvm.compile(module)(x), wanted, strict=True)
@@ -263,11 +262,11 @@ def layers(precision: int, declared: str = " {range = [-127, 127]}") -> str:
 
 @pytest.mark.parametrize(("precision", "held"), [(8, "i8"), (12, "i16"), (24, "i32")])
 def test_arrays_between_kernels_are_as_narrow_as_their_values(
-    precision: int, held: str, monkeypatch: pytest.MonkeyPatch
+    precision: int, held: str, compile_for: Callable[..., None]
 ) -> None:
     program = layers(precision)
     assert all(t.element is I32 for t in cvm.compile(program).plan.offsets if t.name in ("short", "pool"))
-    monkeypatch.setattr(narrow_storage, "MIN_BYTES", 0)
+    compile_for(l2_bytes=0)
     f = cvm.compile(program)
     stored = [t for t in f.plan.offsets if t.name in ("short", "pool")]
     assert len(stored) == 2 and {str(t.element) for t in stored} == {held}

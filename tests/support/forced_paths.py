@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path as File
@@ -22,8 +22,9 @@ from cvm.dialect.builtin import Data
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.program.printer import print_module
 from cvm.jit.cache.keys import environment
+from cvm.jit.host_processor import host_processor
 from cvm.lowering import schedule
-from cvm.lowering.processor import Processor
+from cvm.lowering.processor import DOT_PRODUCTS, compiling_for, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
 
@@ -45,7 +46,7 @@ def _plainly(function: Any, given: Given, case: Case) -> Any:
 
 @dataclass(frozen=True)
 class Path:
-    """One of them. `settings` are by the name of what they set; a program that cannot be `rewritten` stays away."""
+    """One of them. `settings` are by the name of what they set, those without dots being fields of the processor; a program that cannot be `rewritten` stays away."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     rewritten: Callable[[Case, Arrays], Case | None] = _as_it_is
@@ -65,10 +66,15 @@ class Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("CVM_CACHE_DIR", str(folder) if self.kept else "")
             for name, value in self.settings.items():
-                patch.setattr(name, value)
+                if "." in name:
+                    patch.setattr(name, value)
             cvm.set_num_threads(self.threads)
+            fields = {name: value for name, value in self.settings.items() if "." not in name}
             try:
-                yield
+                with compiling_for(
+                    replace(host_processor(), **{"cpu": "", "features": ()} | fields) if fields else None
+                ):
+                    yield
             finally:
                 cvm.set_num_threads(before)
 
@@ -227,42 +233,22 @@ def _part(function: Any, given: Given, case: Case) -> Any:
     return function(*given)[case["part"]]
 
 
-def _baseline(jit: bool = True) -> Any:
-    """Code for the oldest processor of the family."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=_oldest(), features="", opt=3, reloc="pic", codemodel="default", jit=jit)
-
-
-def _oldest() -> str:
-    return "x86-64" if "x86_64" in llvm.get_default_triple() else "generic"
-
-
-def _features() -> llvm.FeatureMap:
-    return llvm.FeatureMap({"sse2": True} if _oldest() == "x86-64" else {})
-
-
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
-SMALL = {f"{C}.strategies.MIN_PRODUCTS": 0, f"{C}.strategies.MIN_ROWS": 1, f"{C}.strategies.MIN_K": 1}
+SMALL = {"packing_products": 0, f"{C}.strategies.MIN_ROWS": 1, f"{C}.strategies.MIN_K": 1}
 SHARED = {
-    "cvm.lowering.loops.parallelize.MIN_OPERATIONS": 0,
+    "wake_operations": 0,
     "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
     "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
     f"{C}.micro_kernel.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.LEAST_TILES": 1,
-    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
 }
-PLAIN = {"cvm.jit.functions.native_function.processor": Processor}
-QUADS = {"cvm.jit.functions.native_function.processor": lambda: Processor(quads=True)}
+PLAIN = {"dot_products": DOT_PRODUCTS[:4], "vector_registers": 16}
+QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
 UPRIGHT = SMALL | {f"{C}.strategies.lower_winograd": lambda *_: None, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
-STREAMS = {
-    f"cvm.lowering.loops.nontemporal_stores.{name}": 1
-    for name in ("LARGE_BYTES", "ALL_ARRAYS_BYTES", "MIN_RESULT_BYTES")
-} | {"cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
+STREAMS = {"l3_bytes": 2, "cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
 STREAMS |= {
     f"{M}.tiled_transpose.{name}": 0
     for name in ("MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES")
@@ -270,7 +256,7 @@ STREAMS |= {
 IN_BLOCKS = {
     f"{F}.blocked_sums.MIN_TERMS": 1,
     f"{F}.blocked_sums.BLOCK_TERMS": 16,
-    f"{F}.partition_reduction.MIN_BYTES": 1,
+    "l2_bytes": 0,
     f"{F}.column_reduction.MAX_NEIGHBOUR_BYTES": 1,
 }
 IN_BLOCKS |= {f"{F}.split_reduction.MIN_TERMS": 1, f"{F}.reduction_versions.MIN_TERMS": 1}
@@ -280,25 +266,18 @@ IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATI
 TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("PRODUCTS", "ROWS", "TILES", "STEPS", "RESULTS")}
 BY_TWO, BY_FOUR = ({f"{C}.winograd.MAX_COST_RATIO": gain} for gain in (0, inf))
 NOT_TURNED = {f"{C}.strategies.lower_winograd": lambda *_: None}
-NOT_BYTES = {f"{C}.strategies._of_bytes": lambda *_: None}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {
     f"{M}.interleave.MIN_TRIPS_RATIO": 0,
-    f"{M}.interleave.MIN_PARALLEL_ELEMENTS": 1,
+    "wake_operations": 0,
     f"{F}.widen_in_steps.MIN_STEPS": 0,
 }
 SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
 
 
-def _cut(levels: int) -> dict[str, Any]:
-    """Blocks cut so often, whatever that costs."""
-    blocks = {f"{C}.strassen.LEVELS": (levels,), f"{C}.strassen.MAX_COST_RATIO": inf}
-    return SMALL | NOT_TURNED | NOT_BYTES | blocks
-
-
 L = "cvm.lowering.stepping"
 AT_ONCE = {f"{L}.fast_forward.TICKS_AT_ONCE": 2, f"{L}.step_plan.TICKS_AT_ONCE": 2}
-AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, f"{L}.time_skew.MIN_STATE_BYTES": 0, f"{L}.time_skew.ROWS": 1}
+AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, "l3_bytes": 0, f"{L}.time_skew.ROWS": 1}
 
 
 APART = {
@@ -306,18 +285,10 @@ APART = {
     "cvm.lowering.loops.fuse_kernels.MAX_NODES": 0,
     "cvm.lowering.loops.fuse_kernels.MAX_LOOKBACK": 0,
 }
-NARROW = {"cvm.lowering.storage.narrow_storage.MIN_BYTES": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 20}
+NARROW = {"l2_bytes": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 20}
 
 
-OLD = {
-    "cvm.jit.llvm.llvm_context.target_machine": _baseline,
-    "cvm.jit.llvm.native_code.target_machine": _baseline,
-    "cvm.jit.llvm.llvm_context._spare": [],
-    "cvm.jit.llvm.native_code._features": lambda: frozenset(_features()),
-    "llvmlite.binding.get_host_cpu_name": _oldest,
-    "llvmlite.binding.get_host_cpu_features": _features,
-    **PLAIN,
-}
+OLD = {**vars(named("x86-64"))} if "x86_64" in llvm.get_default_triple() else {}
 
 
 class _Passes(dict[str, Callable[[Kernel], Kernel]]):
@@ -351,9 +322,6 @@ PATHS = {
     "larger, turned windows, weights known": Path(
         SMALL | TURNED | BY_FOUR, partial(_known_weights, windows=True), _part, only=CONTRACTIONS[:1], seen="x36x8x"
     ),
-    "larger, blocks": Path(_cut(1), larger, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
-    "larger, blocks of blocks": Path(_cut(2), larger, _part, only=CONTRACTIONS, seen="%points: tensor<49x"),
-    "larger, blocks, weights known": Path(_cut(1), _known_weights, _part, only=CONTRACTIONS, seen="%points: tensor<7x"),
     "larger, four products added": Path(SMALL | NOT_TURNED | QUADS, _known_weights, _part, only=CONTRACTIONS),
     "larger, vectors of rows": Path(UPRIGHT, partial(_known_weights, signless=True), _part, only=CONTRACTIONS[:1]),
     "larger, vectors of rows, signs": Path(

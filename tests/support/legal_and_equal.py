@@ -7,12 +7,12 @@ from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.program.module import Module
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.pipeline import lower
-from cvm.lowering.processor import PLAIN, Processor
+from cvm.lowering.processor import Processor
 
 import cvm
 
 
-def legal(program: str | Module, processor: Processor = PLAIN) -> tuple[Kernel, ...]:
+def legal(program: str | Module, processor: Processor | None = None) -> tuple[Kernel, ...]:
     """The kernels of a program's @main, each checked."""
     module = cvm.parse(program) if isinstance(program, str) else program
     kernels = lower(module, module.functions["main"], processor).kernels

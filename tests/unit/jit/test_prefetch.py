@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from cvm.jit.llvm import prefetch
 
 import cvm
 
@@ -12,8 +13,8 @@ import cvm
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 @pytest.mark.parametrize("columns", [8, 17, 64, 301])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_rows_by_index(count: int, columns: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefetch, "CACHE", 1)
+def test_rows_by_index(count: int, columns: int, threads: int, compile_for: Callable[..., None]) -> None:
+    compile_for(l2_bytes=2)
     text = f"""func @main(%x: tensor<90x{columns}xi32>, %w: tensor<{count}xi32>) {{
   %y = cvm.take %x, %w {{axis = 0}}
   return %y

@@ -14,7 +14,6 @@ from cvm.dialect.ir.types import I64
 from cvm.dialect.notation.index import Index, Tensor, as_index
 from cvm.dialect.notation.loops import For, Store
 from cvm.jit.runtime import thread_pool
-from cvm.lowering.loops import nontemporal_stores
 from cvm.lowering.loops.parallelize import adjoining
 from cvm.lowering.text.printer import kernels_text
 
@@ -69,9 +68,9 @@ def test_results_do_not_depend_on_the_number_of_threads(count):
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize(("size", "large"), [(50_000, 1 << 24), (50_000, 1), (131_072, 1), (100_003, 1)])
-def test_blocks_that_adjoin_are_one_loop(count, size, large, monkeypatch):
+def test_blocks_that_adjoin_are_one_loop(count, size, large, compile_for):
     """A thread's task is one loop, only whose ends may share cache lines with others."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", large)
+    compile_for(l3_bytes=2 * large)
     t = f"tensor<{size}xi32>"
     f = cvm.compile(f"func @main(%x: {t}, %y: {t}) -> {t} {{\n%z = cvm.elemwise_add %x, %y\nreturn %z\n}}")
     assert "parallel {" in f.lower("schedule")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,12 @@ def test_softmax(columns: int, element: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("element", ["f32", "f64"])
-def test_rows_of_unknown_length(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_unknown_length(element: str, compile_for: Callable[..., None]) -> None:
     """They are kept where they turn out to be short, and are the same as those of known length."""
-    monkeypatch.setattr(cache_row, "ROW", 1 << 9)
+    compile_for(l1_bytes=1 << 9)
     f, rows = compiled(program(SOFTMAX, "?", "?", element=element))
     assert rows == 1
-    most = cache_row.ROW // (4 if element == "f32" else 8)
+    most = (1 << 9) // (4 if element == "f32" else 8)
     for shape in ((20, 1), (20, 7), (3, most), (3, most + 1), (20, 1003), (0, 5), (1, 40)):
         x = RANDOM.normal(size=shape).astype(element.replace("f", "float"))
         np.testing.assert_array_equal(f(x), cvm.compile(program(SOFTMAX, *shape, element=element))(x))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from cvm.lowering.loops import nontemporal_stores
 from cvm.lowering.reductions import column_reduction
 from legal_and_equal import legal
 
@@ -104,12 +105,12 @@ def test_what_is_read_again_stays_in_registers() -> None:
     assert "alloc stack" not in cvm.compile(text).lower("schedule")
 
 
-def test_rows_of_large_arrays_are_asked_for_early(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_large_arrays_are_asked_for_early(compile_for: Callable[..., None]) -> None:
     """Eight rows at once are read where the next eight begin 1024 elements further on; of a stencil, the next is among them."""
     text = "func @main(%x: tensor<SHAPExf32>) {\n  %y = theano.sum %x {axis = [0]}\n  return %y\n}\n"
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     assert "prefetch" not in far.lower("llvm")
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     far = cvm.compile(text.replace("SHAPE", "50x1024"))
     near = cvm.compile(text.replace("SHAPE", "50x1000"))
     window = """func @main(%x: tensor<1x1x30x1024xi32>) {

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, F64, ElementType
 from cvm.dialect.notation.index import indices, total
-from cvm.jit.functions import native_function
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.contraction import micro_kernel, pack_panels, strategies
 from cvm.lowering.formulas.build import Formula
 from cvm.lowering.loops.build import build_nest
-from cvm.lowering.processor import Processor
 from cvm.lowering.text.printer import kernels_text
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
@@ -40,9 +40,8 @@ PROGRAMS = {
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
-    monkeypatch.setattr(native_function, "processor", Processor)
+def small_ones_too(compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0)
 
 
 def text(operation: str, a: tuple[int, ...], b: tuple[int, ...], more: str = "") -> str:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.notation.index import Expr, Index
-from cvm.lowering.contraction import strategies
 from legal_and_equal import legal
 
 import cvm
@@ -67,8 +66,8 @@ RANGES = {"8 bits": 128, "16 bits": 32768, "just beyond 16 bits": 32769, "32 bit
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
+def small_ones_too(compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -87,8 +86,8 @@ def test_every_path(name: str) -> None:
             np.testing.assert_array_equal(function(*values), reference(*values), strict=True)
 
 
-def test_what_is_large_goes_by_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+def test_what_is_large_goes_by_tiles(compile_for: Callable[..., None]) -> None:
+    compile_for()
     program = "func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {\n  %y = cvm.dense %a, %b\n  return %y\n}\n"
     condition = "?0 >= 6 & ?2 >= 8 & ?1 >= 8 & [mul(mul(?0, ?2), ?1)] >= 32768"
     tiles, small = cvm.compile(program).lower("schedule").split("kernel @main.0.large.tiles(")[1].split("kernel @")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from cvm.jit.functions import native_function
-from cvm.lowering.processor import Processor
 from depthwise_programs import SHAPES, text
 from legal_and_equal import legal
 
@@ -22,8 +22,8 @@ RANGES = {  # of the image and the weights, and how they are multiplied
 
 
 @pytest.fixture(autouse=True)
-def of_a_plain_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_function, "processor", Processor)
+def of_a_plain_processor(compile_for: Callable[..., None]) -> None:
+    compile_for()
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.jit.functions import native_function
 from cvm.jit.llvm import native_code
-from cvm.jit.llvm.target_intrinsics import complete, has_quads
-from cvm.lowering.contraction import dot4, m_vectorized, strategies, winograd
-from cvm.lowering.processor import Processor
+from cvm.jit.llvm.target_intrinsics import complete
+from cvm.lowering.contraction import dot4, m_vectorized, winograd
+from cvm.lowering.processor import DOT_PRODUCTS, Processor
 from cvm.lowering.text.printer import kernels_text
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
@@ -32,16 +32,17 @@ TILES = [(3, 7, "columns"), (4, 5, "columns"), (6, 2, "columns"), (7, 3, "rows")
 
 
 @pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[0]} by {tile[1]}, vectors of {tile[2]}")
-def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Processor:
+def processor(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
+) -> Processor:
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
     *tile, vectors = request.param
-    found = Processor(quads=True)
+    found = Processor(dot_products=DOT_PRODUCTS, packing_products=0)
+    compile_for(**vars(found))
     for kind in (dot4, m_vectorized):
-        monkeypatch.setattr(kind, "TILES", {found.registers: (tuple(tile),)})
+        monkeypatch.setattr(kind, "TILES", {found.vector_registers: (tuple(tile),)})
     monkeypatch.setattr(m_vectorized, "MAX_COST_RATIO", inf if vectors == "rows" else 0)
     monkeypatch.setattr(m_vectorized, "PLACES", 0 if tile == [14, 2] else m_vectorized.PLACES)
-    monkeypatch.setattr(native_function, "processor", lambda: found)
-    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
     monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
     return found
 
@@ -125,5 +126,5 @@ def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) 
 def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) -> None:
     wide = f"<{lanes} x i32>"
     made = complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
-    assert ("vpdpbusd" in made) == (has_quads(features) and lanes > 2)
+    assert ("vpdpbusd" in made) == (DOT_PRODUCTS[-1].is_in(features) and lanes > 2)
     native_code.optimise(f"{complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.loops import nontemporal_stores
 from legal_and_equal import legal
 
 import cvm
@@ -126,7 +126,7 @@ def test_a_fold_with_rare_branches_goes_by_lanes(columns: int) -> None:
     np.testing.assert_array_equal(found, cvm.compile(text, target="cuda-sim")(x))
 
 
-def test_the_next_row_is_asked_for_while_one_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_row_is_asked_for_while_one_is_read_again(compile_for: Callable[..., None]) -> None:
     body = """  %m = theano.max %x {axis = [1]}
   %n = theano.dimshuffle %m {new_order = [0, "x"]}
   %y = dali.sub %x, %n
@@ -136,7 +136,7 @@ def test_the_next_row_is_asked_for_while_one_is_read_again(monkeypatch: pytest.M
         found = (line for line in f.lower("llvm").splitlines() if "call void @llvm.prefetch" in line)
         return sum(", i32 0, i32" in line for line in found)  # to be read
 
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     for columns, count in ((1024, 1), (1030, 1), (1000, 0)):
         f = cvm.compile(program(body, 32, columns))
         assert asked(f) == count, columns

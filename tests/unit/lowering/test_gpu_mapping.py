@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Fault, Memory
 from cvm.jit.functions.gpu_function import SimulatedFunction
 from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.processor import Gpu
 from cvm.lowering.text.printer import kernels_text
 from emulated_kernels import needs_nvrtc, plan_of, run
 from native_kernels import kernel, tensor
@@ -402,8 +404,8 @@ def test_arrays_of_bytes_are_not_packed(elements: tuple[str, str]) -> None:
     assert on_tensor_cores(f) and len(f.plan.kernels) == 1
 
 
-def test_large_tiles_of_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cvm.lowering.gpu.block_tiles.MULTIPROCESSORS", 1)
+def test_large_tiles_of_tensor_cores(compile_for: Callable[..., None]) -> None:
+    compile_for(gpu=Gpu(multiprocessors=1))
     given = f"%x: tensor<150x128xi32> {SMALL}, %w: tensor<130x128xi32> {SMALL}"
     f, memory = counted(program(given, "%y = cvm.dense %x, %w"), small(150, 128), small(130, 128))
     assert excess(memory)[0] == 1

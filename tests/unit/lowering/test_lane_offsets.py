@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.notation.index import Index, Tensor, constant
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
-from cvm.lowering.loops import nontemporal_stores
 from legal_and_equal import legal
 
 import cvm
@@ -86,10 +86,10 @@ def test_planes_become_one(element: str, planes: int, size: tuple[int, int]) -> 
 @pytest.mark.parametrize("planes", [2, 3, 4, 6, 7])
 @pytest.mark.parametrize("images", [1, 2])
 def test_planes_become_one_past_the_caches(
-    element: str, planes: int, images: int, monkeypatch: pytest.MonkeyPatch
+    element: str, planes: int, images: int, compile_for: Callable[..., None]
 ) -> None:
     """Wherever the array begins; nothing else is written."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     x = numbers((images, planes, 16, 20), element)
     f = compiled("%y = theano.dimshuffle %x0 {new_order = [0, 2, 3, 1]}", x)
     text = f.lower("schedule")

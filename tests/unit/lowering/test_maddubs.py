@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.jit.functions import native_function
-from cvm.lowering.contraction import maddubs, micro_kernel, strategies, winograd
-from cvm.lowering.contraction.pair_int8 import pair_words
-from cvm.lowering.processor import Processor
+from cvm.lowering.contraction import micro_kernel, winograd
 from int8_programs import PROGRAMS
 from legal_and_equal import agreed
 
@@ -21,9 +20,8 @@ WEIGHTS = {  # the least and the largest
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
-    monkeypatch.setattr(native_function, "processor", Processor)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0)
     monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
 
 
@@ -64,9 +62,9 @@ def test_words_go_together_as_far_as_their_numbers_allow(name: str) -> None:
         w[0, :4] = low
         return agreed(text(name, f" {{range = [0, {u}]}}", w), *images(name, u))
 
-    assert "order" in lowered(-127, 127, 127)  # in an order of their own
+    assert "addhalves" not in lowered(-127, 127, 127)  # two words of a lane are beyond 16 bits
     for small in (lowered(-64, 64, 127), lowered(-127, 127, 63), lowered(-32, 32, 255)):
-        assert "addhalves" in small and "order" not in small
+        assert "addhalves" in small
     assert "bytepairs" not in lowered(-127, 127, 255)  # two products are beyond 16 bits
 
 
@@ -117,23 +115,4 @@ def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 }}
 """
     lowered = agreed(program, (np.full(shape, 127, np.int32),), (random.integers(0, 128, shape, np.int32),))
-    assert "bytepairs" in lowered and "order" in lowered and "held" in lowered
-
-
-@pytest.mark.parametrize("sets, lanes, words", [(1, 2, 1), (3, 12, 7), (5, 12, 64), (2, 8, 200)])
-def test_partners_fit(sets: int, lanes: int, words: int) -> None:
-    random = np.random.default_rng(0)
-    sums = [random.integers(0, 255, (sets, lanes, words)).astype(np.int16) for _ in range(2)]
-    found = pair_words(*sums, (258, 300))
-    assert (np.take_along_axis(found, found, 1) == np.arange(words)).all()
-    alone = (found == np.arange(words))[:, None]
-    for one, most in zip(sums, (258, 300), strict=True):
-        both = one + np.take_along_axis(one, np.broadcast_to(found[:, None], one.shape), 2)
-        assert (alone | (both <= most)).all()
-
-
-def test_most_random_words_find_partners() -> None:
-    w = np.random.default_rng(0).integers(-127, 128, (30, 12, 96, 2))
-    found = pair_words(*(np.maximum(s * w, 0).sum(-1).astype(np.int16) for s in (1, -1)), (258, 258))
-    assert (found != np.arange(96)).mean() > 0.9
-    assert maddubs.PAIR < 2 * maddubs.ALONE
+    assert "bytepairs" in lowered and "held" in lowered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I32
@@ -16,8 +18,8 @@ import cvm
 
 @pytest.mark.parametrize("size", [1000, 1001, 1])
 @pytest.mark.parametrize("offset", [0, 1, 4])
-def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_any_alignment(size: int, offset: int, compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2)
     t = f"tensor<3x{size}xi32>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = cvm.relu %x\n  return %y\n}}\n")
     assert ("streaming" in f.lower("schedule")) == (size > 1)
@@ -29,9 +31,9 @@ def test_any_alignment(size: int, offset: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32"])
 @pytest.mark.parametrize("columns", [1027, 1103])
-def test_rows_that_begin_anywhere(element: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_begin_anywhere(element: str, columns: int, compile_for: Callable[..., None]) -> None:
     """A row is one loop, whatever vectors leave over, also where it begins beside other elements; nothing else is written."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     rows = columns - 1
     f = cvm.compile(f"""func @main(%z: tensor<3x1x{element}>, %x: tensor<3x{rows}x{element}>) {{
       %y = cvm.concatenate %z, %x {{axis = 1}}
@@ -65,9 +67,9 @@ def test_what_is_left_over_where_nothing_streams() -> None:
 @pytest.mark.parametrize("columns", [1003, 512, 130])
 @pytest.mark.parametrize("offset", [0, 4, 16, 36, 17])
 @pytest.mark.parametrize("large", [1, 1 << 24])
-def test_sizes_known_when_called(columns: int, offset: int, large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_known_when_called(columns: int, offset: int, large: int, compile_for: Callable[..., None]) -> None:
     """Rows begin anywhere; two results stream beside each other; no element outside of the array is written."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", large)
+    compile_for(l3_bytes=2 * large)
     t = "tensor<?x?xf32>"
     body = "  %y = dali.mul %x, 3.0\n  %z = dali.add %y, %x\n  return %y, %z\n"
     f = cvm.compile(f"func @main(%x: {t}) -> ({t}, {t}) {{\n{body}}}\n")
@@ -84,8 +86,8 @@ def test_sizes_known_when_called(columns: int, offset: int, large: int, monkeypa
 
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i64", "f64"])
-def test_any_element(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_any_element(element: str, compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2)
     t = f"tensor<5x1001x{element}>"
     f = cvm.compile(f"func @main(%x: {t}) -> {t} {{\n  %y = dali.add %x, %x : ({t}, {t}) -> {t}\n  return %y\n}}\n")
     assert "streaming" in f.lower("schedule")
@@ -104,10 +106,11 @@ def test_small_results_are_not() -> None:
     assert "streaming" not in f.lower("schedule")
 
 
-def test_results_of_kernels_that_move_much_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_kernels_that_move_much_stream(
+    monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
+) -> None:
     """Arrays that are large together: a result that is not small among them."""
-    monkeypatch.setattr(nontemporal_stores, "ALL_ARRAYS_BYTES", 8000)
-    monkeypatch.setattr(nontemporal_stores, "MIN_RESULT_BYTES", 3200)
+    compile_for(l3_bytes=8000)
     t = "tensor<800xi32>"
     two, three = "%y = cvm.relu %x\n", "%y = cvm.elemwise_add %x, %z\n"
     for body, given, streams in ((two, "", False), (three, f", %z: {t}", True)):
@@ -115,7 +118,7 @@ def test_results_of_kernels_that_move_much_stream(monkeypatch: pytest.MonkeyPatc
         assert ("streaming" in f.lower("schedule")) == streams
     fold = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
     assert "streaming" in fold.lower("schedule")
-    monkeypatch.setattr(nontemporal_stores, "MIN_RESULT_BYTES", 4000)
+    compile_for(l3_bytes=26_000)
     fold = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
     assert "streaming" not in fold.lower("schedule")
 
@@ -135,9 +138,11 @@ def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:
 
 @pytest.mark.parametrize("element", ["i8", "i16", "i32", "f64"])
 @pytest.mark.parametrize("known", [True, False])
-def test_loops_as_short_as_may_be(element: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_as_short_as_may_be(
+    element: str, known: bool, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
+) -> None:
     """A loop that reaches no cache line is not aligned, whatever aligning costs."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 0)
     dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
     for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from cvm.lowering.reductions import column_reduction, partition_reduction
+from cvm.lowering.reductions import column_reduction
 from legal_and_equal import legal
 
 import cvm
@@ -17,9 +18,9 @@ DTYPES: dict[str, Any] = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "f3
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
     monkeypatch.setattr(column_reduction, "MAX_NEIGHBOUR_BYTES", 1)
-    monkeypatch.setattr(partition_reduction, "MIN_BYTES", 1)
+    compile_for(l2_bytes=0)
 
 
 def reduced(name: str, element: str, shape: tuple[int | str, ...], axis: str = "0") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -41,8 +42,8 @@ def test_types_and_sizes(element: str, shape: tuple[int, int], known: bool) -> N
 
 @pytest.mark.parametrize("element", TYPES)
 @pytest.mark.parametrize("shape", [(128, 128), (96, 1200), (100, 1100), (35, 70)])
-def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
     assert "alloc stack %turned" in f.lower("schedule")
@@ -53,11 +54,11 @@ def test_results_larger_than_the_caches(element: str, shape: tuple[int, int], mo
 @pytest.mark.parametrize("shape", [(32, 32), (41, 41), (97, 100), (200, 33), (33, 200), (129, 64)])
 @pytest.mark.parametrize("known", [True, False])
 def test_as_small_tiles_as_may_be(
-    element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch
+    element: str, shape: tuple[int, int], known: bool, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
 ) -> None:
     """The smallest tile is correct, independent of profitability."""
-    for name in ("LARGE_BYTES", "MIN_VECTORS"):
-        monkeypatch.setattr(nontemporal_stores, name, 1)
+    compile_for(l3_bytes=2)
+    monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 1)
     for name in ("DOWN", "ALONG", "MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES"):
         monkeypatch.setattr(tiled_transpose, name, 0)
     x = numbers(shape, element)
@@ -69,10 +70,15 @@ def test_as_small_tiles_as_may_be(
 @pytest.mark.parametrize("offset", [0, 3, 64])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_strips_that_overlap(
-    element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    element: str,
+    shape: tuple[int, int],
+    offset: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+    compile_for: Callable[..., None],
 ) -> None:
     """Whole lines of memory, wherever rows begin; no element outside of the result is written."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
     x = numbers(shape, element)
     f = tiled(x, element, (1, 0), known=True)
@@ -97,9 +103,13 @@ def test_strips_that_overlap(
 @pytest.mark.parametrize("shape", [(2, 17, 19, 33), (3, 300, 2, 20), (2, 16, 23, 301)])
 @pytest.mark.parametrize("element", ["i8", "f32", "i64"])
 def test_strips_of_several_axes(
-    order: tuple[int, ...], shape: tuple[int, ...], element: str, monkeypatch: pytest.MonkeyPatch
+    order: tuple[int, ...],
+    shape: tuple[int, ...],
+    element: str,
+    monkeypatch: pytest.MonkeyPatch,
+    compile_for: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
     x = numbers(shape, element)
     given = " x ".join(map(str, shape))
@@ -109,9 +119,9 @@ def test_strips_of_several_axes(
     np.testing.assert_array_equal(cvm.compile(module)(x), x.transpose(order))
 
 
-def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strips_of_what_is_computed(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
     """Another type of result, wider or narrower than what is read, and an operand that is not turned."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 256)
     monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
     rng = np.random.default_rng(0)
@@ -185,10 +195,15 @@ def test_an_array_that_is_overwritten_is_not_turned() -> None:
 @pytest.mark.parametrize("offset", [0, 1, 16, 48, 63])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rows_are_copied_by_whole_lines(
-    element: str, shape: tuple[int, int], offset: int, threads: int, monkeypatch: pytest.MonkeyPatch
+    element: str,
+    shape: tuple[int, int],
+    offset: int,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+    compile_for: Callable[..., None],
 ) -> None:
     """Wherever the array that is read begins."""
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 192)
     monkeypatch.setattr(tiled_transpose, "SHORT_ROW_BYTES", 64)
     x = numbers(shape, element)
@@ -207,8 +222,8 @@ def test_rows_are_copied_by_whole_lines(
 
 
 @pytest.mark.parametrize("shape", [(64, 1003), (300, 200), (64, 100)])
-def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_rows_that_begin_anywhere_in_a_line_are_not(shape: tuple[int, int], compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2)
     x = numbers(shape, "i8")
     f = tiled(x, "i8", (1, 0), known=True)
     assert "skew" not in f.lower("schedule")
@@ -225,8 +240,10 @@ def test_another_tile_is_asked_for_with_each_row_that_is_written() -> None:
     assert "ask" not in cvm.compile(text.format(1024, "i8")).lower("schedule")
 
 
-def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_the_last_tiles_of_a_strip_ask_for_those_of_the_next(
+    monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
+) -> None:
+    compile_for(l3_bytes=2)
     monkeypatch.setattr(tiled_transpose, "MIN_WRITE_BYTES", 64)
     f = tiled(numbers((256, 192), "f32"), "f32", (1, 0), known=True)
     assert "select(%i0.tile + 2 >= 3, %i0.tile + 2 - 3, %i0.tile + 2)" in f.lower("schedule")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.loops import nontemporal_stores, parallelize
+from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.stepping import time_skew
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +18,9 @@ import cvm
 @pytest.fixture(autouse=True, scope="module")
 def small_fields_too() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(time_skew, "MIN_STATE_BYTES", 0)
         patch.setattr(time_skew, "ROWS", 1)
-        patch.setattr(parallelize, "MIN_OPERATIONS", 1)
-        yield
+        with compiling_for(Processor(l3_bytes=0, wake_operations=1)):
+            yield
 
 
 def stencil(shape: tuple[int, ...], amounts: list[tuple[str, tuple[int, ...]]], tensor: str = "") -> str:
@@ -94,8 +93,8 @@ def test_any_stencil(shape: tuple[int, int], amounts: list[tuple[str, tuple[int,
         agree(native, reference, [ticks, 1, 2 * ticks + 1])
 
 
-def test_rows_that_stream_and_vectors_leave_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nontemporal_stores, "LARGE_BYTES", 1)
+def test_rows_that_stream_and_vectors_leave_over(compile_for: Callable[..., None]) -> None:
+    compile_for(l3_bytes=2)
     native, reference = graphs(stencil((33, 301), NEAR))
     assert native.step_plan.ticks == 4
     agree(native, reference, [5, 4])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cvm.jit.functions import native_function
-from cvm.lowering.contraction import strategies, winograd
+from cvm.lowering.contraction import winograd
 from cvm.lowering.contraction.winograd_transforms import F2X2_3X3, F4X4_3X3
-from cvm.lowering.processor import Processor
 from legal_and_equal import legal
 
 import cvm
@@ -27,10 +26,8 @@ SHAPES = {  # of the image, the weights, and what else is said
 
 
 @pytest.fixture(autouse=True)
-def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "MIN_PRODUCTS", 0)
-    monkeypatch.setattr(native_function, "processor", Processor)
-    monkeypatch.setattr(winograd, "MIN_PRODUCTS", 0)
+def small_ones_too(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0)
     monkeypatch.setattr(winograd, "MIN_RESULTS", 0)
 
 

@@ -1,0 +1,66 @@
+"""This machine's processor as LLVM and the system describe it, and the processors that people name."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from ..dialect.ir.diagnostics import TargetError
+from ..lowering.processor import LEVELS, NAMED, Processor, named, with_features
+
+# bytes: a virtual machine may report the caches of all its socket, most of which others use, or none
+LIMITS = {"l1_bytes": (16 << 10, 128 << 10), "l2_bytes": (256 << 10, 2 << 20), "l3_bytes": (4 << 20, 32 << 20)}
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
+NATIVE = "native"
+
+
+@lru_cache(maxsize=1)
+def host_features() -> frozenset[str]:
+    """LLVM's names of what this machine's processor has."""
+    return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+
+
+@lru_cache(maxsize=1)
+def host_processor() -> Processor:
+    """This machine's processor. Contractions are by 256 bits so far, whatever it has."""
+    return with_features(host_features(), "", (), cache_sizes())
+
+
+def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
+    """The sizes of this machine's data caches that the system tells, within what is plausible for one core."""
+    found: dict[str, int] = {}
+    for cache in sorted(folder.glob("index*")):
+        try:
+            level, kind, size = ((cache / name).read_text().strip() for name in ("level", "type", "size"))
+            held = int(size[:-1]) << UNITS[size[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+        name = f"l{level}_bytes"
+        if kind != "Instruction" and name in LIMITS:
+            low, high = LIMITS[name]
+            found[name] = min(max(held, low), high)
+    return found
+
+
+def resolve(cpu: str | Processor | None) -> Processor | None:
+    """The processor of a name, or as described; None where the choice is left to the target."""
+    if cpu is None or isinstance(cpu, Processor):
+        return cpu
+    found = host_processor() if cpu == NATIVE else named(cpu) if isinstance(cpu, str) else None
+    if found is None:
+        raise TargetError(f"unknown cpu {cpu!r}; those known are {NATIVE}, {', '.join(NAMED)}")
+    return found
+
+
+def check_runs_here(described: Processor | None) -> None:
+    """Raises TargetError where this machine lacks what code for the processor uses."""
+    if described is None or described.cpu not in LEVELS:
+        return
+    lacking = sorted({*LEVELS[described.cpu], *described.features} - host_features())
+    if lacking:
+        raise TargetError(
+            f"this machine lacks {', '.join(lacking)}, which code for {described.cpu} uses; build and lower work for it"
+        )

@@ -1,0 +1,60 @@
+"""Processors that are named, described or found, and code that is compiled for them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cvm.jit.host_processor import cache_sizes, host_features
+from cvm.lowering.processor import LEVELS, NAMED, Processor, named, processor
+
+import cvm
+
+PROGRAM = """func @main(%x: tensor<1x16x12x12xi32> {range = [0, 127]}) {
+  %w = const dense<5> : tensor<32x16x1x1xi32>
+  %y = cvm.conv2d %x, %w
+  return %y
+}
+"""
+X = np.arange(16 * 144, dtype=np.int32).reshape(1, 16, 12, 12) % 128
+INSTRUCTIONS = {"x86-64": "\tpmaddwd", "x86-64-v2": "\tpmaddubsw", "x86-64-v3": "\tvpmaddubsw", "znver4": "\tvpdpbusd"}
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_code_has_the_dot_product_of_the_processor_named(name: str) -> None:
+    """Of a machine that cannot run it, too."""
+    assert INSTRUCTIONS[name] in cvm.compile(PROGRAM, target="reference", cpu=name).lower("asm")
+
+
+@pytest.mark.parametrize("name", [*NAMED, "native"])
+def test_results_do_not_depend_on_the_processor(name: str) -> None:
+    wanted = np.full((1, 32, 1, 1), 5) * X.sum(1, keepdims=True)
+    found = named(name)
+    if found is not None and not {*LEVELS[found.cpu], *found.features} <= host_features():
+        with pytest.raises(cvm.TargetError, match="this machine lacks"):
+            cvm.compile(PROGRAM, cpu=name)
+        return
+    f = cvm.compile(PROGRAM, cpu=name)
+    np.testing.assert_array_equal(f(X), wanted)
+    again = pickle.loads(pickle.dumps(f))
+    assert again.options == f.options
+    np.testing.assert_array_equal(again(X), wanted)
+    assert processor() == Processor()
+
+
+@pytest.mark.parametrize("cpu", ["x86", "", 3])
+def test_unknown_processors_are_diagnosed(cpu: str) -> None:
+    with pytest.raises(cvm.TargetError, match="those known are native, x86-64, "):
+        cvm.compile(PROGRAM, cpu=cpu)
+
+
+def test_cache_sizes_are_those_of_the_system_within_limits(tmp_path: Path) -> None:
+    caches = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "260M")]
+    for n, values in enumerate([*caches, ("2", "Unified", "odd")]):
+        (tmp_path / f"index{n}").mkdir()
+        for name, value in zip(("level", "type", "size"), values, strict=True):
+            (tmp_path / f"index{n}" / name).write_text(f"{value}\n")
+    assert cache_sizes(tmp_path) == {"l1_bytes": 48 << 10, "l2_bytes": 2 << 20, "l3_bytes": 32 << 20}
+    assert cache_sizes(tmp_path / "none") == {}
