@@ -67,7 +67,7 @@ def astype(x: Any, dtype: Any) -> Any:
 
 
 def by_dali(*arrays: Any) -> bool:
-    """Whether the trace follows the dali dialect's rules."""
+    """Test whether the trace follows the dali dialect's rules."""
     tracer = tracer_of(arrays)
     return tracer is not None and tracer.rules == "dali"
 

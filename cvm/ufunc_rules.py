@@ -166,7 +166,7 @@ def _beyond(name: str, inputs: Sequence[Any]) -> Any:
 
 
 def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
-    """Whether the dali dialect, whose rules traced functions had before, gives another type or value."""
+    """Test whether the dali dialect, whose rules traced functions had before, gives another type or value."""
     element = found.type.element
     if name in SIGNED_DIFFER and (element.kind == "float" or element.signed):
         return True

@@ -51,12 +51,7 @@ def _llvm(plan: Plan, options: CompileOptions) -> Any:
 
 @dataclass(frozen=True)
 class Target:
-    """What a program can be compiled for.
-
-    `load` gives the function to call, `lower` its kernels and storage, `emit` their source. `stages` show a source as text,
-    under names of which every target has its own. `stepper` moves the state of a clocked program, whose source `emit_steps`
-    gives where it is not that of its functions. `missing` explains why the target cannot run here, if it cannot.
-    """
+    """A target of compilation."""
 
     name: str
     load: Callable[[Module, Function, CompileOptions], CompiledFunction]

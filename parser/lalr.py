@@ -18,7 +18,7 @@ class Stuck(Exception):
 
 
 class Parser:
-    """What was read so far: the states on the way, and what was made of the text between them."""
+    """A parser's state: its stack of states, and the values of the symbols on it."""
 
     def __init__(self) -> None:
         self.rows = tables().states
@@ -51,11 +51,11 @@ class Parser:
 
     @property
     def row(self) -> dict[str, int]:
-        """What may come now."""
+        """The actions of the current state."""
         return self.rows[self.states[-1]]  # type: ignore[return-value]
 
     def accepts(self, kind: str) -> bool:
-        """Whether the parser could take such a token now."""
+        """Test whether the parser could take a token of this kind now."""
         states = list(self.states)
         while (action := self.rows[states[-1]].get(kind)) is not None and action < 0:
             size, origin, _ = self.rules[-1 - action]
@@ -79,7 +79,7 @@ class Parser:
 
 @cache
 def reductions() -> list[tuple[int, str, Make]]:
-    """How many parts each rule has, of which symbol it is, and what it makes of them."""
+    """The number of parts, the symbol and the action of each rule."""
     tree = Tree()
     return [(r.size, r.origin, _maker(r, tree)) for r in tables().rules]
 

@@ -28,7 +28,7 @@ class Scanner:
 
     @cached_property
     def inside(self) -> re.Pattern[str]:
-        """What there is inside an expression."""
+        """The pattern of the tokens inside an expression."""
         return _any_of([f"(?P<{name}>{pattern})" for name, pattern in self.terminals if name not in COMMENTS])
 
     def tokens(self, text: str, start: int = 0, end: int | None = None, keep: bool = False) -> Iterator[Token]:
@@ -44,7 +44,7 @@ class Scanner:
             yield Token(kind, word, match.start(), match.end())
 
     def matches(self, text: str, start: int, end: int) -> Iterator[re.Match[str]]:
-        """What each token matches. From `dialect.expr(` to the parenthesis that closes it there are no comments."""
+        """The match of each token. From `dialect.expr(` to the matching parenthesis there are no comments."""
         while start < end:
             position = end
             for match in self.pattern.finditer(text, start, end):

@@ -102,7 +102,7 @@ class Indexing(Operator[T]):
         return tuple(at[self.axes.index(a)] if a in self.axes else next(rest) for a in range(rank))
 
     def numbers(self: Any, u: tuple[int, ...]) -> list[int]:
-        """Where the indices at u choose on each of the axes."""
+        """The selected position along each of the axes, for the indices at u."""
         found: list[int] = []
         for i, a in zip(self.indices, self.axes, strict=True):
             n, k = self.x.shape[a], int(i[u])

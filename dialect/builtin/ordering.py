@@ -21,7 +21,7 @@ PASSES = 40  # of merging, which is enough for every size that an axis can have
 
 
 def above(a: Expr, b: Expr) -> Expr:
-    """Whether a comes after b in ascending order."""
+    """Test whether a comes after b in ascending order."""
     return (a > b) | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else a > b
 
 
@@ -143,7 +143,7 @@ class Extreme(Along[T]):
         raise NotImplementedError
 
     def better(self: Any, a: Expr, b: Expr) -> Expr:
-        """Whether a is more extreme than b; NaN is."""
+        """Test whether a is more extreme than b; NaN is."""
         raise NotImplementedError
 
     def reference(self: Extreme[np.ndarray]) -> np.ndarray:

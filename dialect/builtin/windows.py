@@ -61,7 +61,7 @@ class Windows(Operator[T]):
         return len(set(self.axes)) == len(self.axes) and all(0 <= a < len(self.x.array_shape) for a in self.axes)
 
     def slack(self, shape: Shape) -> list[Dim]:
-        """How far a window can be moved along each of the axes."""
+        """The largest offset of a window along each of the axes."""
         given = zip(self.axes, self.sizes, self.dilations, self.before, self.after, strict=True)
         return [shape[a] + b + e - d * (k - 1) - 1 for a, k, d, b, e in given]
 

@@ -82,7 +82,7 @@ class Elementwise(CvmOperator[T]):
 
 
 def within(number: int, symbols: str, low: int, high: int, at: str) -> C:
-    """That the attribute `at`, an integer or several, which the text calls `symbols`, is in [low, high)."""
+    """A constraint that the attribute `at`, an integer or several, named `symbols` in the text, is in [low, high)."""
 
     def holds(o: Any) -> bool:
         value = getattr(o, at)

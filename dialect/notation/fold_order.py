@@ -43,7 +43,7 @@ def fold_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: boo
 
 
 def _added(ufunc: Any, folded: np.ndarray, terms: np.ndarray, by_lanes: bool) -> np.ndarray:
-    """What was folded, with more terms: those of the innermost loop by lanes, or one by one."""
+    """The accumulated value with more terms: those of the innermost loop by lanes, or one by one."""
     if not by_lanes:
         return _one_by_one(ufunc, folded, terms.reshape(-1, terms.shape[-1]))
     for row in terms.reshape(-1, *terms.shape[-2:]):

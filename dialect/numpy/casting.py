@@ -35,5 +35,5 @@ def _truncated(x: Expr, element: ElementType) -> Expr:
 
 
 def truth(value: Expr) -> Expr:
-    """Whether an element counts as true."""
+    """Test whether an element counts as true."""
     return cast(value, I1)

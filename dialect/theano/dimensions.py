@@ -39,7 +39,7 @@ def reduced(axis: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def sizes_agree(*shapes: Shape) -> bool:
-    """Whether sizes that meet are equal, or declared to be 1; raises Undecided where sizes are not known."""
+    """Test whether sizes of one axis are equal, or declared to be 1; raises Undecided for unknown sizes."""
 
     def equal(sizes: list[Dim]) -> bool:
         return all_of((lambda d=d: d == sizes[0]) for d in sizes[1:])

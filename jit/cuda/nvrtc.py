@@ -48,7 +48,7 @@ def cached_as(source: str, architecture: str = "compute_80") -> str:
 
 
 def missing() -> str:
-    """What is not there to compile CUDA C, and how to get it; empty where all is."""
+    """The missing requirements of compiling CUDA C, with the remedy; empty if there are none."""
     return "" if available() else f"NVRTC, which compiles CUDA C, is not installed: {HOW}"
 
 

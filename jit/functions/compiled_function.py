@@ -196,7 +196,7 @@ class CompiledFunction:
 
     @cached_property
     def source(self) -> Any:
-        """What the target emits for the plan."""
+        """The target's code for the plan."""
         with compiling_for(self.compiled_for):
             return find_target(self.target).emit(self.plan, self.options)
 

@@ -15,7 +15,7 @@ class Requirements:
         self.listed = [r for plan in plans for r in reversed(dict.fromkeys(plan.requirements))]
 
     def number(self, message: str, span: Span) -> int:
-        """That of a requirement."""
+        """The number of a check."""
         if (message, span) not in self.listed:  # kernels that were given without a program
             self.listed.append((message, span))
         return self.listed.index((message, span)) + 1

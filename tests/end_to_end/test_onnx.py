@@ -37,7 +37,7 @@ def model(
 
 
 def run(made: Any, *arrays: np.ndarray, **given: Any) -> Any:
-    """What the program of a model gives, by its definition and compiled, which agree."""
+    """The results of a model's program, by the reference and compiled, which must agree."""
     module = cvm.from_onnx(made, **given)
     found = [cvm.compile(module, target=target)(*arrays) for target in ("reference", "cpu")]
     np.testing.assert_allclose(found[1], found[0], 1e-6)

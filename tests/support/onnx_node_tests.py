@@ -20,7 +20,7 @@ Outcome = Literal["right", "wrong", "refused", "failed"]
 
 
 class Result(NamedTuple):
-    """What came of one test: its operator, its name, the outcome, and the reason."""
+    """The outcome of one test: operator, name, outcome and reason."""
 
     op: str
     name: str

@@ -22,7 +22,9 @@ MAX_STEPS = 1024  # of a loop, each of which is imported
 
 @rule("If")
 def branch(at: At, condition: Known) -> Any:
-    """Where the condition is no constant, both branches are computed, and have results of the same shapes."""
+    """An If: a constant condition selects one branch; otherwise both are computed, and their results have the same
+    shapes.
+    """
     if isinstance(condition, np.ndarray) and condition.dtype != object:
         at.seen |= {"then_branch", "else_branch"}
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")

@@ -40,7 +40,7 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a node cannot be imported."""
+    """The reason why a node cannot be imported."""
 
     op: str
     reason: str
@@ -382,7 +382,7 @@ def as_sizes(found: Any) -> Any:
 
 
 def cheap(operation: Any) -> bool:
-    """Whether an operation may be evaluated while importing."""
+    """Test whether an operation may be evaluated while importing."""
     operator = operation.operator
     sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
     if not all(isinstance(n, int) for n in sizes):

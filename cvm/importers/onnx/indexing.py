@@ -168,13 +168,13 @@ def flat(at: At, x: Node) -> Node:
 
 @rule("NonZero")
 def non_zero(at: At, x: Array) -> Known:
-    """Of constants: how many there are is part of the result's type."""
+    """NonZero of constants: the number of elements is part of the result's type."""
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
 @rule("Unique")
 def unique(at: At, x: Array) -> Any:
-    """Of constants: how many there are is part of the result's type."""
+    """Unique of constants: the number of elements is part of the result's type."""
     found = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=at["axis"])
     values, first, inverse, counts = found
     inverse = inverse.reshape(-1)

@@ -74,7 +74,7 @@ def filled(shape: tuple[int, ...], value: Array) -> Array:
 
 @rule("Range", symbolic=lambda at, a, b, c: symbolic_range(at, a, b, c))
 def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
-    """Of sizes that are known."""
+    """Range of known sizes."""
     if abs(float(limit) - float(start)) / abs(float(delta)) > 1 << 24:
         raise Unsupported("a range of more than 2^24 numbers")
     return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
@@ -265,7 +265,7 @@ def cut_sizes(at: At, x: Array, *bounds: Any) -> Array:
 
 
 def cuts(at: At, rank: int, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
-    """Where to begin and end, along which axes and by which steps."""
+    """The begins, ends, axes and steps of a Slice."""
     first = list(at["starts"] if starts is None else starts)
     last = list(at["ends"] if ends is None else ends)
     along = (at["axes"] if starts is None else axes) or range(len(first)) if axes is None else list(axes)

@@ -54,7 +54,7 @@ def refused(filename: str, reason: str) -> cvm.ParseError:
 
 
 def check(proto: Any) -> None:
-    """What rules rely on: nodes with outputs of their own, whose inputs come before them."""
+    """Check the assumptions of the rules: every node has its own outputs, and its inputs come before it."""
     import onnx
 
     if not proto.HasField("graph"):

@@ -72,7 +72,7 @@ def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = Non
 
 
 class Sampling:
-    """How elements between others are made."""
+    """An interpolation of elements between others."""
 
     def __init__(
         self, mode: str, transform: str, rounding: str, coefficient: float = -0.75, exclude: bool = False,
@@ -84,7 +84,7 @@ class Sampling:
         self.exclude, self.beyond, self.antialias = exclude, beyond, antialias
 
     def places(self, n: int, m: int, scale: float, part: tuple[float, float]) -> np.ndarray:
-        """Where in n elements each of m is; the scale says how many there would be, were they not whole."""
+        """The position in n elements of each of m; the scale is the ratio before rounding to whole elements."""
         x, length = np.arange(m, dtype=np.float64), scale * n
         match self.transform:
             case "half_pixel":

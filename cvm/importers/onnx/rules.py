@@ -64,7 +64,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Rule:
-    """How nodes of one operator are imported, in the opsets from `since` to below `until`."""
+    """The import of nodes of one operator, in the opsets from `since` to below `until`."""
 
     op: str
     since: int

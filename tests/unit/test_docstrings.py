@@ -1,0 +1,54 @@
+"""Docstrings are sentences or noun phrases of the field: none begins with a question word, and passes show their rewrite."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from filetest_runner import passes
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("benchmarks", "cvm", "dialect", "grammar", "jit", "lowering", "parser", "tests")
+HEADLESS = re.compile(r"(What|How|Where|Whether|Which|Who|Whose|Why|Of|So|That)\b")
+REWRITTEN_LATER = (
+    "lowering/contraction/",
+    "lowering/schedule.py",
+    "lowering/passes.py",
+    "lowering/processor.py",
+    "jit/llvm/",
+)
+WITHOUT_MODULE = {"canonicalize", "schedule"}  # lists of other passes
+
+
+def docstrings(path: Path) -> Iterator[tuple[str, str]]:
+    """The name and the docstring of a module, and of each class and function in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node)
+            if text is not None:
+                yield getattr(node, "name", "the module"), text
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_docstring_opens_with_a_question_word(room: str) -> None:
+    headless = [
+        f"{path.relative_to(ROOT)}: {name}: {text.partition(chr(10))[0]}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for name, text in docstrings(path)
+        if HEADLESS.match(text) and not str(path.relative_to(ROOT)).startswith(REWRITTEN_LATER)
+    ]
+    assert not headless, "begin with a verb, or with a noun phrase that names the thing:\n" + "\n".join(headless)
+
+
+@pytest.mark.parametrize("name", sorted(set(passes()) - WITHOUT_MODULE))
+def test_the_module_of_a_pass_shows_its_rewrite(name: str) -> None:
+    """The module of a pass is a file of its name, whose docstring has `before => after`."""
+    files = [p for p in (ROOT / "lowering").rglob("*.py") if p.stem in (name, *MODULES.get(name, ()))]
+    assert len(files) == 1, f"{name}: {len(files)} files of this name"
+    assert "=>" in (ast.get_docstring(ast.parse(files[0].read_text("utf-8"))) or ""), files[0]
+
+
+MODULES = {"unswitch_broadcast": ("broadcast_versions",)}  # a pass that shares the file of another one
