@@ -28,7 +28,7 @@ ALSO = {
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types
 ORDER = {
-    "jit": "options targets cache llvm runtime calls cuda functions compile source_cache aot",
+    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }
 
 
