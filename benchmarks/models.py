@@ -91,7 +91,7 @@ def compare(path: Path) -> str:
         shape = tuple(n if isinstance(n, int) else 1 for n in a.known_type.array_shape)
         dtype = a.known_type.element.dtype
         arrays.append(
-            random.normal(size=shape).astype(dtype)
+            random.uniform(size=shape).astype(dtype)
             if dtype.kind == "f"
             else random.integers(0, 200, shape).astype(dtype)
         )
@@ -137,26 +137,35 @@ def away(got: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def nodes(target: str, pattern: str) -> None:
-    """The table of ONNX's node tests by operator, and the reasons of what is not right."""
-    from onnx_node_tests import results
+    """The table of ONNX's node tests by operator, that of its small networks, and the reasons of what is not right."""
+    from onnx_node_tests import KINDS, Result, network_tests, node_tests, results
 
-    found = list(results(target, pattern))
-    by_operator: dict[str, Counter[str]] = {}
+    found = list(results(node_tests(), target, pattern))
+    by_row: dict[str, list[Result]] = {}
     for r in found:
-        by_operator.setdefault(r.op, Counter())[r.outcome] += 1
+        by_row.setdefault(r.op, []).append(r)
+    by_row = dict(sorted(by_row.items()))
+    by_row[f"all {len(found)} node tests"] = list(found)
+    for kind in KINDS:
+        by_row[kind] = list(results(network_tests(kind), target, pattern))
+        found += by_row[kind]
     outcomes = ("right", "wrong", "failed", "refused")
-    print("| operator | " + " | ".join(outcomes) + " |\n|---|" + "---:|" * len(outcomes))
-    for op, count in sorted(by_operator.items()):
-        print(f"| {op} | " + " | ".join(str(count[o] or "") for o in outcomes) + " |")
-    total = Counter(r.outcome for r in found)
-    print(f"| all {len(found)} | " + " | ".join(str(total[o]) for o in outcomes) + " |\n")
+    print("| tests | " + " | ".join(outcomes) + " |\n|---|" + "---:|" * len(outcomes))
+    for name, of in by_row.items():
+        count = Counter(r.outcome for r in of)
+        print(f"| {name} | " + " | ".join(str(count[o] or "") for o in outcomes) + " |")
+    print()
     for r in found:
         if r.outcome in ("wrong", "failed"):
             print(f"{r.outcome}: {r.name}: {r.reason}")
-    reasons = Counter(r.reason.partition("note: ")[2].splitlines()[0] if "note: " in r.reason else r.reason.splitlines()[0].partition("]: ")[2]
-                      for r in found if r.outcome == "refused")  # fmt: skip
-    for reason, count in reasons.most_common():
-        print(f"{count:4} refused: {reason}")
+    for reason, times in Counter(map(short, (r.reason for r in found if r.outcome == "refused"))).most_common():
+        print(f"{times:4} refused: {reason}")
+
+
+def short(reason: str) -> str:
+    """The first kind of node that is refused, else what is said of the model."""
+    notes = reason.partition("note: ")[2]
+    return notes.splitlines()[0] if notes else reason.splitlines()[0].partition("]: ")[2]
 
 
 def main() -> None:

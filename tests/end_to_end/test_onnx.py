@@ -418,3 +418,14 @@ def test_loops_and_branches() -> None:
     )
     y, z = cvm.compile(cvm.from_onnx(made))(np.float32([1, 2]))
     assert y.tolist() == [4, 8] and z.tolist() == [[-2, -4], [-3, -6], [-4, -8]]
+
+
+def test_sequences_within_a_model() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "two"], ["parts"], axis=0),
+        helper.make_node("SequenceAt", ["parts", "last"], ["end"]),
+        helper.make_node("SequenceInsert", ["parts", "end", "first"], ["longer"]),
+        helper.make_node("ConcatFromSequence", ["longer"], ["y"], axis=0),
+    ]
+    constants = {"two": np.array(2), "last": np.array(-1), "first": np.array(0)}
+    assert run(model(nodes, {"x": (5,)}, constants), np.float32([1, 2, 3, 4, 5])).tolist() == [5, 1, 2, 3, 4, 5]

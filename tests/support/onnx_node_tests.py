@@ -1,4 +1,4 @@
-"""ONNX's own tests of its operators, as `onnx.backend.test` generates them, run through the importer.
+"""ONNX's own tests, those of operators that `onnx.backend.test` generates and those of small networks, through the importer.
 
 Inputs that the importer says would have to be constants are given as such, and sizes where a test states that one is 0.
 """
@@ -7,16 +7,32 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
+import onnx.backend.test
 
 import cvm
 
 CONSTANTS = re.compile(r"given as constants: (.*)")
 Outcome = Literal["right", "wrong", "refused", "failed"]
+
+
+KINDS = ("pytorch-converted", "pytorch-operator", "simple")
+
+
+class Case(NamedTuple):
+    """A model with the inputs and outputs of a test."""
+
+    name: str
+    model: Any
+    inputs: list[Any]
+    outputs: list[Any]
+    rtol: float
+    atol: float
 
 
 class Result(NamedTuple):
@@ -28,37 +44,69 @@ class Result(NamedTuple):
     reason: str
 
 
-def node_tests() -> list[Any]:
+def node_tests() -> Iterator[Case]:
+    """The tests of operators."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        return collect_testcases(None)
+        for case in collect_testcases(None):
+            inputs, outputs = ([as_array(v) for v in part] for part in case.data_sets[0])
+            yield Case(case.name, case.model, inputs, outputs, case.rtol, case.atol)
 
 
-def results(target: str, pattern: str = "") -> Iterator[Result]:
-    for case in node_tests():
+def network_tests(kind: str) -> Iterator[Case]:
+    """The tests of one of KINDS whose values are tensors."""
+    for folder in sorted(Path(onnx.backend.test.__file__).parent.joinpath("data", kind).iterdir()):
+        model, data = onnx.load(str(folder / "model.onnx")), folder / "test_data_set_0"
+        initial = {t.name for t in model.graph.initializer}
+        files = len(list(data.glob("input_*.pb")))
+        given = (
+            model.graph.input
+            if len(model.graph.input) == files
+            else [v for v in model.graph.input if v.name not in initial]
+        )
+        sides = ("input", given), ("output", model.graph.output)
+        try:
+            values = [[read_tensor(data / f"{side}_{n}.pb", v) for n, v in enumerate(vs)] for side, vs in sides]
+        except ValueError:  # a sequence, which no program takes or gives: it is refused before it is read
+            values = [[None] * len(vs) for _, vs in sides]
+        yield Case(folder.name, model, *values, 1e-3, 1e-7)
+
+
+def read_tensor(path: Path, value: Any) -> np.ndarray:
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise ValueError(f"{value.name} is no tensor")
+    tensor = onnx.TensorProto()
+    tensor.ParseFromString(path.read_bytes())
+    return onnx.numpy_helper.to_array(tensor)
+
+
+def results(cases: Iterable[Case], target: str, pattern: str = "") -> Iterator[Result]:
+    for case in cases:
         if re.search(pattern, case.name):
             nodes = case.model.graph.node
             op = nodes[0].op_type if len(nodes) == 1 else "several"
             yield Result(op, case.name, *outcome(case, target))
 
 
-def outcome(case: Any, target: str) -> tuple[Outcome, str]:
-    inputs, outputs = ([as_array(v) for v in part] for part in case.data_sets[0])
+def outcome(case: Case, target: str) -> tuple[Outcome, str]:
+    initial = {t.name for t in case.model.graph.initializer}
     names = [v.name for v in case.model.graph.input]
+    if len(names) != len(case.inputs):
+        names = [n for n in names if n not in initial]
+    inputs = dict(zip(names, case.inputs, strict=False))
     try:
-        module, constants = imported(case.model, dict(zip(names, inputs, strict=False)))
+        module, constants = imported(case.model, inputs)
     except cvm.ParseError as e:
         return "refused", str(e)
     try:
-        found = cvm.compile(module, target=target)(
-            *(a for n, a in zip(names, inputs, strict=False) if n not in constants)
-        )
+        arguments = (a for n, a in inputs.items() if n not in constants and n not in initial)
+        found = cvm.compile(module, target=target)(*arguments)
     except Exception as e:  # any at all is a defect, and the others are to run on
         return "failed", f"{type(e).__name__}: {e}"
     several = found if isinstance(found, tuple) else (found,)
-    for got, wanted in zip(several, outputs, strict=True):
+    for got, wanted in zip(several, case.outputs, strict=True):
         if (wrong := difference(got, wanted, case.rtol, case.atol)) is not None:
             return "wrong", wrong
     return "right", f"constant: {', '.join(constants)}" if constants else ""
@@ -73,7 +121,7 @@ def imported(model: Any, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     constants: dict[str, Any] = {}
     dims = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input}
     empty = [n for n, ds in dims.items() if any(d.HasField("dim_value") and not d.dim_value for d in ds)]
-    sizes = {n: list(np.shape(inputs[n])) for n in empty}
+    sizes = {n: list(np.shape(inputs[n])) for n in empty if n in inputs}
     while True:
         try:
             return cvm.from_onnx(model, sizes=sizes, constants=constants), constants

@@ -20,11 +20,11 @@ from cvm.dialect.program.module import Function, Module, Value
 from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
 
-from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize
+from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize, sequences
 from .elements import element_of
 from .importer import Importer, Missing, read_initializers
 from .reading import read_model
-from .rules import Unsupported
+from .rules import Items, Unsupported
 
 RULES_OF = (
     control,
@@ -35,6 +35,7 @@ RULES_OF = (
     quantized,
     reductions,
     resize,
+    sequences,
 )  # which enter their rules in the table
 
 SHOWN = 5  # nodes of one kind
@@ -82,9 +83,9 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
     results: list[Value] = []
     for v in proto.graph.output:
         found = values.get(v.name)
-        if found is None or isinstance(found, (Missing, list)):
+        if found is None or isinstance(found, (Missing, Items)):
             raise refuse(
-                f"the model's output {v.name!r} {'is a sequence' if isinstance(found, list) else 'is nowhere computed'}"
+                f"the model's output {v.name!r} {'is a sequence' if isinstance(found, Items) else 'is nowhere computed'}"
             )
         try:
             results.append(to.node(found).value)
@@ -171,7 +172,7 @@ class Dimensions:
         return int(n) if n >= 0 else Size.unknown()
 
     def size(self, d: Any) -> Dim:
-        if d.dim_param:
+        if any(c.isalnum() for c in d.dim_param):
             return self.named(d.dim_param)
         return d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else Size.unknown()
 

@@ -13,21 +13,16 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.sizes import Dim, Size, same_size
-from cvm.dialect.ir.types import BY_DTYPE, I1, TensorType
-from cvm.dialect.program.builder import Builder, Node
-from cvm.dialect.program.module import Function, Module
-from cvm.jit.functions.reference_function import evaluate
+from cvm.dialect.ir.types import BY_DTYPE
+from cvm.dialect.program.builder import Node
 
-from . import elements, rules
-from .rules import Array, Because, Known, Made, Parameter, Rule, Unsupported, find_rule
+from . import elements
+from .folding import FoldingBuilder
+from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule
 
-MAX_FOLDED = 1 << 16  # elements of what an operation reads and writes, to be evaluated while importing
-MAX_MOVED = 1 << 26  # likewise, of operations that NumPy does in one go
 MAX_OPERATIONS = 100_000  # of a program
 MAX_DEPTH = 32  # of functions and graphs inside each other
-MOVING = {"cast", "add", "sub", "mul", "second", "identity"}  # scalar operations that are as cheap as a copy
 
 
 class Missing:
@@ -51,7 +46,7 @@ class Refusal:
 class Importer:
     """The program so far."""
 
-    builder: Builder = field(default_factory=lambda: Builder(prefix="v"))
+    builder: FoldingBuilder = field(default_factory=lambda: FoldingBuilder(prefix="v"))
     functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)  # those that the model defines
     refusals: list[Refusal] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)  # inputs that would have to be constants
@@ -64,14 +59,16 @@ class Importer:
         """The value as one of the program; a constant becomes an operation."""
         if isinstance(value, Node):
             return value
+        if not isinstance(value, np.ndarray):
+            raise Unsupported("a sequence, or nothing, in the place of a tensor")
         if id(value) in self.constants:
             return self.constants[id(value)][1]
         if value.dtype == object and not all(isinstance(v, int) for v in value.flat):
             return self._sizes(value)
-        array = np.ascontiguousarray(value, np.int64 if value.dtype == object else None).reshape(value.shape)
+        array = value.astype(np.int64) if value.dtype == object else value
         if array.dtype not in BY_DTYPE:
             raise Unsupported(f"elements of type {array.dtype}")
-        node = self.builder.node(array_constant(self.builder, array))
+        node = self.builder.constant(array)
         self.constants[id(value)] = value, node
         return node
 
@@ -95,8 +92,7 @@ class Importer:
         """Something of this shape, of which only the shape matters."""
         known = tuple(n for n in shape if isinstance(n, int))
         if len(known) == len(shape):
-            zeros = Data(np.broadcast_to(np.zeros((), bool), known), splat=True)
-            return self.builder.node(self.builder.add(Const(zeros, TensorType(known, I1)))[0])
+            return self.builder.constant(np.broadcast_to(np.zeros((), bool), known))
         found: Node | None = None
         for axis, n in enumerate(shape):
             row = self._row(n).dimshuffle([*["x"] * axis, 0, *["x"] * (len(shape) - axis - 1)])
@@ -122,10 +118,6 @@ class Importer:
             rows = [self.builder.apply("cvm.tile", r, reps=(f,)) for r, (_, f) in zip(rows, parts, strict=True)]
             return rows[0] if len(rows) == 1 else self.builder.apply("cvm.concatenate", *rows, axis=0)
         raise Unsupported("a size that is computed of unknown ones")
-
-    def constant_of(self, node: Node) -> Array | None:
-        """The array of a node that is a constant."""
-        return next((a for a, n in self.constants.values() if n is node), None)
 
     def inputs_of(self, node: Node) -> set[str]:
         """The names of the model's inputs on which a value depends."""
@@ -155,7 +147,8 @@ class Importer:
         else:
             try:
                 found = at.run()
-                made = found if isinstance(found, (tuple, list)) else [found]
+                several = isinstance(found, (tuple, list)) and not isinstance(found, Items)
+                made = found if several else [found]
                 if len(made) < len(node.output) and any(node.output[len(made) :]):
                     raise Unsupported(f"output {node.output[len(made)]!r}")
                 if len(self.builder.operations) > MAX_OPERATIONS:
@@ -173,7 +166,9 @@ class Importer:
                 made = [MISSING] * len(node.output)
         for name, value in zip(node.output, made, strict=False):
             if name:
-                at.values[name] = value
+                value = at.values[name] = (
+                    self.builder.known.get(value.value, value) if isinstance(value, Node) else value
+                )
                 if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
                     self.names.setdefault(value.value, name)
 
@@ -285,10 +280,6 @@ class At:
         arrays = all(x is None or isinstance(x, np.ndarray) for x in inputs)
         if rule.symbolic is not None and arrays and any(x is not None and x.dtype == object for x in inputs):
             return as_sizes(rule.symbolic(self, *inputs))
-        given = [x for x in inputs if x is not None]
-        graphs = any(a.HasField("g") for a in self.node_proto.attribute)
-        if given and not graphs and all(isinstance(x, np.ndarray) and x.dtype != object for x in given):
-            return self.fold(rule, inputs)
         return self.call(rule, inputs)
 
     def overlooked(self) -> str:
@@ -314,8 +305,10 @@ class At:
             if not parameter.optional:
                 raise ValueError(f"it needs its input {parameter.name}")
             return None
-        if isinstance(value, list):
-            raise Unsupported("a sequence")
+        if isinstance(value, Items) != (parameter.kind == "Items"):
+            if parameter.kind == "Known":
+                return value
+            raise ValueError(f"{parameter.name} is {'a' if isinstance(value, Items) else 'no'} sequence")
         if parameter.kind == "Node":
             return self.node(value)
         if parameter.kind in ("Array", "Ints") and not isinstance(value, np.ndarray):
@@ -325,24 +318,6 @@ class At:
         if parameter.kind == "Array" and value.dtype == object:
             raise Unsupported(f"{parameter.name} that depends on unknown sizes")
         return value
-
-    def fold(self, rule: Rule, inputs: Sequence[Any]) -> Any:
-        """The outputs as constants, by the reference of the operations that the rule makes, unless they are too large."""
-        builder, constants = self.importer.builder, self.importer.constants
-        self.importer.builder, self.importer.constants = Builder(prefix="v"), {}
-        try:
-            made = self.call(rule, inputs)
-            several = list(made) if isinstance(made, (tuple, list)) else [made]
-            operations = self.importer.builder.operations
-            if all(map(cheap, operations)):
-                nodes = [m for m in several if isinstance(m, Node)]
-                function = Function("folded", (), tuple(operations), tuple(n.value for n in nodes))
-                arrays = iter(evaluate(Module({"folded": function}), function, []))
-                found = [next(arrays) if isinstance(m, Node) else m for m in several]
-                return found if isinstance(made, (tuple, list)) else found[0]
-        finally:
-            self.importer.builder, self.importer.constants = builder, constants
-        return self.call(rule, inputs)
 
     def expand(self) -> Any:
         """The operations of the function that the operator is defined as: by the model, or by ONNX."""
@@ -365,10 +340,6 @@ class At:
         return made
 
 
-def array_constant(builder: Builder, array: Array) -> Any:
-    return builder.add(Const(Data(array), TensorType(array.shape, BY_DTYPE[array.dtype])))[0]
-
-
 def as_sizes(found: Any) -> Any:
     """Arrays of integers and sizes; what has become known is plain integers."""
     if isinstance(found, Node):
@@ -379,16 +350,6 @@ def as_sizes(found: Any) -> Any:
     if array.dtype == object and all(isinstance(v, (int, np.integer)) for v in array.flat):
         return array.astype(np.int64)
     return array
-
-
-def cheap(operation: Any) -> bool:
-    """Test whether an operation may be evaluated while importing."""
-    operator = operation.operator
-    sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
-    if not all(isinstance(n, int) for n in sizes):
-        return False
-    moving = operator.view or operator.name in rules.MOVING or getattr(operator, "scalar_op", "") in MOVING
-    return operator.name == "const" or sum(sizes) <= (MAX_MOVED if moving else MAX_FOLDED)
 
 
 def read_initializers(graph: Any) -> Values:

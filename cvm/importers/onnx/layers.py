@@ -62,6 +62,7 @@ def dropped(y: Node, a: Node, b: Node) -> Node:
 
 @rule("Gemm")
 def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
+    _ = at["broadcast"]  # which c is in any case
     a = a.dimshuffle((1, 0)) if at["transA"] else a
     rows = b if at["transB"] else b.dimshuffle((1, 0))
     alpha, beta = at["alpha"], at["beta"]

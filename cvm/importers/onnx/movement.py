@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
-from cvm.dialect.ir.types import BY_DTYPE
+from cvm.dialect.ir.types import BY_DTYPE, MAX_SIZE
 from cvm.dialect.program.builder import Node
 
 from .elements import I64, element_of, to_array
@@ -67,14 +67,15 @@ def constant_of_shape(at: At, shape: Ints) -> Known:
 
 
 def filled(shape: tuple[int, ...], value: Array) -> Array:
-    if np.prod(shape, dtype=object) > 1 << 26:
-        raise Unsupported("a constant of more than 2^26 elements")
-    return np.full(shape, value)
+    if np.prod(shape, dtype=object) >= MAX_SIZE:
+        raise Unsupported(f"a constant of shape {shape}")
+    return np.broadcast_to(value, shape)
 
 
 @rule("Range", symbolic=lambda at, a, b, c: symbolic_range(at, a, b, c))
 def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
     """Range of known sizes."""
+    start, limit, delta = (v.reshape(()) for v in (start, limit, delta))
     if abs(float(limit) - float(start)) / abs(float(delta)) > 1 << 24:
         raise Unsupported("a range of more than 2^24 numbers")
     return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
@@ -395,7 +396,7 @@ def padded(at: At, x: Node, pads: Sequence[int], axes: Sequence[int], value: Nod
 def with_border(at: At, x: Node, before: Sequence[int], after: Sequence[int], value: Node) -> Node:
     sides = {"before": tuple(before), "after": tuple(after)}
     y = at.apply("builtin.pad", x, **sides)
-    constant = at.importer.constant_of(value)
+    constant = at.importer.builder.known.get(value.value)
     if constant is not None and not np.any(constant != 0) and not np.any(np.signbit(constant)):
         return y
     inside = at.apply("builtin.pad", x.scalar("second", True), **sides)

@@ -82,8 +82,8 @@ REDUCTIONS: dict[str, Any] = {
 
 @rule(*REDUCTIONS)
 def reduction(at: At, x: Node, axes: Ints | None = None) -> Known:
-    given = at["axes"] if axes is None else axes
-    if not given and at["noop_with_empty_axes"]:
+    given, alone = at["axes"] if axes is None else axes, at["noop_with_empty_axes"]
+    if not given and alone:
         return (
             REDUCTIONS[at.op](at, x, ()) if at.op not in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean") else x
         )

@@ -9,6 +9,7 @@ The parameters after the first are the node's inputs. Their annotations say what
     Array          a constant
     Ints           constant integers, or sizes: integers of which some are not known before the program is called
     Known          either, as it is
+    Items          a sequence
     ... | None     may be absent
     *xs: Node      all further inputs
 
@@ -36,6 +37,13 @@ Ints: TypeAlias = tuple[Dim, ...]
 Known: TypeAlias = Node | np.ndarray  # an array of objects holds integers and sizes
 Made: TypeAlias = Known | Sequence[Known]
 LATEST = 10**6
+
+
+class Items(tuple[Any, ...]):
+    """A sequence: the values that it has while importing."""
+
+    __slots__ = ()
+
 
 Function: TypeAlias = Callable[..., Made]
 
@@ -140,22 +148,10 @@ def aligned(*nodes: Node) -> list[Node]:
     return [n.dimshuffle([*["x"] * (rank - n.rank), *range(n.rank)]) for n in nodes]
 
 
-MOVING = {
-    "cvm.transpose",
-    "cvm.reshape",
-    "cvm.squeeze",
-    "cvm.concatenate",
-    "cvm.slice",
-    "theano.dimshuffle",
-    "builtin.reshape",
-    "builtin.pad",
-}  # operators that are as cheap as a copy
-
 _COUNTED = "how much it gives depends on the data, and so does the shape of its output"
 _STRINGS = "the language has no strings"
 _RANDOM = "it draws random numbers"
 _OPTIONAL = "the language has no optional values"
-_SEQUENCES = "the language has no sequences"
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(("NonMaxSuppression",), _COUNTED),
@@ -164,19 +160,5 @@ REFUSED: dict[str, str] = {
         ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _RANDOM
     ),
     **dict.fromkeys(("Optional", "OptionalGetElement", "OptionalHasElement"), _OPTIONAL),
-    **dict.fromkeys(
-        (
-            "SequenceAt",
-            "SequenceConstruct",
-            "SequenceEmpty",
-            "SequenceErase",
-            "SequenceInsert",
-            "SequenceLength",
-            "SequenceMap",
-            "SplitToSequence",
-            "ConcatFromSequence",
-        ),
-        _SEQUENCES,
-    ),
     "ImageDecoder": "it reads files of images",
 }  # why an operator has no rule, where there is more to say

@@ -1,0 +1,63 @@
+"""A builder that computes operations on constants at once, by our own reference, where that is little work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.builtin import Const, Data
+from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.program.builder import Builder, Node
+from cvm.dialect.program.module import Literal, Operation, Value
+from cvm.dialect.spec.op import Operator, Unmet
+
+MAX_COMPUTED = 1 << 16  # elements that an operation reads and writes, to be computed while importing
+MAX_MOVED = 1 << 26  # likewise, of operations that NumPy does in one go
+MOVING = {
+    "cvm.transpose", "cvm.reshape", "cvm.squeeze", "cvm.concatenate", "cvm.slice", "theano.dimshuffle", "builtin.reshape",
+    "builtin.pad",
+}  # fmt: skip
+ARITHMETIC = {"cast", "add", "sub", "mul", "second", "identity"}  # scalar operations that are as cheap as a copy
+
+
+@dataclass
+class FoldingBuilder(Builder):
+    """Operations in order, and the arrays of those that are constants."""
+
+    known: dict[Value, np.ndarray] = field(default_factory=dict)
+
+    def add(self, operator: Operator[Value], span: Span | None = None, names: Sequence[str] = ()) -> tuple[Value, ...]:
+        results = super().add(operator, span, names)
+        if isinstance(operator, Const):
+            self.known[results[0]] = operator.data.array
+            return results
+        operands = [v for _, v in operator.operands()]
+        constant = operands and all(isinstance(v, Literal) or v in self.known for v in operands)
+        if not constant or not is_cheap(self.operations[-1]):
+            return results
+        try:
+            with np.errstate(all="ignore"):
+                found = operator.map(lambda v: v.array if isinstance(v, Literal) else self.known[v]).reference()
+        except Unmet:  # it fails when the program runs
+            return results
+        self.operations.pop()
+        return tuple(self.constant(a).value for a in (found if isinstance(found, tuple) else (found,)))
+
+    def constant(self, array: np.ndarray) -> Node:
+        """An array as an operation; one element for all, where it is one that is repeated."""
+        splat = array.size > 1 and not any(s for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
+        whole = array if splat else np.ascontiguousarray(array).reshape(array.shape)
+        type = TensorType(array.shape, BY_DTYPE[array.dtype])
+        return self.node(self.add(Const(Data(whole, splat=splat), type))[0])
+
+
+def is_cheap(operation: Operation) -> bool:
+    """Whether an operation may be computed while importing."""
+    operator: Any = operation.operator
+    sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
+    moving = operator.view or operator.name in MOVING or getattr(operator, "scalar_op", "") in ARITHMETIC
+    return all(isinstance(n, int) for n in sizes) and sum(sizes) <= (MAX_MOVED if moving else MAX_COMPUTED)

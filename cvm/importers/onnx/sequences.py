@@ -1,0 +1,91 @@
+"""ONNX's sequences within a model: their items are known one by one while importing, and no sequence is left in the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.program.builder import Node
+
+from .control import at_step, stacked
+from .movement import FAR, cut
+from .rules import Array, Items, Known, known_size, real_axes, rule, static
+
+if TYPE_CHECKING:
+    from .importer import At
+
+
+@rule("SequenceEmpty")
+def empty(at: At) -> Any:
+    _ = at["dtype"]
+    return Items()
+
+
+@rule("SequenceConstruct")
+def construct(at: At, *items: Known) -> Any:
+    return Items(items)
+
+
+@rule("SequenceLength")
+def length(at: At, sequence: Items) -> Known:
+    return np.array(len(sequence), np.int64)
+
+
+def place(sequence: Items, position: Array | None, beyond: int = 0) -> int:
+    """Where a position is, counted from the front; without one, the end."""
+    most = len(sequence) + beyond
+    k = most - 1 if position is None else int(position.reshape(()))
+    if not -most <= k < most:
+        raise ValueError(f"position {k} of {len(sequence)} items")
+    return k + len(sequence) if k < 0 else k
+
+
+@rule("SequenceAt")
+def item(at: At, sequence: Items, position: Array) -> Known:
+    return sequence[place(sequence, position)]
+
+
+@rule("SequenceInsert")
+def insert(at: At, sequence: Items, value: Known, position: Array | None = None) -> Any:
+    k = place(sequence, position, beyond=1)
+    return Items((*sequence[:k], value, *sequence[k:]))
+
+
+@rule("SequenceErase")
+def erase(at: At, sequence: Items, position: Array | None = None) -> Any:
+    k = place(sequence, position)
+    return Items((*sequence[:k], *sequence[k + 1 :]))
+
+
+@rule("ConcatFromSequence")
+def concatenate(at: At, sequence: Items) -> Known:
+    items = [at.node(x) for x in sequence]
+    if at["new_axis"]:
+        return stacked(at, items, at["axis"] % (items[0].rank + 1))
+    (axis,) = real_axes((at["axis"],), items[0].rank)
+    return at.apply("cvm.concatenate", *items, axis=axis) if len(items) > 1 else items[0]
+
+
+@rule("SplitToSequence")
+def split(at: At, x: Node, sizes: Array | None = None) -> Any:
+    (axis,) = real_axes((at["axis"],), x.rank)
+    n, keep = static(x, "an axis that is split", (axis,))[0], at["keepdims"]
+    if sizes is None:
+        whole = [at_step(at, x, axis, k) for k in range(n)]
+        return Items(s.with_ones((axis,)) for s in whole) if keep else Items(whole)
+    each = int(sizes.reshape(())) if sizes.ndim == 0 else 0
+    ends = (
+        [min(each, n - k) for k in range(0, n, each)]
+        if sizes.ndim == 0
+        else [known_size(int(m), "a piece") for m in sizes]
+    )
+    found, start = [], 0
+    for m in ends:
+        begin, end = [0] * x.rank, [FAR] * x.rank
+        begin[axis], end[axis] = start, start + m
+        found.append(cut(at, x, begin, end, [1] * x.rank))
+        start += m
+    if start != n:
+        raise ValueError(f"the pieces have {start} of {n} elements")
+    return Items(found)
