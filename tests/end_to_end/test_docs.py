@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import runpy
-import shutil
 import sys
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import samples
+from cvm.dialect.notation.index import Read
 from cvm.dialect.spec.op import OPERATORS
-from cvm.jit.targets import TARGETS, all_stages, register
+from cvm.lowering.analysis.legality import LoweringError, check_kernel
+from cvm.lowering.text.parser import parse_kernels
+from cvm.lowering.text.printer import kernels_text
 from cvm.parser.format import format_text
-from filetest_runner import GOLDENS, Filetest, perform
+from filetest_runner import GOLDENS, Filetest, passes, perform
 from finite_differences import check
-from loop_interpreter import by_formula
+from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
 from samples import SAMPLES
 
@@ -151,93 +152,61 @@ def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         OPERATORS._known.pop("cvm.weigh_rows", None)
 
 
-def test_tests_of_operators_exist() -> None:
-    """Every test that docs/operators.md lists is there."""
-    page = (ROOT / "docs" / "operators.md").read_text("utf-8")
-    listed = re.findall(r"^\| `(tests/[\w/]+\.py)` \|", page, re.MULTILINE)
+def test_worked_example_of_a_pass() -> None:
+    """Each version of the pass of docs/passes.md gives its golden, and changes no result."""
+    page = (ROOT / "docs" / "passes.md").read_text("utf-8")
+    (file, change), goldens = blocks(page, "python"), blocks(page, "cvm-kernel")
+    module = ModuleType("cvm.lowering.loops.shift_products")
+    module.__package__ = "cvm.lowering.loops"
+    exec(compile(file, "docs/passes.md", "exec"), module.__dict__)
+    module.__dict__["Read"] = Read
+    for version, text in zip(("", change), goldens, strict=True):
+        exec(compile(f"from __future__ import annotations\n{version}", "docs/passes.md", "exec"), module.__dict__)
+        (kernel,) = parse_kernels("".join(line for line in text.splitlines(True) if not line.startswith("//")))
+        made = module.__dict__["shift_products"](kernel)
+        with nullcontext() if version else pytest.raises(LoweringError, match="an index of %x may be below 0"):
+            check_kernel(made)
+        assert kernels_text([made]).splitlines() == re.findall(r"^//> (.*)$", text, re.MULTILINE)
+        x = np.random.default_rng(0).integers(-(2**31), 2**31, 100).astype(np.int32)
+        for each in (kernel, made):
+            np.testing.assert_array_equal(execute(each, x)[0], x[::2] * np.int32(8) + np.int32(1))
+
+
+@pytest.mark.parametrize("name", ["operators", "passes"])
+def test_tests_that_pages_list_exist(name: str) -> None:
+    """Every test that docs/operators.md or docs/passes.md lists is there."""
+    page = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(tests/[\w/]+(?:\.py)?/?)` \|", page, re.MULTILINE)
     assert listed and all((ROOT / name).exists() for name in listed)
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_a_target_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The target of docs/targets.md can be registered as it stands, and gives what the reference gives."""
-    (block,) = blocks((ROOT / "docs" / "targets.md").read_text("utf-8"), "python")
-    exec(compile(block, "docs/targets.md", "exec"), {"__name__": "c_target"})
-    try:
-        for program in IN_C:
-            reference, f = (cvm.compile(program, target=target) for target in ("reference", "c"))
-            shapes = [(a.known_type.array_shape, a.known_type.element.dtype) for a in f.function.arguments]
-            given = [(np.arange(-9, np.prod(s) - 9) * 3 / 2).astype(t).reshape(s) for s, t in shapes]
-            np.testing.assert_array_equal(f(*given), reference(*given), strict=True)
-            assert f.lower("c").startswith("#include") and f.plan.kernels
-        with pytest.raises(cvm.CallError) as error:
-            cvm.compile(IN_C[1], target="c")(np.ones((2, 3), np.int32), np.zeros((2, 3), np.int32))
-        assert error.value.diagnostics[0].span.line == 2
-        for program, message in NOT_IN_C:
-            with pytest.raises(cvm.TargetError, match=message):
-                cvm.compile(program, target="c")
-        graph = cvm.compile(GRAPH, "g", "c")
-        assert graph.step(3) == 3 and graph.read("n") == 8
-        (tmp_path / "p.cvm").write_text(IN_C[0], "utf-8")
-        assert cli.main(["run", str(tmp_path / "p.cvm"), "--target", "c", "--random-inputs", "1"]) == 0
-        assert cli.main(["lower", str(tmp_path / "p.cvm"), "--to", "c"]) == 0
-        assert "int run(void **arrays, char *workspace) {" in capsys.readouterr().out
-        with pytest.raises(cvm.TargetError, match="target 'c' is registered already"):
-            register(TARGETS["c"])
-        with pytest.raises(cvm.TargetError, match="another target has the stage 'llvm'"):
-            register(replace(TARGETS["cpu"], name="cpu2"))
-    finally:
-        TARGETS.pop("c", None)
-    assert "c" not in all_stages()
+def glossary(section: str) -> list[list[str]]:
+    """The rows of a section's table in docs/glossary.md."""
+    page = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    ][2:]
 
 
-IN_C = (
-    """func @main(%x: tensor<4x5xf32>, %w: tensor<3x5xf32>, %b: tensor<3xf32>) {
-  %y = cvm.dense %x, %w, %b
-  %z = dali.tanh %y
-  return %z
-}
-""",
-    """func @main(%a: tensor<2x3xi32>, %b: tensor<2x3xi32>) {
-  %q = dali.floordiv %a, %b
-  %s = cvm.sum %q {axes = [0]}
-  return %s
-}
-""",
-    """func @main(%x: tensor<1x2x7x6xi32>, %w: tensor<3x2x3x3xi32>) {
-  %y = cvm.conv2d %x, %w {padding = [1, 1]}
-  %r = cvm.relu %y
-  %p = cvm.max_pool2d %r {pool_size = [2, 2], strides = [2, 2]}
-  %c = cvm.cvm_right_shift %p {precision = 8, shift_bit = 2}
-  return %c
-}
-""",
-)
-GRAPH = """graph @g {
-  %n = cog.field "n" init dense<1.0> : !cog.field<[], f32>
-  %m = cog.add %n, %n
-  cog.feedback %n, %m
-}
-"""
-NOT_IN_C = (
-    ("func @main(%x: tensor<?xi32>) {\n  %y = cvm.abs %x\n  return %y\n}\n", "all sizes have to be known"),
-    ("func @main(%x: tensor<3xf64>) {\n  %y = dali.log %x\n  return %y\n}\n", "log_factor is not supported"),
-    ("func @main(%x: tensor<3xf16>) {\n  return %x\n}\n", "f16 is not supported"),
-)
+@pytest.mark.parametrize("section", ["Programs", "Loops", "Contractions", "Code generation"])
+def test_terms_of_the_glossary_are_those_of_the_code(section: str) -> None:
+    """Each term occurs in the sources, under this name."""
+    files = (p for room in ("cvm", "dialect", "lowering", "jit", "parser") for p in (ROOT / room).rglob("*.py"))
+    words = " ".join(re.sub(r"[\s_-]+", " ", p.read_text("utf-8")).lower() for p in files)
+    missing = [
+        term for term, *_ in glossary(section) if not re.search(rf"\b{re.sub('[ -]', ' ', term.lower())}", words)
+    ]
+    assert not missing
 
 
-def test_the_table_of_numpy_functions_is_up_to_date() -> None:
-    page = (ROOT / "docs" / "numpy.md").read_text("utf-8")
-    made = runpy.run_path(str(ROOT / "docs" / "numpy_table.py"))
-    assert made["page"](page) == page, "python docs/numpy_table.py brings it up to date"
-
-
-def test_the_examples_of_numpy_functions_run() -> None:
-    known: dict[str, Any] = {}
-    for code in blocks((ROOT / "docs" / "numpy.md").read_text("utf-8"), "python"):
-        exec(compile(code, "docs/numpy.md", "exec"), known)
-    image = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
-    for found, wanted in zip(known["normalise"](image, 1.5), known["normalise"].function(image, 1.5), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
-        assert found.dtype == wanted.dtype
-    assert known["spread"](image, axis=1).tolist() == [60, 60, 60]
+def test_glossary_names_every_pass_and_package() -> None:
+    named = re.findall(r"`(\w+)`", " ".join(row[0] for row in glossary("Passes")))
+    assert len(named) == len(set(named)) and set(passes()) <= set(named)
+    listed = set(re.findall(r"`([\w/]+)`", " ".join(row[0] for row in glossary("Packages"))))
+    packages = {
+        str(p.parent.relative_to(ROOT))
+        for room in ("cvm", "dialect", "grammar", "jit", "lowering", "parser")
+        for p in (ROOT / room).glob("*/__init__.py" if room in ("dialect", "jit", "lowering") else "__init__.py")
+    }
+    assert packages <= listed and all((ROOT / name).exists() for name in listed)

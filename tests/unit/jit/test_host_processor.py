@@ -24,7 +24,7 @@ INSTRUCTIONS = {"x86-64": "\tpmaddwd", "x86-64-v2": "\tpmaddubsw", "x86-64-v3": 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 def test_code_has_the_dot_product_of_the_processor_named(name: str) -> None:
-    """Of a machine that cannot run it, too."""
+    """Code is made for a machine that differs from the host, too."""
     assert INSTRUCTIONS[name] in cvm.compile(PROGRAM, target="reference", cpu=name).lower("asm")
 
 
