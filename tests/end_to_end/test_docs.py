@@ -15,6 +15,7 @@ import samples
 from cvm.dialect.notation.index import Read
 from cvm.dialect.spec.op import OPERATORS
 from cvm.lowering.analysis.legality import LoweringError, check_kernel
+from cvm.lowering.processor import GENERIC
 from cvm.lowering.text.parser import parse_kernels
 from cvm.lowering.text.printer import kernels_text
 from cvm.parser.format import format_text
@@ -117,7 +118,7 @@ def test_stages_of_a_convolution() -> None:
     """The stages that docs/lowering.md shows are those that are printed."""
     page = (ROOT / "docs" / "lowering.md").read_text("utf-8")
     (program,) = blocks(page, "cvm")
-    compiled = cvm.compile(cvm.parse(program))
+    compiled = cvm.compile(cvm.parse(program), cpu=GENERIC)
     for stage, count in (("formulas", 1), ("loops", 1), ("schedule", 3)):
         shown = blocks(page, stage)
         assert len(shown) == count
