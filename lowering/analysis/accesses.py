@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from math import gcd
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.affine import affine
@@ -70,17 +71,14 @@ def depends(e: Expr, indices: set[Expr]) -> bool:
     return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
 
 
-def steps(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> list[int] | None:
-    """The constant terms of an access's position at index 0, in elements: their gcd divides the position. None if one
-    is unknown.
-    """
-    found: list[int] = []
+def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
+    """The greatest known divisor of an access's position at index 0, in elements; None if a stride is unknown."""
+    found = 0
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
         if not isinstance(step, int):
             return None
-        rest = affine(e).without(index)
-        found += [f * step for f in (rest.constant, *(f for _, f in rest.terms.values()))]
+        found = gcd(found, affine(e).without(index).divisor * step)
         step = d * step
     return found
 

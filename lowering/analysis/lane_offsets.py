@@ -8,7 +8,7 @@ loaded as whole vectors and shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import gcd, lcm
@@ -58,40 +58,38 @@ def offsets(tensor: Tensor, at: tuple[Expr, ...], lanes: Lanes) -> list[int] | N
 
 def _differences(e: Expr, lanes: Lanes) -> list[int] | None:
     """The difference of an index expression at each lane from its value at lane 0."""
+    total = [0] * lanes.count
+    for atom, factor in () if lanes.same(e) else affine(e).terms.values():
+        found = _atom_differences(atom, lanes)
+        if found is None:
+            return None
+        total = [t + factor * n for t, n in zip(total, found, strict=True)]
+    return total
+
+
+def _atom_differences(e: Expr, lanes: Lanes) -> Sequence[int] | None:
+    if e is lanes.index:
+        return range(lanes.count)
     if lanes.same(e):
         return [0] * lanes.count
-    if e is lanes.index:
-        return [*range(lanes.count)]
     match e:
-        case Apply("add" | "sub" | "mul" as function, (a, b), _):
-            x, y = (_differences(o, lanes) for o in (a, b))
-            if x is None or y is None:
-                return None
-            if function == "mul":
-                factor, other = (b, x) if isinstance(b, Const) else (a, y)
-                return [n * factor.value for n in other] if isinstance(factor, Const) else None
-            sign = 1 if function == "add" else -1
-            return [n + sign * m for n, m in zip(x, y, strict=True)]
-        case Apply("floordiv" | "floormod" as function, (a, Const(divisor)), _) if divisor > 0:
+        case Apply("floordiv" | "floormod", (a, Const(divisor)), _) if divisor > 0 and _is_multiple(a, divisor, lanes):
             inner = _differences(a, lanes)
-            if inner is None or not _is_multiple(a, divisor, lanes):
-                return None
-            return [n // divisor if function == "floordiv" else n % divisor for n in inner]
+            return inner and [n // divisor if e.function == "floordiv" else n % divisor for n in inner]
     return None
 
 
 def _is_multiple(e: Expr, divisor: int, lanes: Lanes) -> bool:
     """Test whether an expression is a multiple of `divisor` at lane 0."""
-    sum = affine(e)
-    others = [factor for _, factor in sum.without(lanes.index).terms.values()]
-    return not any(n % divisor for n in (sum.constant, sum.factor(lanes.index) * lanes.first, *others))
+    form, i = affine(e), lanes.index
+    return not (form.without(i) + affine(i) * (form.factor(i) * lanes.first)).divisor % divisor
 
 
 def begins(start: Expr, end: Expr, width: int) -> int:
     """The gcd of the indices at which vectors of a loop begin; 0 if the only one is 0."""
-    sum, last = affine(start), affine(end)
-    common = gcd(sum.constant, *(factor for _, factor in sum.terms.values()))
-    return common if not (last - sum).terms and (last - sum).constant == width else gcd(common, width)
+    form = affine(start)
+    length = affine(end) - form
+    return form.divisor if not length.terms and length.constant == width else gcd(form.divisor, width)
 
 
 def windows(found: list[int]) -> list[int] | None:

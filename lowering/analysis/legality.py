@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from dataclasses import replace as copy
-from math import gcd
 
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
@@ -157,7 +156,7 @@ class _Checker:
         if s.kind == "vector":
             self.hold(s.width > 1, f"{s.width} lanes")
             self.hold(
-                _multiple(affine(s.end) - affine(s.start), s.width)
+                not (affine(s.end) - affine(s.start)).divisor % s.width
                 or (can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))),
                 f"the extent is not known to be a multiple of {s.width}",
             )
@@ -279,7 +278,8 @@ def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
 
 def _never_zero(sum: Affine) -> bool:
     """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
-    return bool(sum.constant % gcd(*(f for _, f in sum.terms.values())) if sum.terms else sum.constant)
+    factors = sum.plus(-sum.constant).divisor
+    return bool(sum.constant % factors if factors else sum.constant)
 
 
 def _atoms(sum: Affine) -> set[Expr]:
@@ -290,7 +290,3 @@ def _disjoint(a: Expr, b: Expr) -> bool:
     """Test whether the intervals of two indices do not overlap."""
     (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
     return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))
-
-
-def _multiple(extent: Affine, width: int) -> bool:
-    return extent.constant % width == 0 and all(f % width == 0 for _, f in extent.terms.values())

@@ -12,8 +12,9 @@ import numpy as np
 
 from ...dialect.ir.conversion import converted
 from ...dialect.ir.diagnostics import NOWHERE, Span
-from ...dialect.notation.index import Apply, Cast, Check, Const, Expr, Read, Tensor, constant
+from ...dialect.notation.index import Apply, Cast, Check, Const, Expr, Read, Tensor, When, constant
 from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.simplify import fold_constants
 from ...dialect.notation.traverse import over, rebuild
 
 _PARTIAL = ("div", "rem", "floordiv", "floormod")
@@ -30,16 +31,14 @@ def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Exp
             return constant(constants[tensor].reshape(-1)[0], e.type)
         case Cast(Const(number, source), type) if type.kind != "complex":
             return constant(converted(np.array(number, source.dtype), type)[()], type)
-        case Apply("select", (Const(chosen), then, otherwise), _):
-            return then if chosen else otherwise
+        case Apply("select", (Const(), _, _), _) | When(Const()) | Check(Const(True)):
+            return fold_constants(e)
         case Apply("mul", (Const(1), a) | (a, Const(1)), type) if type.is_integer:
             return a
         case Apply(function, operands, type) if all(isinstance(o, Const) and o.type.is_discrete for o in operands):
             return _computed(e, function, [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)])
         case Apply("ipow", (base, Const(exponent)), type):
             return _power(base, exponent % (1 << type.bits))
-        case Check(Const(True), checked, _, _):
-            return checked
         case Check(condition, checked, message, where) if where is NOWHERE:
             return Check(condition, checked, message, span)
     return e

@@ -88,7 +88,7 @@ def _tile(store: Store, far: list[Read], others: list[Index], partner: Index, la
 def _begins(tensor: Tensor, at: tuple[Expr, ...], fast: Index, width: int) -> bool:
     """Test whether packs of an access are aligned if the index is."""
     place = affine(linear_index(at, tensor.shape)).without(fast)
-    return not any(n % width for n in (place.constant, *(factor for _, factor in place.terms.values())))
+    return not place.divisor % width
 
 
 def _row(side: int, width: int, tensor: Tensor) -> int:

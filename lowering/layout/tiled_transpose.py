@@ -72,7 +72,7 @@ from ...dialect.notation.loops import (
     substitute_block,
 )
 from ...dialect.notation.traverse import rewrite, substitute
-from ..analysis.accesses import allocated, reads, steps, stores, stride
+from ..analysis.accesses import alignment, allocated, reads, stores, stride
 from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
@@ -216,8 +216,8 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
 
 def _skew(access: Read | Store, along: Index) -> Misalignment | None:
     """The misalignment that all rows of an access share; None if rows are aligned differently."""
-    line, row = processor().line_bytes // access.tensor.element.bytes, steps(access.tensor, access.indices, along)
-    return None if row is None or any(n % line for n in row) else Misalignment(access.tensor, line)
+    line, row = processor().line_bytes // access.tensor.element.bytes, alignment(access.tensor, access.indices, along)
+    return None if row is None or row % line else Misalignment(access.tensor, line)
 
 
 def _copied(

@@ -10,6 +10,7 @@ of the traffic of a copy. For a result of unknown size the kernel tests the size
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
@@ -29,7 +30,7 @@ from ...dialect.notation.loops import (
     rewrite_block,
 )
 from ...dialect.notation.traverse import walk
-from ..analysis.accesses import reads, steps, stores, stride
+from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.lane_offsets import period
 from ..processor import processor
 from .vectorize import overlaps
@@ -187,9 +188,5 @@ def left_over(s: For) -> int:
 def _aligned(s: Store, lane: For) -> bool:
     """Test whether every vector begins at a multiple of 16 bytes in its array."""
     element = s.tensor.element.bytes
-    start = affine(lane.start)
-    terms = [start.constant, *(f for _, f in start.terms.values()), lane.width]
-    if any(t * element % PART for t in terms):
-        return False
-    row = steps(s.tensor, s.indices, lane.index)
-    return row is not None and not any(n * element % PART for n in row)
+    row = alignment(s.tensor, s.indices, lane.index)
+    return row is not None and not gcd(affine(lane.start).divisor, lane.width, row) * element % PART

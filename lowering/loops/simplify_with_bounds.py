@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.ir.types import I1, I64
-from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Const, Expr, Index, Read, Tensor, Var, When
-from ...dialect.notation.index_bounds import index_bounds
+from ...dialect.notation.index import Bitcast, Cast, Const, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions, statements
+from ...dialect.notation.simplify import fold_constants, simplify_index
 from ...dialect.notation.traverse import children, rewrite, with_children
 
 
@@ -35,7 +33,7 @@ class _Settling:
             old = children(e)
             parts = tuple(map(self.expression, old))
             new = e if all(a is b for a, b in zip(old, parts, strict=True)) else with_children(e, parts)
-            self.done[id(e)] = decided(_index_arithmetic(new) if self.is_index(new) else new)
+            self.done[id(e)] = fold_constants(simplify_index(new) if self.is_index(new) else new)
             self.kept += (e, new)
         return self.done[id(e)]
 
@@ -45,68 +43,6 @@ class _Settling:
             named = isinstance(e, (Read, Var, Cast, Bitcast))
             self.indices[id(e)] = not named and all(map(self.is_index, children(e)))
         return self.indices[id(e)]
-
-
-def _index_arithmetic(e: Expr) -> Expr:
-    """Simplify a node over simplified operands, all of them index arithmetic."""
-    match e:
-        case Apply("lt" | "le" | "gt" | "ge" | "eq" | "ne", (a, b), _) if a.type is I64:
-            return _comparison(e, *_bounds(a, b))
-        case Apply("min" | "max" as which, (a, b), _) if a.type is I64:
-            low, high = _bounds(a, b)
-            if low is not None and low >= 0:
-                return a if which == "max" else b
-            if high is not None and high <= 0:
-                return b if which == "max" else a
-        case Apply("floormod" | "floordiv" as which, (a, Const(n)), _) if a.type is I64 and n > 0:
-            low, high = affine(a).bounds(index_bounds)
-            if low is not None and high is not None and low // n == high // n:
-                return Const(low // n, I64) if which == "floordiv" else affine(a).plus(-(low // n) * n).expression()
-        case Apply("add" | "sub", _, _) if e.type is I64:
-            sum = affine(e)
-            if all(isinstance(atom, Index) for atom, _ in sum.terms.values()):
-                return sum.expression()
-    return e
-
-
-def decided(e: Expr) -> Expr:
-    """Simplify a node over simplified operands, by those that are constants."""
-    match e:
-        case Apply("and" | "or" as which, (a, b), _) if e.type is I1:
-            return _junction(e, a, b, which == "and")
-        case Apply("not", (Const(value),), _) if e.type is I1:
-            return Const(not value, I1)
-        case Apply("select", (Const(chosen), a, b), _) | When(Const(chosen), a, b):
-            return a if chosen else b
-        case Check(Const(True), value, _, _):
-            return value
-    return e
-
-
-def _bounds(a: Expr, b: Expr) -> tuple[int | None, int | None]:
-    return (affine(a) - affine(b)).bounds(index_bounds)
-
-
-def _comparison(e: Apply, low: int | None, high: int | None) -> Expr:
-    """Simplify the comparison of a and b, given low <= a - b <= high."""
-    below, above = high is not None and high < 0, low is not None and low > 0
-    at_most, at_least = high is not None and high <= 0, low is not None and low >= 0
-    true, false = {
-        "lt": (below, at_least),
-        "le": (at_most, above),
-        "gt": (above, at_most),
-        "ge": (at_least, below),
-        "eq": (low == high == 0, below or above),
-        "ne": (below or above, low == high == 0),
-    }[e.function]
-    return Const(True, I1) if true else Const(False, I1) if false else e
-
-
-def _junction(e: Expr, a: Expr, b: Expr, conjunction: bool) -> Expr:
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, Const):
-            return other if one.value == conjunction else one
-    return e
 
 
 def _block(block: Block) -> Block:

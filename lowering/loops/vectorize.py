@@ -185,7 +185,7 @@ def widen(s: For, width: int) -> Block:
             return vectors, *(widen(rest, least) if least < width else (rest,))
         return vectors, replace(s, start=start + (count - width), stop=end, kind="vector", width=width)
     ends, parts = (affine(start), affine(end)), period(reads(s.body), s.index)
-    whole = not any(n % parts for e in ends for n in (e.constant, *(factor for _, factor in e.terms.values())))
+    whole = not any(e.divisor % parts for e in ends)
     if not (whole and overlaps(s)):
         return _by_halves(s, width, parts)
     return _of_any_length(s, difference.expression(), width)

@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, smaller
-from cvm.dialect.ir.types import I64
+from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.ir.unify import put
 from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from cvm.dialect.notation.index import Apply, Const, Expr, Extent, Index, apply
+from cvm.dialect.notation.index import Apply, Const, Expr, Extent, Index, Tensor, apply, flat_index, unflatten
 from cvm.dialect.notation.index_bounds import index_bounds, inside
 from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.simplify import fold_constants, recombine, simplify_index
+from cvm.dialect.notation.traverse import over, rebuild, substitute, walk
+from cvm.lowering.analysis.lane_offsets import Lanes, offsets
+from cvm.lowering.analysis.linear_index import linear_index
 from cvm.lowering.analysis.prove import prove
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -24,6 +28,7 @@ INDICES = tuple(Index(name, extent) for name, extent in (("i", 3), ("j", 4), ("k
 N = Size.named("N")
 SIZES = 6  # N is less
 AXES = (3, 4, 5, SIZES)
+DIVISIONS = ("floordiv", "floormod")
 ORDER: dict[object, int] = {key(i): n + 1 for n, i in enumerate(INDICES)}
 RANGES = [f for i, n in zip(INDICES, AXES[:3], strict=True) for f in (affine(i), (affine(i) * -1).plus(n - 1))]
 
@@ -133,6 +138,43 @@ def test_what_is_proved_holds(goal: Expr, facts: list[Expr]) -> None:
     if prove(affine(goal), [*RANGES, *map(affine, facts)], ORDER):
         given_facts = np.logical_and.reduce([np.full(AXES, True), *(everywhere(f) >= 0 for f in facts)])
         assert (everywhere(goal)[given_facts] >= 0).all()
+
+
+@settings(deadline=None)
+@given(st.one_of(expressions, conditions))
+def test_simplification_keeps_values(e: Expr) -> None:
+    simple = rebuild(e, lambda x, parts: fold_constants(simplify_index(over(x, parts))), {})
+    np.testing.assert_array_equal(everywhere(simple), everywhere(e))
+    if e.type is I64:
+        np.testing.assert_array_equal(evaluated(recombine(affine(e))), everywhere(e))
+
+
+@settings(deadline=None)
+@given(expressions, st.lists(st.one_of(st.integers(1, 4), st.just(N + 1)), min_size=1, max_size=4), numbers, numbers)
+def test_quotients_and_remainders_of_a_position_recombine(e: Expr, shape: list[Dim], a: int, b: int) -> None:
+    """The position of an element whose indices are those of a position is that position, and what is added stays."""
+    at = unflatten(e, tuple(shape))
+    found = linear_index(at, tuple(shape))
+    np.testing.assert_array_equal(everywhere(found), everywhere(e))
+    assert not any(isinstance(n, Apply) and n.function in DIVISIONS and n not in walk(e) for n in walk(found))
+    last, added = (*at[:-1], at[-1] + a), tuple(i + b for i in at)
+    for indices in (last, added, at[::-1]):
+        np.testing.assert_array_equal(
+            everywhere(linear_index(indices, tuple(shape))), everywhere(flat_index(indices, tuple(shape)))
+        )
+
+
+@settings(deadline=None)
+@given(expressions, st.sampled_from([2, 4, 8]), st.integers(0, 3))
+def test_offsets_of_lanes_are_those_of_their_values(e: Expr, count: int, block: int) -> None:
+    lane = Index("l", 64)
+    e = substitute(e, {INDICES[0]: lane})
+    x = Tensor("x", (1000,), F32)
+    found = offsets(x, (e,), Lanes(lane, count, count, lambda n: lane not in walk(n)))
+    if found is not None:
+        at = [everywhere(substitute(e, {lane: Const(block * count + n, I64)})) for n in range(count)]
+        for there, offset in zip(at, found, strict=True):
+            np.testing.assert_array_equal(there - at[0], offset)
 
 
 M, UNKNOWN = Size.named("M"), Size.unknown()
