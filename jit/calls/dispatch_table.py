@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dialect.ir.fork_safety import held_at_fork
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type
 from .fastcall import take
@@ -19,6 +20,9 @@ from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]
 FEWEST, MOST = 64, 1 << 16  # slots that there are at first, entries that there are at most
+
+
+_growing = held_at_fork(threading.RLock())  # of all tables: signal handlers and finalizers may call
 
 
 def can_serve(arguments: Sequence[Type]) -> bool:
@@ -48,7 +52,6 @@ class CallTable:
         self.kept: list[Any] = [*constants]
         self.entries: dict[tuple[int, ...], tuple[Any, list[Any]]] = {}
         self.room = 0  # bytes of workspace
-        self.lock = threading.RLock()
         known = {
             **dict.fromkeys(TABLE, 0),
             "arguments": len(arguments),
@@ -74,7 +77,7 @@ class CallTable:
     def know(self, sizes: tuple[int, ...], shapes: Sequence[Sequence[int]], workspace: int, release: bool) -> None:
         """Calls with these sizes need not pass through Python; the arrays then have these shapes. `release` lets other threads
         run meanwhile."""
-        with self.lock:
+        with _growing:
             if sizes in self.entries:
                 return
             if workspace > self.room:

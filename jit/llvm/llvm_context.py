@@ -16,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from ...dialect.ir.fork_safety import held_at_fork, no_fork
 from ...dialect.ir.scoped_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, processor
 
@@ -100,6 +101,8 @@ class Toolchain:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
+if (_lock := getattr(getattr(ffi.lib, "_lock", None), "_lock", None)) is not None:  # llvmlite's, around all it calls
+    held_at_fork(_lock, inner=True)
 _spare: dict[tuple[object, ...], list[Toolchain]] = {}  # those that no thread uses, by LLVM's name of the processor
 
 
@@ -108,12 +111,13 @@ def toolchain() -> Iterator[Toolchain]:
     """One that is this thread's until it is given back."""
     described = processor()
     spare = _spare.setdefault((described.cpu, described.features), [])
-    try:
-        own = spare.pop()
-    except IndexError:
-        own = Toolchain(described)
-    yield own
-    spare.append(own)
+    with no_fork():
+        try:
+            own = spare.pop()
+        except IndexError:
+            own = Toolchain(described)
+        yield own
+        spare.append(own)
 
 
 @cache

@@ -24,6 +24,7 @@ from operator import index
 from typing import Any, SupportsIndex
 
 from ...dialect.ir.diagnostics import Error
+from ...dialect.ir.fork_safety import held_at_fork
 from .fp_environment import declarations, register_of, set_default
 
 FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
@@ -319,8 +320,9 @@ class Pool:
         self.word("busy").value = 0
 
 
-_lock = threading.Lock()
+_lock = held_at_fork(threading.RLock())
 _pool: Pool | None = None
+_resizing = False
 _wanted: int | None = None
 
 
@@ -336,10 +338,22 @@ def set_num_threads(n: int) -> None:
     global _wanted
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or not 1 <= index(n) <= MOST:
         raise Error(f"the number of threads is from 1 to {MOST}, got {n!r}")
-    with _lock:
-        _wanted = index(n)
-        if _pool is not None:
-            _pool.resize(get_num_threads() - 1)
+    _wanted = index(n)
+    _resize()
+
+
+def _resize() -> None:
+    """Give the pool as many workers as are wanted. A call in the middle of another one, as in a signal handler, leaves that to
+    the other.
+    """
+    global _resizing
+    while _pool is not None and FUTEX is not None and not _resizing and len(_pool.threads) != get_num_threads() - 1:
+        with _lock:
+            _resizing = True
+            try:
+                _pool.resize(get_num_threads() - 1)
+            finally:
+                _resizing = False
 
 
 def _default() -> int:
@@ -374,16 +388,10 @@ def _parallel_address() -> int:
     global _pool
     with _lock:
         if _pool is None:
-            _pool = Pool()
-            _pool.resize(get_num_threads() - 1)
+            pool = Pool()
             if FUTEX is not None:
-                atexit.register(_pool.stop)
-                os.register_at_fork(after_in_child=_after_fork)
+                atexit.register(pool.stop)
+                os.register_at_fork(after_in_child=pool.forget)
+            _pool = pool
+            _resize()
         return _pool.address
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-    if _pool is not None:
-        _pool.forget()
