@@ -45,12 +45,10 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
     return disk_cache.key("text", entry, where, options.key, *environment(), hashlib.sha256(text).hexdigest())
 
 
-def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
-    """The key of a function; None if it is not cached."""
+def name_of(module: Module, function: Function, options: CompileOptions) -> str:
+    """The key of a function."""
     from ...dialect.program.printer import Names, operation_text  # and with it all of operators
 
-    if disk_cache.folder() is None:
-        return None
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
     texts = {f.span.source.text: None for f in functions}
     parts = [function.name, options.key, *environment(), *texts]

@@ -16,6 +16,7 @@ from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.program.module import Function, Module
 from ...lowering.processor import Processor, compiling_for
+from ..cache import disk_cache
 from ..cache.keys import name_of
 from ..calls import fastcall
 from ..calls.arguments import size_place
@@ -49,7 +50,7 @@ class NativeFunction(CompiledFunction):
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
         check_runs_here(options.cpu)
-        self.kept_as = name_of(module, function, options)
+        self.kept_as = None if disk_cache.folder() is None else name_of(module, function, options)
         made = cache_entry.load(self.kept_as, function) if self.kept_as is not None else None
         if made is None:
             made = self._compile()

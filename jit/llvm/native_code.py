@@ -39,10 +39,10 @@ def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
 def _complete(text: str) -> str:
     """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
     start = text.find("\ndefine ") + 1
-    declared, features = text[:start], _features(processor())
+    declared = text[:start]
     for functions in COMPLETED:
         if functions.DECLARED.search(declared):
-            declared = functions.complete(declared, features)
+            declared = functions.complete(declared, _features(processor()))
     return f"{declared}\n{text[start:]}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from available_targets import missing
+from available_targets import HERE
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import Type
 from cvm.dialect.program.module import Function, Module, Value
@@ -28,7 +29,7 @@ def test_random_programs(module: Module, seed: int) -> None:
         assert_same(plain, optimized, str(module))
 
 
-@pytest.mark.skipif(bool(missing("cuda-sim")), reason=missing("cuda-sim") or "it can run")
+@pytest.mark.skipif("cuda-sim" not in HERE, reason="NVRTC is not installed")
 @settings(deadline=None, max_examples=10)
 @given(modules(), st.integers(0, 2**32 - 1))
 def test_random_programs_on_a_simulated_gpu(module: Module, seed: int) -> None:
@@ -75,3 +76,24 @@ def _array(argument: Value, type: Type, sizes: dict[Dim, int], random: np.random
         1j * random.integers(-8, 9, shape) if element.kind == "complex" else 0
     )
     return np.asarray(values).astype(element.dtype)
+
+
+def scaled(x: Any, w: Any) -> Any:
+    return (x @ w * x.sum()).sum()
+
+
+def test_traced_functions_and_their_derivatives() -> None:
+    x, w = np.arange(6, dtype=np.float64).reshape(2, 3), np.ones((3, 2))
+    plain, optimized = cvm.compile(scaled, optimize=0), cvm.compile(scaled)
+    assert plain(x, w) == optimized(x, w) == (x @ w * x.sum()).sum()
+    assert "vector" not in plain.lower("loops") and plain.lower("llvm") != optimized.lower("llvm")
+    again = pickle.loads(pickle.dumps(plain))
+    assert again.options.compile.optimize == 0 and again(x, w) == plain(x, w)
+    for one, other in zip(cvm.grad(plain, (0, 1))(x, w), cvm.grad(optimized, (0, 1))(x, w), strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+
+
+@pytest.mark.parametrize("level", [1, 3, -1, True, "0", None])
+def test_there_are_two_levels(level: Any) -> None:
+    with pytest.raises(cvm.TargetError, match="the optimization levels are 0, the plain way, and 2, the default; got "):
+        cvm.compile("func @main(%x: tensor<2xi32>) { return %x }", optimize=level)

@@ -9,7 +9,7 @@ from importlib import resources
 
 from cvm.parser.actions import Tree
 from cvm.parser.lalr import Parser, Stuck
-from cvm.parser.lalr_tables import END, NAME, digest, make, tables, text_of
+from cvm.parser.lalr_tables import END, NAME, make, tables, text_of
 from cvm.parser.recovery import scanner
 from cvm.parser.syntax_tree import Token
 
@@ -22,10 +22,7 @@ def test_tables_are_up_to_date() -> None:
 
 
 def test_a_changed_grammar_gives_other_tables() -> None:
-    text = grammar.read()
-    assert digest(text) == tables().grammar
-    changed = make(text.replace('FUNC: "func"', 'FUNC: "function"'))
-    assert changed.grammar != tables().grammar
+    changed = make(grammar.read().replace('FUNC: "func"', 'FUNC: "function"'))
     assert changed.keywords["function"] == "FUNC" and "func" not in changed.keywords
     assert changed.states == tables().states
 
