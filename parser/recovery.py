@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.ir.diagnostics import MOST_REPORTED, Diagnostic, Note, Source, Span
 from .error_examples import Known, by_state
 from .lalr import Parser, Stuck
 from .lalr_tables import END, tables
@@ -18,7 +18,7 @@ from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
 from .syntax_errors import explain
 from .syntax_tree import ProgramNode, Token
 
-MANY = 500  # mistakes after which the rest of a text is not read
+MANY = MOST_REPORTED - 1  # mistakes after which the rest of a text is not read; the last diagnostic says so
 
 
 @cache
