@@ -23,24 +23,24 @@ FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
 
 
-def _whole(value: Any, what: str) -> int:
+def whole_number(value: Any, what: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
         return int(value)
     fail(f"{what} is an integer, got {value!r}")
 
 
-def _axis(axis: Any, rank: int) -> int:
+def whole_axis(axis: Any, rank: int) -> int:
     """An axis counted from the front."""
-    found = _whole(axis, "an axis")
+    found = whole_number(axis, "an axis")
     if not -rank <= found < rank:
         fail(f"the array has {rank} dimensions, got axis {found}")
     return found % rank
 
 
-def _axes(axis: Axes, rank: int) -> tuple[int, ...]:
+def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(rank))
-    found = [_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    found = [whole_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
     if len(set(found)) < len(found):
         fail(f"an axis is given twice in {axis!r}")
     return tuple(found)
@@ -99,7 +99,7 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
 
 def _reduction(operator: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        over = _axes(axis, x.ndim)
+        over = whole_axes(axis, x.ndim)
         if dtype is not None:
             x = astype(x, dtype)
         typed = {} if dtype is None else {"dtype": _element(dtype)}
@@ -110,7 +110,7 @@ def _reduction(operator: str) -> Callable[..., Any]:
 
 def _extreme(operator: str) -> Callable[..., Any]:
     def reduce(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-        over = _axes(axis, x.ndim)
+        over = whole_axes(axis, x.ndim)
         if operator in ("theano.all", "theano.any") and x.dtype != np.bool_:
             x = ufunc_of_trace("not_equal", x, 0)
         return _kept(apply(operator, x, axis=over), over, keepdims)
@@ -128,7 +128,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
         return astype(mean(astype(x, F32), axis, keepdims=keepdims), F16)
-    over = _axes(axis, x.ndim)
+    over = whole_axes(axis, x.ndim)
     sizes = [x.shape[a] for a in over]
     if all(isinstance(n, int) for n in sizes):
         count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
@@ -143,7 +143,7 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
 
 def reshape(x: Any, *shape: Any) -> Any:
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    return apply("cvm.reshape", x, target_shape=tuple(_whole(n, "a size") for n in sizes))
+    return apply("cvm.reshape", x, target_shape=tuple(whole_number(n, "a size") for n in sizes))
 
 
 def ravel(x: Any) -> Any:
@@ -156,54 +156,54 @@ def transpose(x: Any, *axes: Any) -> Any:
         order = range(x.ndim)[::-1]
     if len(order) != x.ndim:
         fail(f"the axes are as many as the array's dimensions, {x.ndim}, got {len(order)}")
-    return apply("cvm.transpose", x, axes=_axes(tuple(order), x.ndim)) if x.ndim else x
+    return apply("cvm.transpose", x, axes=whole_axes(tuple(order), x.ndim)) if x.ndim else x
 
 
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     order = list(range(x.ndim))
-    a, b = _axis(axis1, x.ndim), _axis(axis2, x.ndim)
+    a, b = whole_axis(axis1, x.ndim), whole_axis(axis2, x.ndim)
     order[a], order[b] = b, a
     return transpose(x, order)
 
 
 def moveaxis(x: Any, source: int, destination: int) -> Any:
-    order = [n for n in range(x.ndim) if n != _axis(source, x.ndim)]
-    order.insert(_axis(destination, x.ndim), _axis(source, x.ndim))
+    order = [n for n in range(x.ndim) if n != whole_axis(source, x.ndim)]
+    order.insert(whole_axis(destination, x.ndim), whole_axis(source, x.ndim))
     return transpose(x, order)
 
 
 def expand_dims(x: Any, axis: Axes) -> Any:
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    for a in sorted(_axes(axis, x.ndim + count)):
+    for a in sorted(whole_axes(axis, x.ndim + count)):
         x = apply("cvm.expand_dims", x, axis=a)
     return x
 
 
 def squeeze(x: Any, axis: Axes = None) -> Any:
-    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else _axes(axis, x.ndim)
+    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else whole_axes(axis, x.ndim)
     return apply("cvm.squeeze", x, axes=over) if over else x
 
 
 def flip(x: Any, axis: Axes = None) -> Any:
-    over = _axes(axis, x.ndim)
+    over = whole_axes(axis, x.ndim)
     return subscript(x, tuple(slice(None, None, -1 if n in over else None) for n in range(x.ndim)))
 
 
 def repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
     x = ravel(x) if axis is None else x
-    return apply("cvm.repeat", x, repeats=_whole(repeats, "repeats"), axis=_axis(axis or 0, x.ndim))
+    return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=whole_axis(axis or 0, x.ndim))
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
     found = _of_one_type(arrays, "concatenate")
     if axis is None:
         return apply("cvm.concatenate", [ravel(x) for x in found], axis=0)
-    return apply("cvm.concatenate", found, axis=_axis(axis, found[0].ndim))
+    return apply("cvm.concatenate", found, axis=whole_axis(axis, found[0].ndim))
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
     found = _of_one_type(arrays, "stack")
-    at = _axis(axis, found[0].ndim + 1)
+    at = whole_axis(axis, found[0].ndim + 1)
     return apply("cvm.concatenate", [expand_dims(x, at) for x in found], axis=at)
 
 
@@ -211,8 +211,10 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
 
 
 def subscript(x: Any, key: Any) -> Any:
-    """Integers, slices, ... and None, as in NumPy."""
+    """Integers, slices, ..., None and arrays of integers, as in NumPy."""
     parts = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts):
+        return _by_arrays(x, parts)
     taken = sum(p is not None and p is not ... for p in parts)
     dots = [n for n, p in enumerate(parts) if p is ...]
     if len(dots) > 1:
@@ -235,6 +237,48 @@ def subscript(x: Any, key: Any) -> Any:
     return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
 
 
+def _by_arrays(x: Any, parts: list[Any]) -> Any:
+    """NumPy's advanced indexing by integers: slices come first, then elements at the places that arrays give together."""
+    used = sum(p is not None and p is not ... for p in parts)
+    dots = [n for n, p in enumerate(parts) if p is ...]
+    chosen_at = [n for n, p in enumerate(parts) if p is not None and p is not ... and not isinstance(p, slice)]
+    side_by_side = chosen_at == list(range(chosen_at[0], chosen_at[-1] + 1))
+    at = dots[0] if dots else len(parts)
+    parts[at : at + len(dots)] = [slice(None)] * (x.ndim - used)
+    is_array = [p is not None and not isinstance(p, slice) for p in parts]
+    places = [_places(p) for p, chosen in zip(parts, is_array, strict=True) if chosen]
+    sliced = subscript(x, tuple(slice(None) if chosen else p for p, chosen in zip(parts, is_array, strict=True)))
+    over = tuple(n for n, chosen in enumerate(is_array) if chosen)
+    tracer, span = x.tracer, caller()
+    arrays = [
+        p if isinstance(p, TracedArray) else TracedArray(tracer, tracer.operand(p, "numpy", span)) for p in places
+    ]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        fail(f"the arrays of a subscript have one shape, got {', '.join(str(a.shape) for a in arrays)}")
+    same = [a if a.shape == shape else NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays]
+    found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
+    if side_by_side:
+        return found
+    moved = range(over[0], over[0] + len(shape))  # NumPy puts them first where they are not beside each other
+    return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
+
+
+def _places(part: Any) -> Any:
+    if isinstance(part, TracedArray) and part.dtype == np.bool_:
+        fail("the number of elements that a traced mask chooses is not known while compiling: use np.where")
+    if not isinstance(part, TracedArray):
+        part = np.asarray(part)
+        if part.dtype == np.bool_:
+            if part.ndim != 1:
+                fail("a mask that is known while compiling has one dimension, or use np.where")
+            part = np.flatnonzero(part)
+    if part.dtype.kind not in "iu":
+        fail(f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)} of {part.dtype}")
+    return part
+
+
 class _Range(NamedTuple):
     """The range of `cvm.slice` along an axis, and its length, if known."""
 
@@ -248,15 +292,15 @@ def _range(part: Any, size: Any) -> _Range:
     if not isinstance(part, slice):
         if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
             fail(
-                f"subscripts are integers, slices, ... and None, got {_kind(part)}: use cvm.take for elements by number, "
-                "cvm.where for those that meet a condition"
+                f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)}: use np.where for "
+                "elements that meet a condition"
             )
         at = int(part)
         if isinstance(size, int) and not -size <= at < size:
             fail(f"the axis has {size} elements, got the subscript {at}")
         return _Range(at, FAR if at == -1 else at + 1, 1, 1)
     first, last, step = (
-        None if v is None else _whole(v, "a slice's bound") for v in (part.start, part.stop, part.step)
+        None if v is None else whole_number(v, "a slice's bound") for v in (part.start, part.stop, part.step)
     )
     step = 1 if step is None else step
     if step == 0:
@@ -387,7 +431,7 @@ FOLDS = {
 }
 
 
-def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function; an unknown parameter, other than None, is an error of the traced program."""
     parameters = signature(function)
 
@@ -404,13 +448,13 @@ def _checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _function in {**METHODS, "flatten": ravel}.items():
-    setattr(TracedArray, _name, _checked(_name, _function))
+    setattr(TracedArray, _name, checked(_name, _function))
 TracedArray.T = property(_view(transpose))  # type: ignore[attr-defined]
 TracedArray.__getitem__ = _view(subscript)  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
-NUMPY_FUNCTIONS |= {n: _checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
+NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
 NUMPY_FOLDS |= {
-    n: _checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
+    n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
     for n, m in FOLDS.items()
 }

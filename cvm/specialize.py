@@ -30,7 +30,7 @@ from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
 
-from . import array_methods, ufunc_rules  # noqa: F401  what traced arrays can do
+from . import array_functions, array_methods, ufunc_rules  # noqa: F401  define the methods of traced arrays
 from .trace import RULES, TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]

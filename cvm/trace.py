@@ -265,7 +265,7 @@ class TracedArray:
         )
 
     def __iter__(self) -> Any:
-        fail("Python cannot iterate over an array while compiling: write the operation for the whole array")
+        return (self[n] for n in range(len(self)))  # type: ignore[index]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         fail("a compiled function changes no array in place: use cvm.where(condition, a, b)")

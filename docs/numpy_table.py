@@ -16,6 +16,7 @@ sys.path[:0] = [str(ROOT)]
 from cvm.dialect.numpy import elementwise  # noqa: E402, F401  (loads the table)
 from cvm.dialect.numpy.ufunc import UFUNCS  # noqa: E402
 
+from cvm.array_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
 from cvm.array_methods import FUNCTIONS  # noqa: E402
 from cvm.ufunc_rules import ALIASES, RESULTS  # noqa: E402
 
@@ -25,10 +26,14 @@ DIFFERS = {
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), "of 0.0 and -0.0 always the same one, where NumPy's choice depends on the position in the array"),
     "spacing": "not of f16",
     **dict.fromkeys(("multiply", "square", "divide", "reciprocal", "absolute", "sqrt"), "complex numbers: each product rounded by itself, where NumPy's vector loops round a product and a sum together"),
-    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod"), "floats are summed in the documented order"),
+    **dict.fromkeys(("sum", "mean", "matmul", "dot", "prod", "var", "std", "average", "nansum", "nanmean", "trace", "vecdot", "tensordot", "inner", "norm", "einsum", "convolve", "correlate"), "floats are summed in the documented order"),
+    "argsort": "always stable",
+    "histogram": "of known edges",
+    "searchsorted": "the array is compared with every value",
     "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
 }  # fmt: skip
-REFUSED = {
+NOT_OFFERED = {
+    **REFUSED,
     **dict.fromkeys(("gcd", "lcm"), "a loop whose length depends on the data"),
     "isnat": "dates are no element type",
 }
@@ -47,9 +52,11 @@ def rows() -> list[tuple[str, str]]:
         elif ufunc in RESULTS or ufunc in FUNCTIONS:
             found[name] = "same"
         else:
-            found[name] = f"refused: {REFUSED.get(ufunc, 'not offered yet')}"
-    for name in sorted(FUNCTIONS):
+            found[name] = f"refused: {NOT_OFFERED.get(ufunc, 'not offered yet')}"
+    for name in (*FUNCTIONS, *ARRAY_FUNCTIONS):
         found.setdefault(name, f"differs: {DIFFERS[name]}" if name in DIFFERS else "same")
+    for name, reason in NOT_OFFERED.items():
+        found.setdefault(name, f"refused: {reason}")
     return sorted(found.items())
 
 

@@ -1,0 +1,125 @@
+"""NumPy's functions of traced arrays: what NumPy gives, for integers, floats and element types that are promoted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.array_functions import ARRAY_FUNCTIONS, REFUSED
+
+RANDOM = np.random.default_rng(3)
+X = {
+    "f4": RANDOM.standard_normal((4, 6)).astype("f4"),
+    "f8": np.where(RANDOM.random((4, 6)) < 0.15, np.nan, RANDOM.standard_normal((4, 6))),
+    "i4": RANDOM.integers(-5, 6, (4, 6)).astype("i4"),
+    "u1": RANDOM.integers(0, 200, (4, 6)).astype("u1"),
+    "?": RANDOM.random((4, 6)) < 0.4,
+}
+V, W = np.array([3.0, -1.0, 2.5, 0.0, 7.0], "f4"), np.array([2, 5, 1], "i4")
+EDGES = np.array([-2.0, -0.5, 0.0, 1.0, 3.0])
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "var": lambda x: (np.var(x), x.var(axis=1, ddof=1), np.var(x, axis=(0, 1), keepdims=True)),
+    "std": lambda x: (np.std(x, axis=0), x.std()),
+    "average": lambda x: (np.average(x, axis=1), np.average(x, axis=1, weights=np.arange(6) + 1.0)),
+    "median": lambda x: (np.median(x), np.median(x, axis=0), np.median(x[:, :5], axis=1, keepdims=True)),
+    "ptp": lambda x: np.ptp(x, axis=1),
+    "count_nonzero": lambda x: (np.count_nonzero(x, axis=0), np.count_nonzero(x, axis=1, keepdims=True)),
+    "nansum": lambda x: (np.nansum(x, axis=0), np.nanprod(x[:2], axis=1)),
+    "nanmax": lambda x: (np.nanmax(x, axis=1), np.nanmin(x)),
+    "nanmean": lambda x: np.nanmean(x, axis=1),
+    "argmax": lambda x: (np.argmax(x), x.argmax(axis=0), np.argmin(x, axis=1, keepdims=True)),
+    "sort": lambda x: (np.sort(x), np.sort(x, axis=0), np.sort(x, axis=None)),
+    "argsort": lambda x: np.argsort(x, axis=1, kind="stable"),
+    "cumsum": lambda x: (np.cumsum(x), x.cumsum(axis=1), np.cumsum(x, axis=0, dtype="f8")),
+    "cumprod": lambda x: np.cumprod(x, axis=0),
+    "diff": lambda x: (np.diff(x), np.diff(x, n=2, axis=0)),
+    "searchsorted": lambda x: (np.searchsorted(np.sort(V), x[0]), np.searchsorted(EDGES, x, side="right")),
+    "digitize": lambda x: (np.digitize(x, EDGES), np.digitize(x, EDGES[::-1], right=True)),
+    "take": lambda x: (np.take(x, [5, -1, 0]), x.take([[1, 2], [0, 3]], axis=0), np.take(x, 2, axis=1)),
+    "take_along_axis": lambda x: np.take_along_axis(x, np.array([[0], [2], [-1], [1]]), axis=1),
+    "diagonal": lambda x: (np.diagonal(x), x.diagonal(offset=2), np.trace(x), x.trace(offset=-1)),
+    "diag": lambda x: (np.diag(x), np.diag(x[0]), np.diag(x[1], k=-2)),
+    "interp": lambda x: (np.interp(x, EDGES, EDGES**2), np.interp(x, EDGES, EDGES, left=-9.0, right=9.0)),
+    "outer": lambda x: np.outer(x[0], V),
+    "vecdot": lambda x: np.vecdot(x[:, :3], W),
+    "tensordot": lambda x: (np.tensordot(x, x, axes=([1], [1])), np.tensordot(x, x[:, 0], axes=(0, 0))),
+    "inner": lambda x: np.inner(x, x),
+    "kron": lambda x: np.kron(x, np.array([[1, 2]], x.dtype)),
+    "cross": lambda x: np.cross(x[:, :3], W),
+    "norm": lambda x: (np.linalg.norm(x), np.linalg.norm(x, axis=1), np.linalg.norm(x[0], ord=1)),
+    "einsum": lambda x: (np.einsum("ij,kj->ik", x, x), np.einsum("ii->i", x[:, :4]), np.einsum("ij->", x)),
+    "convolve": lambda x: (np.convolve(x[0], W), np.convolve(x[0], W, "valid"), np.convolve(x[0], W, "same")),
+    "correlate": lambda x: (np.correlate(x[0], W), np.correlate(x[0], W, "full")),
+    "sliding_window_view": lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=1),
+    "broadcast_to": lambda x: np.broadcast_to(x[:, None], (4, 2, 6)),
+    "tile": lambda x: np.tile(x, (2, 1)),
+    "roll": lambda x: (np.roll(x, 7), np.roll(x, -1, axis=1), np.roll(x, (1, 2), axis=(0, 1))),
+    "rot90": lambda x: (np.rot90(x), np.rot90(x, 2), np.rot90(x, -1)),
+    "pad": lambda x: (np.pad(x, 1), np.pad(x, ((1, 0), (2, 3)), "edge"), np.pad(x, 2, "reflect"), np.pad(x, 3, "wrap")),
+    "triu": lambda x: (np.triu(x), np.triu(x, 1), np.tril(x, -1), np.tril(x)),
+    "zeros_like": lambda x: (np.zeros_like(x), np.ones_like(x, dtype="f8"), np.full_like(x, 1)),
+    "split": lambda x: (*np.split(x, 2), *np.split(x, [1, 4], axis=1), *np.array_split(x, 4, axis=1)),
+    "vstack": lambda x: (np.vstack([x, x[0]]), np.hstack([x, x]), np.hstack([x[0], x[1]])),
+    "meshgrid": lambda x: (*np.meshgrid(x[0], V), *np.meshgrid(x[0], V, indexing="ij")),
+    "select": lambda x: np.select([x > 1, x < -1], [x, x * 2], default=7),
+    "nan_to_num": lambda x: (np.nan_to_num(x), np.nan_to_num(x, nan=-1.0)),
+    "round": lambda x: (np.round(x), np.around(x * 10)),
+    "isclose": lambda x: (np.isclose(x, x + 1e-9), np.allclose(x, x + 1)),
+    "real": lambda x: (np.real(x), x.imag, (x * 1j).imag),
+    "subscripts": lambda x: (x[[0, 2]], x[:, np.array([1, -1, 3])], x[[0, 1], [2, 3]], x[None, 1, ..., [0, 1]], x[np.array([True, False, True, True])]),
+    "rows": lambda x: tuple(row + 1 for row in x),
+}  # fmt: skip
+SUMS = ("var", "std", "average", "nansum", "nanmean", "tensordot", "inner", "norm", "einsum", "convolve", "correlate", "interp", "cumsum", "cumprod", "vecdot", "median", "diagonal")  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", X)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numpys_values_and_types(name: str, dtype: str) -> None:
+    x, function = X[dtype], FUNCTIONS[name]
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            wanted = function(x)
+        except (TypeError, ValueError, np.linalg.LinAlgError):
+            with pytest.raises(cvm.Error):
+                cvm.compile(function, rules="numpy")(x)
+            return
+    found = cvm.compile(function, rules="numpy")(x)
+    several = isinstance(wanted, tuple)
+    for got, want in zip(found if several else (found,), wanted if several else (wanted,), strict=True):
+        want = np.asarray(want)
+        assert got.dtype == want.dtype and got.shape == want.shape
+        if name in SUMS and want.dtype.kind in "fc":
+            eps = 32 * np.finfo(want.dtype).eps
+            np.testing.assert_allclose(got, want, rtol=eps, atol=eps * max(1.0, np.nanmax(np.abs(want))))
+        else:
+            np.testing.assert_array_equal(got, want)
+
+
+def test_histogram_of_known_edges() -> None:
+    counts, edges = cvm.compile(lambda x: np.histogram(x, EDGES), rules="numpy")(X["f4"])
+    wanted = np.histogram(X["f4"], EDGES)
+    assert counts.tolist() == wanted[0].tolist() and edges.tolist() == EDGES.tolist()
+
+
+def test_every_function_is_tested() -> None:
+    text = Path(__file__).read_text("utf-8")
+    assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text]
+
+
+@pytest.mark.parametrize("name", ["nonzero", "unique", "bincount", "argwhere"])
+def test_what_depends_on_elements_is_refused(name: str) -> None:
+    assert name in REFUSED
+    with pytest.raises(cvm.TraceError, match="size depends on the elements"):
+        cvm.compile(lambda x: getattr(np, name)(x), rules="numpy")(X["i4"])
+
+
+def test_a_mask_is_no_subscript() -> None:
+    with pytest.raises(cvm.TraceError, match=r"use np\.where"):
+        cvm.compile(lambda x: x[x > 0], rules="numpy")(X["i4"])
