@@ -175,6 +175,7 @@ def _opt(commands: Any) -> None:
     opt.add_argument(
         "--pipeline", default="", metavar="PASS,...", help='passes, in order, such as "canonicalize,cse,fuse"'
     )
+    opt.add_argument("--target", choices=("cpu", "cuda"), help="all passes that a program for this target goes through")
     opt.add_argument(
         "--print-after-all", action="store_true", help="show the program after each pass, on standard error"
     )

@@ -23,11 +23,12 @@ from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
+from ..dialect.notation.plan import Plan
 from ..dialect.program.module import Function, Graph, Module, Value
 from ..dialect.program.verify import verify
 from ..dialect.program.verify_inplace import arguments_overwritten
 from ..lowering.pipeline import lower
-from ..lowering.storage.plan import ALIGNMENT, Plan
+from ..lowering.storage.place_buffers import ALIGNMENT
 from .compile import find, prepared
 from .llvm import native_code
 from .llvm.emit import emit

@@ -15,7 +15,7 @@ from ..dialect.ir.diagnostics import TargetError
 if TYPE_CHECKING:
     from ..dialect.program.module import Function, Module
     from ..lowering.stepping.step_plan import StepPlan
-    from ..lowering.storage.plan import Plan
+    from ..dialect.notation.plan import Plan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction
     from .functions.steppers import Stepper

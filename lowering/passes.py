@@ -1,5 +1,7 @@
-"""Pipelines of passes by name, for people and tests: a module goes down the levels graph, formulas and loops, and every pass
-of a level takes it and gives it back. What runs in a compiled program is in `pipeline`; here it is taken apart.
+"""Passes as values, and what runs lists of them.
+
+A pass transforms a function, formulas, a plan or a kernel. Kernel passes that follow each other run kernel by kernel,
+depth first, as nested pass managers of MLIR do: the first kernels are done, and may be compiled, before the last begin.
 """
 
 from __future__ import annotations
@@ -8,141 +10,112 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
+from itertools import groupby
+from typing import Any, Literal
 
-from ..dialect.notation.loops import Kernel
-from ..dialect.program.module import Function, Graph, Module
-from ..dialect.program.printer import print_module
-from .formulas.build import Formulas, formulas
-from .formulas.fuse import fuse
-from .graph.differentiate import expand_derivatives
-from .graph.inline import inline_calls
-from .graph.pipeline import GRAPH_PASSES
-from .pipeline import to_plan
-from .schedule import PASSES, schedule
-from .stepping.split_state import split_state
-from .storage.narrow_storage import narrow_storage
-from .storage.plan import Plan, make_plan
-from .text.printer import formulas_text, kernels_text
+from ..dialect.notation.loops import Kernel, reshaped_parameters
+from ..dialect.notation.plan import Kernels, Plan
+from .context import Context
+from .stepping.step_plan import StepPlan
 
-LEVELS = ("graph", "formulas", "loops")
-CANONICAL = ("simplify", "fold_constants", "simplify")
-
-
-@dataclass(frozen=True)
-class State:
-    """A program at one level: the functions of a module, their formulas, or their kernels in plans."""
-
-    module: Module
-    formulas: tuple[Formulas, ...] | None = None
-    plans: tuple[Plan, ...] | None = None
-
-    @property
-    def level(self) -> str:
-        return "loops" if self.plans is not None else "formulas" if self.formulas is not None else "graph"
-
-    def text(self, generic: bool = False) -> str:
-        """The program as it prints at its level. `generic` is for the graph: MLIR's generic form."""
-        if self.plans is not None:
-            return "\n".join(kernels_text(plan.kernels) for plan in self.plans)
-        if self.formulas is not None:
-            return "\n".join(map(formulas_text, self.formulas))
-        return print_module(self.module, generic)
+Level = Literal["graph", "formulas", "loops", "gpu"]
+LEVELS: tuple[Level, ...] = ("graph", "formulas", "loops", "gpu")
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A step of a pipeline: the level on which it works, what it does, and a line about it."""
+    """A step of a pipeline: its name, the level of the program it is for, what it does, and the function that does it.
 
-    level: str
-    run: Callable[[State], State]
-    does: str
+    `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
+    parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
+    """
 
-
-def _on_functions(change: Callable[[Module, Function], Function]) -> Callable[[State], State]:
-    """A change of each function; graphs, whose operations stand for their whole clock, stay as they are."""
-
-    def run(state: State) -> State:
-        functions = {
-            name: f if isinstance(f, Graph) else change(state.module, f) for name, f in state.module.functions.items()
-        }
-        return State(state.module.with_functions(functions))
-
-    return run
+    name: str
+    level: Level
+    summary: str
+    run: Callable[[Any, Context], Any]
+    unit: type
+    on_scheduled: bool = False
 
 
-def _canonical(_: Module, function: Function) -> Function:
-    for name in CANONICAL:
-        function = GRAPH_PASSES[name](function)
-    return function
+def declare(
+    function: Callable[..., Any],
+    level: Level,
+    unit: type,
+    name: str = "",
+    on_scheduled: bool = False,
+    **options: object,
+) -> Pass:
+    """The pass that a function is, under the name of its file unless one is given. The function takes what it transforms
+    and, where it has a parameter of that name, the context. `options` are further arguments of it."""
+    file = function.__module__
+    text = " ".join((sys.modules[file].__doc__ or "").split())
+    summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
+    known = signature(function).parameters
+
+    def run(item: object, context: Context) -> object:
+        return function(item, context, **options) if "context" in known else function(item, **options)
+
+    return Pass(name or file.rpartition(".")[2], level, summary, run, unit, on_scheduled)
 
 
-def _to_formulas(state: State) -> State:
-    module = _unclocked(state.module)
-    whole = [inline_calls(module, expand_derivatives(module, f)) for f in module.functions.values()]
-    return State(module, tuple(map(formulas, whole)))
+Watch = Callable[[Pass, Any, Any], None]
 
 
-def _unclocked(module: Module) -> Module:
-    """The module with functions in the place of its graphs: what moves a graph by a tick, and what computes its probes."""
-    functions: dict[str, Function] = {}
-    for function in module.functions.values():
-        if isinstance(function, Graph):
-            clocked = split_state(module, function)
-            functions |= {f.name: f for f in (clocked.advance, clocked.observe) if f.results}
-        else:
-            functions[function.name] = function
-    return module.with_functions(functions)
+def run_passes(
+    passes: Sequence[Pass],
+    item: Any,
+    context: Context,
+    ready: Callable[[Kernel], None] = lambda kernel: None,
+    watch: Watch = lambda done, before, after: None,
+) -> Any:
+    """What the passes make of a function, formulas, a plan or the plans of a tick. `ready` is told each kernel as soon as no pass of a run of
+    kernel passes is left for it; `watch` is told each pass with what it transformed and what that became."""
+
+    def through(item: Any, group: list[Pass]) -> Any:
+        unit = group[0].unit
+        if isinstance(item, StepPlan) and unit is not StepPlan:
+            several = None if item.several is None else through(item.several, group)
+            return replace(item, plan=through(item.plan, group), several=several)
+        if unit is Kernel:
+            return _on_kernels(group, item, context, ready, watch)
+        made = group[0].run(item, context)
+        watch(group[0], item, item if made is None else made)
+        return item if made is None else made
+
+    for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
+        for group in [[*found]] if of_kernels else [[p] for p in found]:
+            item = through(item, group)
+    return item
 
 
-def _to_loops(state: State) -> State:
-    made = zip(state.formulas or (), state.module.functions.values(), strict=True)
-    return replace(state, plans=tuple(to_plan(program, function) for program, function in made))
+def _on_kernels(
+    passes: Sequence[Pass], plan: Plan, context: Context, ready: Callable[[Kernel], None], watch: Watch
+) -> Plan:
+    """The plan with each of its kernels through all of the passes before the next one."""
+    context = context.of_plan(plan)
+    kernels: list[Kernel] = []
 
+    def lower(kernel: Kernel, first: int) -> None:
+        for n, one in enumerate(passes[first:], first):
+            if kernel.scheduled and not one.on_scheduled:
+                continue
+            made = one.run(kernel, context)
+            watch(one, kernel, kernel if made is None else made)
+            if isinstance(made, Kernels):
+                context.add(made.views, made.constants)
+                for new in made.kernels:
+                    lower(new, n + 1)
+                return
+            if made is not None and made is not kernel:
+                context.add(reshaped_parameters(kernel, made))
+                kernel = made
+        kernels.append(kernel)
+        ready(kernel)
 
-def _on_plans(change: Callable[[Plan], Plan]) -> Callable[[State], State]:
-    return lambda state: replace(state, plans=tuple(map(change, state.plans or ())))
-
-
-def _does(change: Callable[..., object]) -> str:
-    """What a pass says of itself: the start of its module's text."""
-    text = " ".join((sys.modules[change.__module__].__doc__ or "").split())
-    return re.split(r": |\.(?: |$)", text, maxsplit=1)[0]
-
-
-STEPS: dict[str, Pass] = {
-    "inline": Pass("graph", _on_functions(inline_calls), _does(inline_calls)),
-    "differentiate": Pass("graph", _on_functions(expand_derivatives), _does(expand_derivatives)),
-    "canonicalize": Pass("graph", _on_functions(_canonical), f"{', '.join(CANONICAL)}, in this order"),
-    **{
-        name: Pass("graph", _on_functions(lambda _, f, change=change: change(f)), _does(change))
-        for name, change in GRAPH_PASSES.items()
-    },
-    "fuse": Pass(
-        "formulas",
-        lambda state: replace(state, formulas=tuple(map(fuse, state.formulas or ()))),
-        _does(fuse),
-    ),
-    "narrow_storage": Pass("loops", _on_plans(narrow_storage), _does(narrow_storage)),
-    **{
-        name: Pass("loops", _on_plans(lambda plan, name=name: schedule(plan, lambda _: (name,))), _does(change))
-        for name, change in PASSES.items()
-    },
-    "schedule": Pass(
-        "loops", _on_plans(lambda plan: schedule(narrow_storage(plan))), "All of them, as a compiled program has them"
-    ),
-}
-
-DOWN: dict[str, Callable[[State], State]] = {"formulas": _to_formulas, "loops": _to_loops}
-
-
-def lowered(state: State, level: str) -> State:
-    """The program on this level, which is not above its own."""
-    for below in LEVELS[LEVELS.index(state.level) + 1 : LEVELS.index(level) + 1]:
-        state = DOWN[below](state)
-    return state
-
-
-def of_kernels(kernels: Sequence[Kernel]) -> State:
-    """Kernels that were read as text, as a program."""
-    parameters = dict.fromkeys(t for k in kernels for t in k.parameters)
-    return State(Module({}), (), (make_plan("kernels", tuple(parameters), (), {}, tuple(kernels), {}),))
+    for kernel in plan.kernels:
+        lower(kernel, 0)
+    made = replace(plan, kernels=tuple(kernels), views=context.views, ranges=context.ranges)
+    used = {made.home[p] for k in kernels for p in k.parameters}  # other constants are packed now
+    return replace(made, constants={t: a for t, a in context.constants.items() if t in used})

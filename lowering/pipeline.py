@@ -1,105 +1,260 @@
-"""The passes in their order: a verified module's function to kernels, each stage available by name."""
+"""The passes of a compilation, in their order: for a CPU, for a GPU, and for the tick of a clocked program.
+
+    function -> graph passes -> formulas -> formula passes -> plan of kernels -> plan passes -> kernel passes -> plan
+
+Every pass stands in the file of its name, with the rewrite it does, when it is legal and when it pays.
+"""
 
 from __future__ import annotations
 
-from ..dialect.notation.index import Tensor, axes
+from collections.abc import Callable
+from functools import partial
+
 from ..dialect.notation.loops import Kernel
+from ..dialect.notation.plan import Plan
 from ..dialect.program.module import Function, Module
 from ..dialect.program.verify_inplace import arguments_overwritten
-from .analysis.integer_ranges import declared_range, ranges_of
-from .formulas.build import Formula, Formulas, Nest, View, formulas
+from .analysis.integer_ranges import integer_ranges
+from .context import Context
+from .contraction.lower_contraction import lower_contraction
+from .formulas.build import Formulas, formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
-from .gpu.map_to_grid import map_nests_to_grid, map_to_grid
+from .gpu.block_reduce import block_reduce
+from .gpu.distribute import distribute
+from .gpu.expose_contraction import expose_contraction
+from .gpu.map_to_grid import map_to_grid
+from .gpu.mma import mma
+from .gpu.number_kernels import number_kernels
+from .gpu.ordered_reduction import ordered_reduction
+from .gpu.shared_memory_transpose import shared_memory_transpose
+from .gpu.tiled_product import tiled_product
+from .gpu.vectorize_accesses import vectorize_accesses
+from .graph.cse import cse
 from .graph.dce import dce
-from .graph.inline import inline_calls
-from .graph.pipeline import improve
-from .loops.build import build_nest, sorted_tensors
+from .graph.differentiate import differentiate
+from .graph.fold_constants import fold_constants
+from .graph.inline import inline
+from .graph.simplify import simplify
+from .layout.interleave import interleave
+from .layout.tiled_transpose import tiled_transpose
+from .loops.broadcast_versions import broadcast_versions
+from .loops.build import build_loops
+from .loops.collapse import collapse
+from .loops.forward_substitute import forward_substitute
 from .loops.fuse_kernels import fuse_kernels
+from .loops.index_set_split import index_set_split
+from .loops.loop_partition import loop_partition
+from .loops.lower_condition import lower_condition
+from .loops.nontemporal_stores import nontemporal_stores
+from .loops.parallelize import parallelize
+from .loops.saturating_narrow import saturating_narrow
 from .loops.split_complex import split_complex
-from .processor import Processor
+from .loops.tighten_bounds import tighten_bounds
+from .loops.unroll import unroll
+from .loops.unswitch_broadcast import unswitch_broadcast
+from .loops.vectorize import vectorize
+from .passes import declare, run_passes
+from .processor import Processor, compiling_for
+from .reductions.blocked_sums import blocked_sums
+from .reductions.bool_reduction import bool_reduction
+from .reductions.cache_row import cache_row
+from .reductions.column_reduction import column_reduction
 from .reductions.fuse_rows import fuse_rows
-from .schedule import schedule
-from .storage.inplace import in_place
+from .reductions.lane_reduction import lane_reduction
+from .reductions.partition_reduction import partition_reduction
+from .reductions.reduction_versions import reduction_versions
+from .reductions.split_reduction import split_reduction
+from .reductions.widen_in_steps import widen_in_steps
+from .stepping.fast_forward import fast_forward
+from .stepping.pack_state import pack_state
+from .stepping.slp_vectorize import slp_vectorize
+from .stepping.split_state import StepAndObserve
+from .stepping.step_plan import StepPlan
+from .stepping.time_skew import time_skew
+from .storage.in_place import in_place
 from .storage.narrow_storage import narrow_storage
-from .storage.plan import Plan, make_plan, viewed
+from .storage.place_buffers import place_buffers
+
+_function = partial(declare, level="graph", unit=Function)
+_formulas = partial(declare, level="formulas", unit=Formulas)
+_plan = partial(declare, level="loops", unit=Plan)
+_kernel = partial(declare, level="loops", unit=Kernel)
+_gpu = partial(declare, level="gpu", unit=Kernel, on_scheduled=True)
+_tick = partial(declare, level="loops", unit=StepPlan)
+
+STEP_SCALARS = 10_000  # 0-dimensional states that one kernel of a tick may access
+
+# all targets
+
+CANONICAL = (_function(simplify), _function(fold_constants), _function(simplify))
+GRAPH = (
+    _function(differentiate),
+    _function(inline),
+    *CANONICAL,
+    _function(cse),
+    _function(dce),
+)
+BUILD_FORMULAS = declare(formulas, "formulas", Function, "build_formulas")
+TO_FORMULAS = (BUILD_FORMULAS, _formulas(fuse))
+FORMULAS = (_formulas(integer_ranges), _formulas(rounding_shift))
+BUILD_LOOPS = declare(build_loops, "loops", Formulas, "build_loops")
+LOOPS = (BUILD_LOOPS, _plan(fuse_kernels), _plan(in_place), _plan(split_complex))
+
+# CPU
+
+CPU_LOOPS = (_plan(narrow_storage), _plan(fuse_rows), _plan(place_buffers))
+VERSIONS = (  # one kernel to several
+    _kernel(broadcast_versions),
+    _kernel(reduction_versions),
+    _kernel(lower_contraction),
+    _kernel(partition_reduction),
+    _kernel(split_reduction),
+)
+NESTS = (
+    _kernel(cache_row),
+    _kernel(forward_substitute),
+    _kernel(index_set_split),
+    _kernel(collapse),
+    _kernel(loop_partition),
+    _kernel(tighten_bounds),
+    _kernel(bool_reduction),
+    _kernel(column_reduction),
+    _kernel(interleave),
+    _kernel(tiled_transpose),
+    _kernel(parallelize),
+    _kernel(unswitch_broadcast),
+    _kernel(vectorize),
+    _kernel(widen_in_steps),
+    _kernel(blocked_sums),
+    _kernel(lane_reduction),
+    _kernel(saturating_narrow, on_scheduled=True),
+    _kernel(unroll, on_scheduled=True),
+)
+LOWER_CONDITION = _kernel(lower_condition, on_scheduled=True)
+CPU_SCHEDULE = (*VERSIONS, *NESTS, _kernel(nontemporal_stores), LOWER_CONDITION, _plan(place_buffers))
+CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
+
+# GPU
+
+NUMBER_KERNELS = declare(number_kernels, "gpu", Plan)
+GPU_SCHEDULE = (
+    _kernel(broadcast_versions, float_sums=True),
+    _kernel(reduction_versions),
+    _kernel(split_reduction, grid=True),
+    declare(ordered_reduction, "gpu", Kernel),
+    _kernel(forward_substitute),
+    _kernel(collapse),
+    declare(expose_contraction, "gpu", Kernel),
+    declare(mma, "gpu", Kernel),
+    _gpu(distribute),
+    _gpu(tiled_product),
+    _gpu(shared_memory_transpose),
+    _gpu(block_reduce),
+    _gpu(vectorize_accesses),
+    _gpu(map_to_grid),
+    LOWER_CONDITION,
+    _plan(place_buffers),
+    NUMBER_KERNELS,
+)
+GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
+
+# either, where nothing is optimized
+
+UNOPTIMIZED_FORMULAS = (_function(inline), _function(dce), BUILD_FORMULAS)
+UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, BUILD_LOOPS, _plan(split_complex), _plan(place_buffers))
+UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], _gpu(distribute), _gpu(map_to_grid), _plan(place_buffers), NUMBER_KERNELS)
+
+# the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
+
+STEP_LOOPS = (
+    BUILD_LOOPS,
+    _plan(fuse_kernels, scalars=STEP_SCALARS),
+    _plan(in_place),
+    _plan(pack_state),
+    _plan(split_complex),
+)
+STEP_SCHEDULE = (
+    *VERSIONS,
+    *NESTS,
+    LOWER_CONDITION,
+    _tick(slp_vectorize),
+    _tick(time_skew),
+    _tick(fast_forward),
+    _plan(place_buffers),
+)
+STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
+
+TARGETS = {"cpu": CPU, "cuda": GPU}
+PIPELINES = {
+    "canonicalize": CANONICAL,
+    "schedule": (*CPU_LOOPS, *CPU_SCHEDULE),
+    "gpu": GPU_SCHEDULE,
+    "step": STEP,
+}
+PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP))}  # of passes with options, those of the CPU
+PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP)}  # in order
+DOWN = {  # what takes a program down from a form, where passes below it are chosen by name
+    "graph": (_function(differentiate), _function(inline), BUILD_FORMULAS),
+    "formulas": (*FORMULAS, *LOOPS),
+}
+
+
+def context_of(module: Module, function: Function) -> Context:
+    """The context of the passes over a function and what it becomes."""
+    return Context(module, function, arguments_overwritten(function))
+
+
+def step_context(module: Module, clockwork: StepAndObserve) -> Context:
+    """The same for the tick of a graph, whose state moves in place where it can."""
+    moving = [n for n, s in enumerate(clockwork.states) if s.driver is not None]
+    return Context(module, clockwork.advance, overwritten=dict(enumerate(moving)))
 
 
 def to_formulas(module: Module, function: Function, optimize: int = 2) -> Formulas:
     """The function's formulas, fused, or one for each operation that some result needs where nothing is optimized."""
-    if not optimize:
-        return formulas(dce(inline_calls(module, function)))
-    return fuse(formulas(improve(inline_calls(module, function))))
-
-
-def to_kernels(program: Formulas) -> tuple[list[Kernel], dict[Tensor, Tensor], tuple[Tensor, ...]]:
-    """The kernels of the formulas, which tensors are views of which, and the results (copied where they are not computed)."""
-    kernels: list[Kernel] = []
-    views: dict[Tensor, Tensor] = {}
-    for step in program.steps:
-        name = f"{program.name}.{len(kernels)}"
-        match step:
-            case Formula():
-                kernels.append(build_nest(step, name))
-            case View(tensor, of, _):
-                views[tensor] = of
-            case Nest(tensors, operands, body, span):
-                kernels.append(Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span))
-    results: list[Tensor] = []
-    owned = {*program.arguments, *program.constants}
-    for result in program.results:
-        root = viewed(result, views)
-        if root in owned or result in results:  # an argument, a constant, or given back already: a copy
-            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
-            at = axes(result.shape)
-            kernels.append(build_nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
-            result = copy
-        else:
-            owned.add(root)
-        results.append(result)
-    return kernels, views, tuple(results)
-
-
-def to_plan(program: Formulas, function: Function) -> Plan:
-    """The formulas of the function as plain nests, before any pass that is for one kind of machine."""
-    declared = zip(program.arguments, map(declared_range, function.arguments), strict=True)
-    ranges = ranges_of(program, {t: found for t, found in declared if found is not None})
-    kernels, views, results = to_kernels(rounding_shift(program, ranges))
-    kernels = fuse_kernels(kernels, results, views)
-    kernels, results = in_place(kernels, results, program.arguments, arguments_overwritten(function), views)
-    known = {t: r for t, r in ranges.items() if t not in results}  # what is given back may stand in an argument
-    sides = function.name, program.arguments, results, program.constants
-    plan = make_plan(*sides, tuple(kernels), views, known, program.requirements)
-    return split_complex(plan)
+    passes = (*GRAPH, *TO_FORMULAS) if optimize else UNOPTIMIZED_FORMULAS
+    return run_passes(passes, function, context_of(module, function))
 
 
 def unscheduled(module: Module, function: Function) -> Plan:
-    """The function as plain nests."""
-    return to_plan(to_formulas(module, function), function)
+    """The function as plain nests, before any pass that is for one kind of processor."""
+    return run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS), function, context_of(module, function))
 
 
 def nests(module: Module, function: Function) -> Plan:
     """The function as plain nests for a CPU."""
-    return fuse_rows(narrow_storage(unscheduled(module, function)))
+    return run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
+
+
+def schedule(plan: Plan, processor: Processor | None = None, ready: Callable[[Kernel], None] = lambda kernel: None) -> Plan:
+    """The plain nests scheduled for a CPU; `ready` is told each kernel as soon as it is."""
+    with compiling_for(processor):
+        return run_passes(CPU_SCHEDULE, plan, Context(), ready)
 
 
 def unoptimized(module: Module, function: Function) -> Plan:
     """The function as one scalar nest for each operation."""
-    program = to_formulas(module, function, optimize=0)
-    kernels, views, results = to_kernels(program)
-    sides = program.name, program.arguments, results, program.constants
-    return split_complex(make_plan(*sides, tuple(kernels), views, requirements=program.requirements))
+    return run_passes(UNOPTIMIZED, function, context_of(module, function))
 
 
 def lower(module: Module, function: Function, processor: Processor | None = None, optimize: int = 2) -> Plan:
-    """Everything a back end needs to run the function on a CPU."""
-    if not optimize:
-        return unoptimized(module, function)
-    return schedule(nests(module, function), processor=processor)
+    """The function as a CPU runs it."""
+    return schedule(nests(module, function), processor) if optimize else unoptimized(module, function)
+
+
+def schedule_for_gpu(plan: Plan) -> Plan:
+    """The plain nests scheduled for a GPU."""
+    return run_passes(GPU_SCHEDULE, plan, Context())
 
 
 def lower_for_gpu(module: Module, function: Function, optimize: int = 2) -> Plan:
-    """The same for a GPU."""
-    if not optimize:
-        return map_nests_to_grid(unoptimized(module, function))
-    return map_to_grid(unscheduled(module, function))
+    """The function as a GPU runs it."""
+    passes = GPU if optimize else UNOPTIMIZED_GPU
+    return run_passes(passes, function, context_of(module, function))
+
+
+def lower_step(module: Module, clockwork: StepAndObserve, scheduled: bool = True) -> StepPlan:
+    """The tick of a graph as a CPU runs it; not `scheduled`, as plain nests."""
+    passes = STEP if scheduled else (*GRAPH, *TO_FORMULAS, *STEP_LOOPS)
+    return run_passes(passes, clockwork.advance, step_context(module, clockwork))

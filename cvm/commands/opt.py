@@ -1,4 +1,4 @@
-"""`cvm opt`: a program, or kernels, through passes chosen by name, and the text of what they make of it."""
+"""`cvm opt`: a program, or kernels, through passes chosen by name or by target, and the text of what they make of it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration
 from cvm.commands.io import STDIN, load, read, write
-from cvm.lowering.passes import LEVELS, STEPS, State, lowered, of_kernels
+from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.plan import Kernels, Plan
+from cvm.dialect.program.module import Function, Graph, Module
+from cvm.dialect.program.printer import print_module
+from cvm.lowering.context import Context
+from cvm.lowering.formulas.build import Formulas
+from cvm.lowering.passes import LEVELS, Pass, run_passes
+from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
+from cvm.lowering.stepping.split_state import split_state
+from cvm.lowering.stepping.step_plan import StepPlan
+from cvm.lowering.text.printer import formulas_text, kernels_text
 from cvm.parser.suggest import did_you_mean
+
+FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
+FORM_OF = {Function: "graph", Formulas: "formulas", Plan: "loops", Kernel: "loops", StepPlan: "loops"}
 
 
 def opt(options: Namespace) -> int:
@@ -22,43 +37,144 @@ def opt(options: Namespace) -> int:
         return 0
     if options.program is None:
         raise Usage("opt needs a program, or --list")
-    names = [name for part in options.pipeline.split(",") if (name := part.strip())]
-    for name in (*names, *options.print_after):
-        if name not in STEPS:
-            raise Usage(f"there is no pass {name}{did_you_mean(name, STEPS)}; opt --list names them all")
+    if options.target and options.pipeline:
+        raise Usage("--target is the whole pipeline of a target, and --pipeline another one")
+    chosen = TARGETS[options.target] if options.target else tuple(_chosen(options.pipeline))
+    names = [p.name for p in chosen]
     for name in options.print_after:
+        _known(name)
         if name not in names:
-            raise Usage(f"--print-after {name}: the pipeline is {','.join(names) or 'empty'}")
-    levels = [LEVELS.index(STEPS[name].level) for name in names]
-    for n, level in enumerate(levels):
-        if level < max(levels[:n], default=0):
-            above = names[levels.index(max(levels[:n]))]
-            raise Usage(
-                f"{names[n]} works on the {LEVELS[level]}, but after {above} there are only {LEVELS[max(levels[:n])]}"
-            )
-    state = _read(options.program)
-    if names and LEVELS.index(state.level) > levels[0]:
-        raise Usage(f"{names[0]} works on the {LEVELS[levels[0]]}, but {options.program} holds {state.level}")
-    if options.generic and (state.level != "graph" or (levels and levels[-1] > 0)):
+            raise Usage(f"--print-after {name}: the pipeline is {options.target or ','.join(names) or 'empty'}")
+    program = _read(options.program)
+    form = "loops" if isinstance(program, Plan) else "graph"
+    passes, form = _complete(chosen, form, options.program)
+    if options.generic and form != "graph":
         raise Usage("--generic is a form of the graph, and this pipeline ends below it")
-    state = _through(names, state, options)
-    write(options.output, state.text(options.generic).encode())
+    report = Report(options.print_after_all, frozenset(options.print_after), options.generic)
+    if isinstance(program, Plan):
+        text = text_of(run_passes(passes, program, Context(), watch=report))
+    elif form == "graph":
+        made = {name: _of_function(passes, program, f, report) for name, f in program.functions.items()}
+        text = print_module(program.with_functions(made), options.generic)
+    else:
+        text = "\n".join(_below(passes, program, options.target == "cpu", report))
+    if options.timing:
+        report.print_times()
+    write(options.output, text.encode())
     return 0
 
 
 def listing() -> list[str]:
-    """The passes with what they do, level by level."""
-    lines = []
-    width = max(map(len, STEPS)) + 2
+    """The passes with what they do, level by level, and the pipelines that have names."""
+    lines: list[str] = []
+    width = max(map(len, (*PASSES, *PIPELINES))) + 2
     for level in LEVELS:
-        lines += [f"{level}:", *(f"  {name:{width}}{step.does}" for name, step in STEPS.items() if step.level == level)]
-    return lines
+        lines += [f"{level}:", *(f"  {p.name:{width}}{p.summary}" for p in PASSES.values() if p.level == level)]
+    lines.append("pipelines:")
+    return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
 
 
-def _read(name: str) -> State:
+def _known(name: str) -> None:
+    names = (*PASSES, *PIPELINES)
+    if name not in names:
+        raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
+
+
+def _chosen(pipeline: str) -> Iterator[Pass]:
+    for name in (name for part in pipeline.split(",") if (name := part.strip())):
+        _known(name)
+        yield from PIPELINES.get(name) or (PASSES[name],)
+
+
+def _complete(passes: Sequence[Pass], form: str, program: str) -> tuple[list[Pass], str]:
+    """The passes, and before them those that take the program down to the form that they transform; and its last form."""
+    found: list[Pass] = []
+    for p in passes:
+        wanted = FORM_OF[p.unit]
+        if FORMS.index(wanted) < FORMS.index(form):
+            where = f"after {found[-1].name} there are only {form}" if found else f"{program} holds {form}"
+            raise Usage(f"{p.name} works on the {wanted}, but {where}")
+        while form != wanted:
+            found += DOWN[form]
+            form = FORMS[FORMS.index(form) + 1]
+        found.append(p)
+        form = p.level if p.level in FORMS else "loops"
+    return found, form
+
+
+def _of_function(passes: Sequence[Pass], module: Module, function: Function, report: Report) -> Function:
+    """The function after graph passes; a graph, whose operations stand for its whole clock, stays as it is."""
+    if isinstance(function, Graph):
+        return function
+    return run_passes(passes, function, context_of(module, function), watch=report)
+
+
+def _below(passes: Sequence[Pass], module: Module, steps: bool, report: Report) -> Iterator[str]:
+    """The functions after passes that end below the graph. Of a graph these are the one that moves it by a tick, in `steps`
+    by the pipeline that a CPU has for it, and the one that computes its probes."""
+    for function in module.functions.values():
+        if not isinstance(function, Graph):
+            yield text_of(run_passes(passes, function, context_of(module, function), watch=report))
+            continue
+        clocked = split_state(module, function)
+        if steps and clocked.advance.results:
+            yield text_of(run_passes(PIPELINES["step"], clocked.advance, step_context(module, clocked), watch=report))
+        for f in (clocked.observe,) if steps else (clocked.advance, clocked.observe):
+            if f.results:
+                yield text_of(run_passes(passes, f, context_of(module, f), watch=report))
+
+
+def text_of(item: Any, generic: bool = False) -> str:
+    """What a pass transforms, as text."""
+    match item:
+        case Function():
+            return print_module(Module({item.name: item}), generic)
+        case Formulas():
+            return formulas_text(item)
+        case Plan() | Kernels():
+            return kernels_text(item.kernels)
+        case Kernel():
+            return kernels_text([item])
+        case StepPlan():
+            return kernels_text([*item.plan.kernels, *(item.several.kernels if item.several else ())])
+    raise TypeError(f"no text for {type(item).__name__}")
+
+
+@dataclass
+class Report:
+    """What is said of the passes while they run: the program after each of those that are asked for, and their times."""
+
+    all: bool
+    after: frozenset[str]
+    generic: bool
+
+    def __post_init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self.began = time.perf_counter()
+
+    def __call__(self, done: Pass, before: Any, after: Any) -> None:
+        self.times[done.name] = self.times.get(done.name, 0.0) + time.perf_counter() - self.began
+        if self.all or done.name in self.after:
+            text = text_of(after, self.generic)
+            same = text == text_of(before, self.generic)
+            print(
+                f"// after {done.name}",
+                f": no change of @{before.name}" if same else f"\n{text}",
+                sep="",
+                file=sys.stderr,
+            )
+        self.began = time.perf_counter()
+
+    def print_times(self) -> None:
+        whole = sum(self.times.values())
+        for name, taken in (*self.times.items(), ("all", whole)):
+            print(f"{name:14} {duration(taken):>8}  {taken / (whole or 1):4.0%}", file=sys.stderr)
+
+
+def _read(name: str) -> Module | Plan:
     data = read(name)
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
-        return State(load(name, data))
+        return load(name, data)
     from cvm.lowering.analysis.legality import LoweringError, check_kernel
     from cvm.lowering.text.parser import parse_kernels
 
@@ -68,20 +184,5 @@ def _read(name: str) -> State:
             check_kernel(kernel)
     except LoweringError as e:
         raise cvm.Error(str(e)) from None
-    return of_kernels(kernels)
-
-
-def _through(names: Sequence[str], state: State, options: Namespace) -> State:
-    times: list[tuple[str, float]] = []
-    for name in names:
-        began = time.perf_counter()
-        step = STEPS[name]
-        state = step.run(lowered(state, step.level))
-        times.append((name, time.perf_counter() - began))
-        if options.print_after_all or name in options.print_after:
-            print(f"// after {name}\n{state.text(options.generic)}", file=sys.stderr)
-    if options.timing:
-        whole = sum(t for _, t in times)
-        for name, taken in (*times, ("all", whole)):
-            print(f"{name:14} {duration(taken):>8}  {taken / (whole or 1):4.0%}", file=sys.stderr)
-    return state
+    parameters = dict.fromkeys(t for k in kernels for t in k.parameters)
+    return Plan("kernels", tuple(parameters), (), {}, tuple(kernels))

@@ -26,7 +26,7 @@ from typing import Literal, TypeAlias
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import ElementType
 from .affine import affine
-from .index import ZERO, Apply, Const, Expr, Index, Tensor, Var, apply, as_index, constant
+from .index import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
 from .scalars import SCALARS
 from .traverse import substitute, walk
 
@@ -102,13 +102,21 @@ Block: TypeAlias = tuple[Statement, ...]
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One loop nest over named arrays. `results` of them, the last ones, are written."""
+    """A loop nest over named arrays. The last `results` parameters are written.
+
+    The other fields direct passes and have their defaults once the last pass has run. `condition`: the kernel computes
+    only where it holds. `sum_order`: how long float reductions are summed, in the order of their "terms", by "blocks", or
+    "either", whichever the nest calls for. `scheduled`: the loops are as they should be, and only the last passes run.
+    """
 
     name: str
     parameters: tuple[Tensor, ...]
     body: Block
     results: int = 1
     span: Span = NOWHERE
+    condition: Expr | None = None
+    sum_order: Literal["either", "terms", "blocks"] = "either"
+    scheduled: bool = False
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -122,6 +130,15 @@ class Kernel:
 
     def with_body(self, body: Block) -> Kernel:
         return self if body is self.body else replace(self, body=body)
+
+    def only(self, condition: Expr | None) -> Kernel:
+        """The kernel with a further condition, whose arrays become parameters."""
+        if condition is None:
+            return self
+        read = dict.fromkeys(e.tensor for e in walk(condition) if isinstance(e, Read))
+        parameters = (*(t for t in read if t not in self.parameters), *self.parameters)
+        joined = condition if self.condition is None else self.condition & condition
+        return replace(self, parameters=parameters, condition=joined)
 
 
 def accumulator(name: str, element: ElementType) -> Tensor:
@@ -178,6 +195,11 @@ def blocks(statement: Statement) -> tuple[Block, ...]:
     return ()
 
 
+def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
+    """Parameters that a pass gave another shape, and what they were."""
+    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
+
+
 @lru_cache(maxsize=512)
 def statements(block: Block) -> tuple[Statement, ...]:
     """Every statement of a block, nested ones included, outer ones first."""
@@ -194,6 +216,15 @@ def nodes(block: Block) -> Iterator[Expr]:
     per statement.
     """
     return (e for s in statements(block) for top in expressions(s) for e in walk(top))
+
+
+def scratch_buffers(kernel: Kernel) -> list[Tensor]:
+    """The buffers of a kernel that are too large for registers and the stack."""
+    return [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "heap"]
+
+
+def written(kernel: Kernel) -> set[Tensor]:
+    return {s.tensor for s in statements(kernel.body) if isinstance(s, Store)}
 
 
 def is_rare(s: Statement) -> bool:

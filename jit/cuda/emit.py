@@ -13,12 +13,26 @@ from dataclasses import dataclass
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size, product
 from ...dialect.notation.index import ZERO, Expr, Extent, Read, Tensor
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Statement, Store, nodes, statements
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    nodes,
+    scratch_buffers,
+    statements,
+    written,
+)
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.linear_index import linear_index
 from ...lowering.analysis.parallel_loops import THREADS, block_size
-from ...lowering.storage.plan import Plan, scratch_buffers, written
 from ...lowering.storage.runtime_checks import Requirements
 from . import lookup_tables
 from .addresses import Val, fits

@@ -19,10 +19,11 @@ from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.program.module import Function, Graph, Module
+from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
 from ...lowering.stepping.split_state import State, split_state
-from ...lowering.stepping.step_plan import StepPlan, make_step_plan
+from ...lowering.stepping.step_plan import StepPlan
 from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
@@ -245,9 +246,7 @@ class CompiledGraph:
         if not self.options.optimize:
             return self.function(self.clockwork.advance).lower(stage)
         if stage in ("loops", "schedule"):
-            tick = (
-                self.step_plan if stage == "schedule" else make_step_plan(self.module, self.clockwork, scheduled=False)
-            )
+            tick = self.step_plan if stage == "schedule" else lower_step(self.module, self.clockwork, scheduled=False)
             return kernels_text([*tick.plan.kernels, *(tick.several.kernels if tick.several else ())])
         if stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
             return target.stages[stage](target.emit_steps(self.step_plan), self.options)
@@ -269,7 +268,7 @@ class CompiledGraph:
     @cached_property
     def step_plan(self) -> StepPlan:
         """The kernels of a tick, and of several at once."""
-        return make_step_plan(self.module, self.clockwork)
+        return lower_step(self.module, self.clockwork)
 
     @compiling()
     def function(self, function: Function) -> CompiledFunction:

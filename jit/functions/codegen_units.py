@@ -14,7 +14,7 @@ from contextvars import copy_context
 from queue import SimpleQueue
 
 from ...dialect.notation.loops import Kernel
-from ...lowering.storage.plan import Plan
+from ...dialect.notation.plan import Plan
 from ..llvm.emit import Emission
 from ..llvm.ir_writer import PARALLEL
 from ..llvm.llvm_context import addresses_kept

@@ -21,9 +21,9 @@ from ..options import DEFAULT, CompileOptions
 from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
+    from ...dialect.notation.plan import Plan
     from ...dialect.program.deferred_checks import DeferredChecks
     from ...lowering.analysis.cost import Cost
-    from ...lowering.storage.plan import Plan
 
 
 class CompiledFunction:

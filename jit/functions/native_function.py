@@ -30,7 +30,7 @@ from . import cache_entry
 from .compiled_function import CompiledFunction
 
 if TYPE_CHECKING:
-    from ...lowering.storage.plan import Plan
+    from ...dialect.notation.plan import Plan
     from .cache_entry import Compiled
     from .signature import Signature
 
@@ -124,8 +124,7 @@ class NativeFunction(CompiledFunction):
         )
 
     def _compile_in_units(self) -> Compiled:
-        from ...lowering.pipeline import nests
-        from ...lowering.schedule import schedule
+        from ...lowering.pipeline import nests, schedule
         from ..llvm.emit import Emission
         from .codegen_units import Parts
 
@@ -133,7 +132,7 @@ class NativeFunction(CompiledFunction):
         emission = Emission(plain)
         checked = self._ranges_text(emission.sizes)
         with Parts(emission, checked) as parts:
-            self.plan = plan = schedule(plain, ready=parts.add, processor=self.compiled_for)
+            self.plan = plan = schedule(plain, self.compiled_for, parts.add)
             parts.end(plan)
             work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())

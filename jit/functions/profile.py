@@ -13,9 +13,9 @@ import numpy as np
 
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.index import Tensor
+from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import Cost, cost
 from ...lowering.processor import compiling_for
-from ...lowering.storage.plan import Plan
 from ..calls.arguments import size_place
 from ..llvm.emit import emit
 from ..llvm.native_code import Library, object_code

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...dialect.notation.index import Tensor
+from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import cost
 from ...lowering.stepping.split_state import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
-from ...lowering.storage.plan import Plan
 from ..llvm.emit import Text, emit
 from ..llvm.ir_writer import IRWriter
 from ..runtime.fp_environment import declarations, in_default_environment, register_of

@@ -22,13 +22,15 @@ from ...dialect.notation.loops import (
     Statement,
     Store,
     is_one_turn,
+    scratch_buffers,
     statements,
+    written,
 )
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.loops.nontemporal_stores import leading_store, left_over
 from ...lowering.loops.parallelize import adjoining
-from ...lowering.storage.plan import ALIGNMENT, scratch_buffers, written
+from ...lowering.storage.place_buffers import ALIGNMENT
 from .addresses import Val
 from .expressions import Square
 from .ir_writer import is_number, memory_text

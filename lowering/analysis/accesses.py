@@ -9,7 +9,20 @@ from math import gcd
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Assert, Block, If, Let, Statement, Store, is_rare, nodes, statements
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    is_rare,
+    nodes,
+    statements,
+)
 from ...dialect.notation.traverse import children, walk
 
 Accesses = dict[Tensor, list[tuple[Expr, ...]]]
@@ -64,6 +77,12 @@ def is_straight(block: Block) -> bool:
 def accumulators(block: Iterable[Statement]) -> set[Tensor]:
     """The scalars that statements allocate."""
     return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
+
+
+def folds_floats(kernel: Kernel) -> bool:
+    """Test whether a loop updates a scalar of floats, so that the order of its iterations may matter."""
+    scalars = {t for t in accumulators(statements(kernel.body)) if t.element.kind == "float"}
+    return any(not scalars.isdisjoint(accesses(s.body)[1]) for s in statements(kernel.body) if isinstance(s, For))
 
 
 def depends(e: Expr, indices: set[Expr]) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.notation.index import Apply, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, If, Let, Store, expressions, is_rare, usual
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, walk
-from ..storage.plan import Plan
 
 
 @dataclass(frozen=True)

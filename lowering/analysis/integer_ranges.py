@@ -9,7 +9,7 @@ of a constant that is read along plain indices keep bounds of their own. A selec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 
@@ -31,12 +31,14 @@ from ...dialect.notation.index import (
     Tensor,
     When,
 )
+from ...dialect.notation.interval import UNBOUNDED, Interval
 from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Value
+from ..context import Context
 from ..formulas.build import Formulas, Nest, View
 from .enumerate_points import window_reaches_input
-from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, UNBOUNDED, Bounds, Interval, greatest, hull, least, scalar
+from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar
 
 Ranges = Mapping[Tensor, Interval]
 Arrays = Mapping[Tensor, np.ndarray]
@@ -71,6 +73,13 @@ def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({
             seen.add(id(e))
             stack += children(e)
     return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, Read) for n in walk(o.expr))]
+
+
+def integer_ranges(program: Formulas, context: Context) -> Formulas:
+    """The program with the ranges of its tensors, from those that the function declares of its arguments."""
+    values = context.function.arguments if context.function is not None else ()
+    declared = ((t, declared_range(value)) for t, value in zip(program.arguments, values, strict=True))
+    return replace(program, ranges=ranges_of(program, {t: found for t, found in declared if found is not None}))
 
 
 def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[Tensor, Interval]:

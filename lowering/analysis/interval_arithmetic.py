@@ -7,46 +7,15 @@ differs between elements.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...dialect.ir.types import ElementType
+from ...dialect.notation.interval import UNBOUNDED
 
 Bound: TypeAlias = Any  # an int, or an array of integers
 Bounds: TypeAlias = tuple[Bound, Bound]
-
-UNBOUNDED = 1 << 200  # a bound that grows with sizes unknown at compile time
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The integers from `low` to `high`, both included; conditions are 0 and 1."""
-
-    low: int
-    high: int
-
-    def __contains__(self, value: int) -> bool:
-        return self.low <= value <= self.high
-
-    def within(self, other: Interval | ElementType) -> bool:
-        """Test whether the interval is contained in another one, or in the limits of a type."""
-        low, high = (other.low, other.high) if isinstance(other, Interval) else other.limits
-        return low <= self.low and self.high <= high
-
-    def joined(self, other: Interval) -> Interval:
-        return Interval(min(self.low, other.low), max(self.high, other.high))
-
-    def __str__(self) -> str:
-        low = "-inf" if self.low <= -UNBOUNDED else str(self.low)
-        return f"[{low}, {'inf' if self.high >= UNBOUNDED else self.high}]"
-
-
-def whole(element: ElementType) -> Interval:
-    """The interval of all values of a discrete type."""
-    return Interval(*element.limits)
 
 
 def least(*bounds: Bound) -> Bound:

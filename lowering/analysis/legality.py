@@ -73,7 +73,12 @@ class Scope:
 def check_kernel(kernel: Kernel) -> list[str]:
     """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
     checker = _Checker(kernel)
-    checker.block(kernel.body, Scope(tensors=frozenset(kernel.parameters)))
+    scope = Scope(tensors=frozenset(kernel.parameters))
+    if kernel.condition is not None:
+        checker.expression(kernel.condition, scope)
+        checker.hold(kernel.condition.type is I1, f"a condition of type {kernel.condition.type}")
+        scope = checker.given(scope, affine_conditions(kernel.condition))
+    checker.block(kernel.body, scope)
     return sorted(checker.unproved)
 
 

@@ -17,12 +17,12 @@ from ...dialect.builtin import Call, Calling, Const
 from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic
 from ...dialect.notation.index import Apply, Cast, Expr, Reduce, Tensor
+from ...dialect.notation.interval import Interval, whole
 from ...dialect.program.module import Function, Literal, Module, Operation, Value
 from ...dialect.program.printer import print_module
 from ..formulas.propagate_constants import propagate_constants
 from ..graph.inline import has_derivatives
 from .integer_ranges import Overflow, declared_range, interval, overflows, range_of
-from .interval_arithmetic import Interval, whole
 
 NOUNS = {
     "abs": "magnitude",

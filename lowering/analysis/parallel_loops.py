@@ -37,13 +37,24 @@ def independent(loop: For) -> bool:
 
 
 def independent_loops(kernel: Kernel) -> tuple[list[Index], Block]:
-    """The indices of the parallel outer loops, and the block inside them."""
+    """The indices of the parallel outer loops, and the block inside them; none of a kernel that is mapped."""
     indices: list[Index] = []
     block = kernel.body
-    while len(block) == 1 and isinstance(loop := block[0], For) and whole(loop) and independent(loop):
+    while (
+        not is_mapped(kernel)
+        and len(block) == 1
+        and isinstance(loop := block[0], For)
+        and whole(loop)
+        and independent(loop)
+    ):
         indices.append(loop.index)
         block = loop.body
     return indices, block
+
+
+def is_mapped(kernel: Kernel) -> bool:
+    """Test whether the iterations of a kernel have been assigned to blocks or threads."""
+    return any(isinstance(s, For) and s.kind in ("block", "parallel") for s in kernel.body)
 
 
 def whole(loop: For) -> bool:

@@ -40,12 +40,22 @@ from ...dialect.notation.index import (
     select,
     unflatten,
 )
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Let,
+    Store,
+    map_expressions,
+    reshaped_parameters,
+    substitute_block,
+)
 from ...dialect.notation.traverse import rewrite, substitute
 from ..processor import processor
 from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
 from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of
-from .match import Contraction, LoweredContraction, kernel_from_body, reshaped_parameters
+from .match import Contraction, LoweredContraction, kernel_from_body
 from .micro_kernel import LANES
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import SQUARE

@@ -22,7 +22,6 @@ from ...dialect.notation.index import Expr, Index, Tensor, apply, both, constant
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.traverse import substitute
 from ..analysis.integer_ranges import Ranges, interval
-from ..analysis.interval_arithmetic import Interval
 from .k_packing import known_terms, pack_k_axis
 from .match import Contraction, LoweredContraction
 from .operand_bitwidths import OperandMagnitudes

@@ -102,22 +102,6 @@ def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Te
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 
-def guard_kernel(condition: Expr, kernel: Kernel) -> Kernel:
-    """A kernel that does something only where a condition holds; what threads and teams share stays so."""
-    match kernel.body:
-        case (For(kind="parallel" | "block") as loop,):
-            body: Block = (replace(loop, body=(If(condition, loop.body),)),)
-        case body:
-            body = (If(condition, body),)
-    more = [r.tensor for r in walk(condition) if isinstance(r, Read) and r.tensor not in kernel.parameters]
-    return replace(kernel, body=body, parameters=(*dict.fromkeys(more), *kernel.parameters))
-
-
-def reshaped_parameters(old: Kernel, new: Kernel) -> dict[Tensor, Tensor]:
-    """Parameters that a pass gave another shape, and what they were."""
-    return {n: o for o, n in zip(old.parameters, new.parameters, strict=True) if n is not o}
-
-
 def match_contraction(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     parts = _sum_of_products(kernel)

@@ -33,7 +33,7 @@ import numpy as np
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import F32, F64, I16, I32
 from ...dialect.notation.index import Expr, Read, Tensor, apply, both
-from ...dialect.notation.loops import Alloc, Block, If, Kernel
+from ...dialect.notation.loops import Alloc, Block, If, Kernel, reshaped_parameters
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
@@ -43,7 +43,7 @@ from .dot4 import are_bytes, lower_dot4
 from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
 from .m_vectorized import lower_m_vectorized
 from .maddubs import lower_maddubs
-from .match import Contraction, LoweredContraction, match_contraction, reshaped_parameters
+from .match import Contraction, LoweredContraction, match_contraction
 from .micro_kernel import BLOCKS, LANES, ROWS, SUMS
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
 from .pack_panels import PackedContraction

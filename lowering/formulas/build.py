@@ -10,7 +10,8 @@ definitions.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
@@ -20,6 +21,7 @@ from ...dialect.builtin import Const
 from ...dialect.ir.diagnostics import NOWHERE, Span
 from ...dialect.notation.index import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.index import Const as Number
+from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Block, map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Function, Literal, Value
@@ -69,6 +71,7 @@ class Formulas:
     constants: dict[Tensor, np.ndarray]
     steps: tuple[Step, ...]
     requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
+    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred
 
 
 def formulas(function: Function) -> Formulas:

@@ -17,7 +17,7 @@ from math import inf, prod
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
-from ..loops.broadcast_versions import unrepeated
+from .broadcast_index import unrepeated
 from .build import Formula, Formulas, Nest, Step, View, cost, reads
 
 MAX_NODES = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from ...dialect.notation.index import Apply, Const, Expr, Reduce
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.integer_ranges import Ranges, interval
+from ..analysis.integer_ranges import interval
 from .build import Formula, Formulas
 
 
-def rounding_shift(program: Formulas, ranges: Ranges) -> Formulas:
+def rounding_shift(program: Formulas) -> Formulas:
     """The formulas with rounding shifts rewritten."""
 
     def change(e: Expr) -> Expr | None:
@@ -24,7 +24,7 @@ def rounding_shift(program: Formulas, ranges: Ranges) -> Formulas:
             return None
         x, bits = found
         half = 1 << (bits - 1)
-        if interval(x, ranges, program.constants).high + half > x.type.limits[1]:
+        if interval(x, program.ranges, program.constants).high + half > x.type.limits[1]:
             return None
         return _added(rewrite(x, change), half) >> bits
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -44,11 +43,13 @@ from ...dialect.notation.index import (
     constant,
 )
 from ...dialect.notation.index_bounds import inside
+from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
+from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
-from ..analysis.integer_ranges import Ranges, interval
-from ..analysis.interval_arithmetic import Interval
+from ..analysis.integer_ranges import interval
 from ..analysis.parallel_loops import THREADS
+from ..context import Context
 from ..contraction.match import Contraction, match_contraction
 from ..processor import processor
 from .block_tiles import Tiles, allocated, at_least, digits, within
@@ -62,25 +63,12 @@ LEAST = 1 << 15  # products that are worth packing
 QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
 
 
-@dataclass(frozen=True, eq=False)
-class LoweredMma:
-    """The kernels of a contraction on tensor cores, arrays that view others as words, and constants packed at compile
-    time.
-    """
-
-    kernels: tuple[Kernel, ...]
-    views: dict[Tensor, Tensor]
-    constants: dict[Tensor, np.ndarray]
-
-
-def mma(
-    kernel: Kernel, constants: Mapping[Tensor, np.ndarray] = MappingProxyType({}), ranges: Ranges = MappingProxyType({})
-) -> LoweredMma | None:
+def mma(kernel: Kernel, context: Context) -> Kernels | None:
     """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
     c = match_contraction(kernel)
     if c is None or c.unknown & {*c.folds[1:]} or c.accumulator.element is not I32:
         return None
-    a, b = (_byte(interval(e, ranges)) for e in (c.a, c.b))
+    a, b = (_byte(interval(e, context.ranges)) for e in (c.a, c.b))
     if a is None or b is None:
         return None
     channel = next((i for i in sorted(c.folds, key=_largest_first) if _is_axis_of_both(i, c)), None)
@@ -88,7 +76,7 @@ def mma(
     sizes = (c.row.extent, product(across), product(tuple(i.extent for i in c.folds)))
     if channel is None or not all(at_least(n, SMALLEST) for n in sizes) or not at_least(product(sizes), LEAST):
         return None
-    return _Words(kernel, c, channel, (a, b), constants).contracted()
+    return _Words(kernel, c, channel, (a, b), context.constants).contracted()
 
 
 def _largest_first(i: Index) -> int:
@@ -146,14 +134,14 @@ class _Words(Tiles):
         self.packed: dict[Tensor, np.ndarray] = {}
         self.factors = self.words("rows", c.a, types[0]), self.words("columns", c.b, types[1])
 
-    def contracted(self) -> LoweredMma:
+    def contracted(self) -> Kernels:
         old = self.kernel.parameters
         results = old[len(old) - self.kernel.results :]
         block = self.block()
         used = accesses((block,))[0]
         given = [t for t in (*old, *self.factors) if t in used and t not in results]
-        made = Kernel(f"{self.kernel.name}.tiles", (*given, *results), (block,), len(results), self.kernel.span)
-        return LoweredMma((*self.packing, made), self.views, self.packed)
+        tiles = replace(self.kernel, name=f"{self.kernel.name}.tiles", parameters=(*given, *results), body=(block,))
+        return Kernels((*self.packing, tiles), self.views, self.packed)
 
     # packing
 
@@ -188,7 +176,8 @@ class _Words(Tiles):
             body = (If(last < as_index(size), body, (Store(packed, at, constant(0, packed.element)),)),)
         for i in reversed(at):
             body = (For(i, body),)
-        return Kernel(f"{self.kernel.name}.{packed.name}", (of, packed), body, 1, self.kernel.span)
+        name = f"{self.kernel.name}.{packed.name}"
+        return replace(self.kernel, name=name, parameters=(of, packed), body=body, results=1)
 
     # tiles
 

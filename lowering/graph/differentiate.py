@@ -19,10 +19,15 @@ from ...dialect.program.builder import Builder, Node
 from ...dialect.program.module import Function, Literal, Module, Operation, Value
 from ...dialect.spec.op import Operator
 from ...dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
+from ..context import Context
 from .dce import live_operations
 from .inline import has_derivatives
 
 Nodes = dict[Value, Node]
+
+
+def differentiate(function: Function, context: Context) -> Function:
+    return expand_derivatives(context.module, function)
 
 
 def expand_derivatives(module: Module, function: Function) -> Function:

@@ -13,6 +13,11 @@ from dataclasses import replace
 from ...dialect.builtin import Call, Calling
 from ...dialect.program.module import Function, Literal, Module, Operation, Value
 from ...dialect.program.verify import verify
+from ..context import Context
+
+
+def inline(function: Function, context: Context) -> Function:
+    return inline_calls(context.module, function)
 
 
 def inline_calls(module: Module, function: Function) -> Function:

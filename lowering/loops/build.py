@@ -25,6 +25,7 @@ from ...dialect.notation.index import (
     Tensor,
     When,
     apply,
+    axes,
     select,
 )
 from ...dialect.notation.loops import (
@@ -41,10 +42,41 @@ from ...dialect.notation.loops import (
     update,
 )
 from ...dialect.notation.loops import Store as StoreStatement
+from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children
-from ..formulas.build import Formula, reads
+from ..formulas.build import Formula, Formulas, Nest, View, reads
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
+
+
+def build_loops(program: Formulas) -> Plan:
+    """The kernels of the formulas. A result that is not computed, or given back twice, is copied."""
+    kernels: list[Kernel] = []
+    views: dict[Tensor, Tensor] = {}
+    for step in program.steps:
+        name = f"{program.name}.{len(kernels)}"
+        match step:
+            case Formula():
+                kernels.append(build_nest(step, name))
+            case View(tensor, of, _):
+                views[tensor] = of
+            case Nest(tensors, operands, body, span):
+                kernels.append(Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span))
+    results: list[Tensor] = []
+    owned = {*program.arguments, *program.constants}
+    for result in program.results:
+        root = viewed(result, views)
+        if root in owned or result in results:
+            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
+            at = axes(result.shape)
+            kernels.append(build_nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
+            result = copy
+        else:
+            owned.add(root)
+        results.append(result)
+    ranges = {t: r for t, r in program.ranges.items() if t not in results}  # the caller may give results other storage
+    sides = program.name, program.arguments, tuple(results), program.constants
+    return Plan(*sides, tuple(kernels), views, ranges, program.requirements)
 
 
 def build_nest(formula: Formula, name: str) -> Kernel:

@@ -10,15 +10,15 @@ always fuse. Stores come last, so that results may be stored in the place of ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
+from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
-from ..storage.plan import viewed
 from .clone import clone
 from .collapse import is_whole
 
@@ -41,17 +41,13 @@ class _Group:
     needs: dict[_Group, None] = field(default_factory=dict)  # groups that must run before, in order
 
 
-def fuse_kernels(
-    kernels: Sequence[Kernel], kept: Iterable[Tensor], views: Mapping[Tensor, Tensor], scalars: int = ARRAYS
-) -> list[Kernel]:
-    """The same work in fewer kernels. `kept` are the arrays that are read outside of them.
-
-    A kernel without loops may access up to `scalars` arrays.
-    """
+def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
+    """The plan with the same work in fewer kernels. A kernel without loops may access up to `scalars` arrays."""
+    views = plan.views
     groups: list[_Group] = []
     users: dict[Tensor, dict[_Group, None]] = {}  # the groups that access an array; below, those that write it
     writers: dict[Tensor, dict[_Group, None]] = {}
-    for kernel in kernels:
+    for kernel in plan.kernels:
         new = _group(kernel, views)
         for t in new.reads:
             new.needs |= writers.get(t, {})
@@ -65,9 +61,10 @@ def fuse_kernels(
         for found, tensors in ((users, new.reads | new.writes), (writers, new.writes)):
             for t in tensors:
                 found.setdefault(t, {})[target or new] = None
-    wanted = {*kept, *views, *views.values()}
+    wanted = {*plan.results, *views, *views.values()}
     made = [_kernel(g, groups, wanted) for g in _ordered(groups)]
-    return [replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(made)]
+    named = (replace(k, name=f"{k.name.rpartition('.')[0]}.{n}") for n, k in enumerate(made))
+    return replace(plan, kernels=tuple(named))
 
 
 def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:

@@ -28,8 +28,8 @@ from ...dialect.notation.loops import (
     nodes,
     statements,
 )
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, with_children
-from ..storage.plan import Plan
 
 Pair = tuple[Expr, Expr]
 
@@ -59,8 +59,7 @@ def split_complex(plan: Plan) -> Plan:
             replace(k, parameters=tuple(map(split.tensor, k.parameters)), body=split.block(k.body))
             for k in plan.kernels
         ),
-        home={split.tensor(t): split.tensor(h) for t, h in plan.home.items()},
-        offsets={split.tensor(t): o for t, o in plan.offsets.items()},
+        views={split.tensor(t): split.tensor(h) for t, h in plan.views.items()},
     )
 
 

@@ -54,7 +54,7 @@ ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "x
 
 
 def blocked_sums(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _in_order))
+    return kernel if kernel.sum_order == "terms" else kernel.with_body(rewrite_block(kernel.body, _in_order))
 
 
 def _in_order(s: Statement) -> Block | None:

@@ -16,12 +16,12 @@ from dataclasses import replace
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, statements
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
 from ..processor import processor
-from ..storage.plan import Plan
 
 MIN_ROWS = 16  # rows: with fewer, kernels parallelize better one by one
 

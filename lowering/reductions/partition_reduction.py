@@ -15,9 +15,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.index import Const, Index, Tensor, as_index, minimum
-from ...dialect.notation.loops import Alloc, For, Kernel, Store, statements, update
+from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parameters, statements, update
+from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
-from ..loops.collapse import is_whole
+from ..loops.collapse import collapse, is_whole
+from ..loops.forward_substitute import forward_substitute
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
 from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
@@ -27,10 +29,16 @@ SHARES = 8
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
 
 
-def partition_reduction(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
+def partition_reduction(kernel: Kernel) -> Kernels | None:
     """The kernel that reduces each partition's rows, and the one that reduces the partial results, if that is legal and
     pays.
     """
+    plain = collapse(forward_substitute(kernel))
+    found = _partitioned(plain)
+    return None if found is None else Kernels(found, reshaped_parameters(kernel, plain))
+
+
+def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     match kernel.body:
         case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as fold, *after)) as loop,):
             whole = own is acc and is_whole(loop) and is_whole(fold) and is_plain(fold)
@@ -61,6 +69,6 @@ def partition_reduction(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     read = {r.tensor for r in reads((one,))}, {r.tensor for r in reads((two,))}
     inputs = [tuple(p for p in kernel.inputs if p in used) for used in read]
     return (
-        Kernel(f"{kernel.name}.parts", (*inputs[0], parts), (one,), 1, kernel.span),
+        replace(kernel, name=f"{kernel.name}.parts", parameters=(*inputs[0], parts), body=(one,), results=1),
         replace(kernel, parameters=(*inputs[1], parts, *kernel.outputs), body=(two,)),
     )

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any
 
 from ...dialect.ir.sizes import Dim, Size, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
+from ...dialect.notation.plan import Kernels, versions
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapse
 from ..loops.forward_substitute import forward_substitute
@@ -28,23 +29,7 @@ from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
 from .lane_reduction import ORDERED, along_memory, folded_value
 
 Atoms = frozenset[Any]
-Order = Literal["terms", "blocks", "either"]
 MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
-
-
-@dataclass(frozen=True, eq=False)
-class OrderedVersion:
-    """A kernel, its order of long reductions (by terms, by blocks, or by each one's own rule), and the condition under
-    which it runs.
-    """
-
-    kernel: Kernel
-    order: Order
-    condition: Expr | None = None
-
-    def only(self, condition: Expr) -> OrderedVersion:
-        """The same version under an additional condition."""
-        return replace(self, condition=condition if self.condition is None else condition & self.condition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,26 +41,30 @@ class Single:
     condition: Expr
 
 
-def reduction_versions(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> list[OrderedVersion]:
-    """The versions of a kernel, one for each order of its reductions. The sizes of each set in `never` are not all 1."""
+def reduction_versions(kernel: Kernel) -> Kernels | None:
+    """The versions of a kernel, one for each order of its reductions."""
+    return versions(kernel, _versions(kernel, frozenset()))
+
+
+def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
+    """The versions of a kernel. The sizes of each set in `never` are not all 1."""
     if not any(map(_is_ordered, statements(kernel.body))):
-        return [OrderedVersion(kernel, "either")]
+        return [kernel]
     found = single(kernel, never)
     if found is not None:
-        one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}")
-        ones = reduction_versions(one, frozenset(n - found.atoms for n in never))
-        others = reduction_versions(kernel, never | {found.atoms})
-        return [*(o.only(found.condition) for o in ones), *(o.only(~found.condition) for o in others)]
+        one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}").only(found.condition)
+        ones = _versions(one, frozenset(n - found.atoms for n in never))
+        return [*ones, *_versions(kernel.only(~found.condition), never | {found.atoms})]
     plain = collapse(forward_substitute(kernel))
     kept, fold = keeps_order(plain), next(_folds(plain.body), None)
     if kept is False or fold is None:
-        return [OrderedVersion(kernel, "either")]
+        return [kernel]
     long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(fold), MIN_TERMS))
     if not isinstance(long, Expr):
-        return [OrderedVersion(kernel, "terms")]
+        return [replace(kernel, sum_order="terms")]
     return [
-        OrderedVersion(kernel, "terms", ~long),
-        OrderedVersion(replace(kernel, name=f"{kernel.name}.long"), "blocks", long),
+        replace(kernel, sum_order="terms").only(~long),
+        replace(kernel, name=f"{kernel.name}.long", sum_order="blocks").only(long),
     ]
 
 

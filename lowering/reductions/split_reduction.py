@@ -28,13 +28,17 @@ from ...dialect.notation.loops import (
     assign,
     identity,
     nodes,
+    reshaped_parameters,
     statements,
     substitute_block,
     update,
 )
+from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
-from ..loops.collapse import is_whole
+from ..loops.collapse import collapse, is_whole
+from ..loops.forward_substitute import forward_substitute
 from .blocked_sums import MIN_TERMS, bounds, folded, has_order, length, terms
+from .lane_reduction import lane_reduction
 
 FEW = 16  # elements: beyond, threads compute different elements
 
@@ -51,8 +55,22 @@ class SplitReduction:
     ordered: bool
 
 
-def split_reduction(kernel: Kernel) -> SplitReduction | None:
-    """The kernel split in two, if its reductions may be long; None if they are short or depend on each other."""
+def split_reduction(kernel: Kernel, grid: bool = False) -> Kernels | None:
+    """The kernel split in two, if its reductions may be long; None if they are short or depend on each other. For the
+    `grid` of a GPU only if they are known to be long, and without lanes, since its threads are the lanes.
+    """
+    plain = collapse(forward_substitute(kernel))
+    found = None if kernel.sum_order == "terms" else _split(plain)
+    if found is None or (grid and found.long is not None):
+        return None
+    joined = found.joined if grid or found.ordered else lane_reduction(found.joined)
+    made = [replace(found.parts, sum_order="terms"), replace(joined, scheduled=True).only(found.long)]
+    if found.long is not None:
+        made.append(replace(kernel, name=f"{kernel.name}.short", sum_order="terms").only(~found.long))
+    return Kernels(tuple(made), reshaped_parameters(kernel, plain))
+
+
+def _split(kernel: Kernel) -> SplitReduction | None:
     indices, block = _around(kernel.body)
     shape = tuple(i.extent for i in indices)
     points = product(shape)
@@ -142,9 +160,10 @@ class _Two:
         parts = (For(self.block, self.around(tuple(within))),)
         joined = self.around(tuple(after))
         kernel = self.kernel
+        first, last = (*self.inputs(parts), *arrays), (*self.inputs(joined), *arrays, *kernel.outputs)
         return SplitReduction(
-            Kernel(f"{kernel.name}.parts", (*self.inputs(parts), *arrays), parts, len(arrays), kernel.span),
-            replace(kernel, parameters=(*self.inputs(joined), *arrays, *kernel.outputs), body=joined),
+            replace(kernel, name=f"{kernel.name}.parts", parameters=first, body=parts, results=len(arrays)),
+            replace(kernel, parameters=last, body=joined),
             long,
             any(has_order(found) for s in block if isinstance(s, For) and (found := folded(s))),
         )

@@ -24,27 +24,10 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement,
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children
 from ..processor import processor
+from .step_plan import Group, StepPlan
 
 MIN_GROUP = 16  # isomorphic scalars of a group
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
-
-
-@dataclass(frozen=True)
-class Group:
-    """Isomorphic scalars: number n is in lane n // rows of row n % rows; the rows begin at an element of the array."""
-
-    first: int
-    size: int
-    rows: int
-    lanes: int
-
-    def place(self, n: int) -> int:
-        return self.first + n % self.rows * self.lanes + n // self.rows
-
-    def row(self, j: int) -> list[int | None]:
-        """The scalars of a row, lane by lane."""
-        at = [lane * self.rows + j for lane in range(self.lanes)]
-        return [n if n < self.size else None for n in at]
 
 
 @dataclass(frozen=True)
@@ -114,6 +97,20 @@ def _kinds(kernel: Kernel) -> dict[Tensor, int]:
             case Store(tensor, (), value):
                 kinds[tensor] = kind(value)
     return kinds
+
+
+def slp_vectorize(step: StepPlan) -> StepPlan:
+    """The tick with its scalars in rows, two at a time where it is nothing else."""
+    plan, groups, constants = step.plan, step.groups, dict(step.plan.constants)
+    once: list[Kernel] = []
+    twice: list[Kernel | None] = []
+    for kernel in plan.kernels:
+        found = next((r for t in groups if t in kernel.parameters if (r := roll(kernel, t, groups[t]))), None)
+        constants.update(found.constants if found else {})
+        once.append(found.kernel if found else kernel)
+        twice.append(found.twice if found else None)
+    step = replace(step, plan=replace(plan, constants=constants, kernels=tuple(once)))
+    return step if step.turns or len(twice) != 1 or twice[0] is None else step.with_several(twice[0], 2)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
 from ..processor import processor
+from .step_plan import StepPlan
 
 TICKS_PER_PASS = 4  # ticks in one pass over the state
 ROWS = 16  # rows of a block per recomputed row
@@ -42,7 +43,14 @@ class Skewed:
     ticks: int
 
 
-def time_skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
+def time_skew(step: StepPlan) -> StepPlan | None:
+    plan, kernel = step.plan, step.only_kernel
+    states = {plan.arguments[n]: result for n, result in zip(step.turns, plan.results, strict=True)}
+    found = None if kernel is None else skew(kernel, states)
+    return None if found is None else step.with_several(found.kernel, found.ticks)
+
+
+def skew(kernel: Kernel, states: Mapping[Tensor, Tensor]) -> Skewed | None:
     """The scheduled kernel of one tick as one of several; `states` maps each state that it changes to the array of its
     next value.
 

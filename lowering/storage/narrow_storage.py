@@ -16,6 +16,7 @@ from dataclasses import replace
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
 from ...dialect.notation.index import Cast, Expr, Read, Tensor, cast
+from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import (
     Block,
     For,
@@ -26,15 +27,15 @@ from ...dialect.notation.loops import (
     expressions,
     map_expressions,
     rewrite_block,
+    scratch_buffers,
 )
+from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.cost import UNKNOWN
-from ..analysis.interval_arithmetic import Interval
 from ..contraction.match import match_contraction, windowed
 from ..loops.collapse import collapse
 from ..loops.forward_substitute import forward_substitute
 from ..processor import processor
-from .plan import Plan, make_plan, scratch_buffers
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
 MAX_READS = 4  # reads of an element: beyond, widening at each read costs more than memory traffic
@@ -44,9 +45,10 @@ def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
     kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
+    owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():
-        large = home in plan.constants or (home in plan.offsets and not _is_small(home))
+        large = home in plan.constants or not (home in owned or _is_small(home))
         if large and home not in kept and tensor in plan.ranges and tensor.rank:
             found = narrowest(plan.ranges[tensor], tensor.element)
             if home not in types or found.bits < types[home].bits:
@@ -58,11 +60,11 @@ def narrow_storage(plan: Plan) -> Plan:
     }
     if not narrowed:
         return plan
-    views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.home.items() if t is not h}
+    views = {narrowed.get(t, t): narrowed.get(h, h) for t, h in plan.views.items()}
     kernels = tuple(_compacted(k, narrowed) for k in plan.kernels)
     ranges = {narrowed.get(t, t): r for t, r in plan.ranges.items()}
     constants = {narrowed.get(t, t): a.astype(types.get(t, t.element).dtype) for t, a in plan.constants.items()}
-    return make_plan(plan.name, plan.arguments, plan.results, constants, kernels, views, ranges, plan.requirements)
+    return replace(plan, constants=constants, kernels=kernels, views=views, ranges=ranges)
 
 
 def _is_small(tensor: Tensor) -> bool:

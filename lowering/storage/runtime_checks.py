@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...dialect.ir.diagnostics import Span
-from .plan import Plan
+from ...dialect.notation.plan import Plan
 
 
 class Requirements:

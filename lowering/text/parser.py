@@ -95,9 +95,19 @@ class _Reader:
     # statements
 
     def kernel(self, tree: Any) -> Kernel:
-        name, inputs, outputs, body = tree.children
+        name, inputs, outputs, condition, order, scheduled, body = tree.children
         parameters = tuple(self.tensor(t) for t in (*inputs.children, *outputs.children) if t is not None)
-        return Kernel(name[1:], parameters, self.block(body), len([t for t in outputs.children if t is not None]))
+        if order not in (None, "terms", "blocks"):
+            raise self.mistake(f"expected sums terms or sums blocks, got sums {order}", order)
+        return Kernel(
+            name[1:],
+            parameters,
+            self.block(body),
+            len([t for t in outputs.children if t is not None]),
+            condition=None if condition is None else self.typed(condition, I1),
+            sum_order="either" if order is None else str(order),  # type: ignore[arg-type]
+            scheduled=scheduled is not None,
+        )
 
     def tensor(self, tree: Any, space: str = "argument") -> Tensor:
         value, type = tree.children

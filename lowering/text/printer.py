@@ -222,8 +222,14 @@ def kernel_text(kernel: Kernel) -> str:
     names = Names()
     declared = [tensor_text(t, names) for t in kernel.parameters]
     split = len(declared) - kernel.results
-    head = f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])}) {{"
-    return "\n".join([head, *_block(kernel.body, names, 1), "}"]) + "\n"
+    head = [f"kernel @{kernel.name}({', '.join(declared[:split])}) -> ({', '.join(declared[split:])})"]
+    if kernel.condition is not None:
+        head.append(f"where {expression_text(kernel.condition, names, I1)}")
+    if kernel.sum_order != "either":
+        head.append(f"sums {kernel.sum_order}")
+    if kernel.scheduled:
+        head.append("scheduled")
+    return "\n".join([" ".join([*head, "{"]), *_block(kernel.body, names, 1), "}"]) + "\n"
 
 
 def statement_text(s: Statement) -> str:

@@ -21,7 +21,8 @@ from cvm.dialect.program.verify import verify
 from cvm.lowering import pipeline
 from cvm.lowering.analysis.enumerate_points import window_reaches_input
 from cvm.lowering.analysis.integer_ranges import interval
-from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR, Interval, whole
+from cvm.dialect.notation.interval import Interval, whole
+from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
 from cvm.lowering.analysis.overflow import Analysis, possible_overflows
 from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.storage import narrow_storage

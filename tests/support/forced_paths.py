@@ -276,7 +276,7 @@ SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
 
 
 L = "cvm.lowering.stepping"
-AT_ONCE = {f"{L}.fast_forward.TICKS_AT_ONCE": 2, f"{L}.step_plan.TICKS_AT_ONCE": 2}
+AT_ONCE: dict[str, Any] = {f"{L}.fast_forward.TICKS_AT_ONCE": 2}
 AT_ONCE |= {f"{L}.time_skew.TICKS_PER_PASS": 2, "l3_bytes": 0, f"{L}.time_skew.ROWS": 1}
 
 

@@ -12,7 +12,8 @@ from cvm.dialect.notation.loops import Block, Kernel
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.native_code import Library
-from cvm.lowering.storage.plan import make_plan
+from cvm.dialect.notation.plan import Plan
+from cvm.lowering.storage.place_buffers import place_buffers
 
 
 def tensor(name: str, element: ElementType, *shape: int | Size, space: str = "argument") -> Tensor:
@@ -28,7 +29,7 @@ class MachineCode:
 
     def __init__(self, kernel: Kernel) -> None:
         self.inputs, self.outputs = kernel.inputs, kernel.outputs
-        self.plan = make_plan("k", self.inputs, self.outputs, {}, (kernel,), {})
+        self.plan = place_buffers(Plan("k", self.inputs, self.outputs, {}, (kernel,)))
         self.text = emit(self.plan)
         self.library = Library(self.text.module, {"entry": ENTRY})
         self.failure = ""

@@ -14,7 +14,7 @@ from cvm.dialect.notation.scalars import SCALARS
 from cvm.jit.llvm import native_code, target_intrinsics
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS
-from cvm.lowering.storage.plan import make_plan
+from cvm.dialect.notation.plan import Plan
 from emission_operands import REAL, matrix_sum, values
 from loop_interpreter import execute
 from native_kernels import MachineCode, compiled, kernel, tensor
@@ -235,7 +235,7 @@ def test_index_arithmetic_by_sizes(size: int) -> None:
     j, x, m, y = Index("j", n), tensor("x", I32, 4), tensor("m", I8, n), tensor("y", I32, 4, n)
     made = kernel((For(i, (For(j, (Store(y, (i, j), x[i // as_index(n)] + x[i % as_index(n)]),)),)),), x, m, y)
     agree(made, np.arange(4, dtype=np.int32), np.zeros(size, np.int8))
-    text = emit(make_plan("k", made.inputs, made.outputs, {}, (made,), {})).module
+    text = emit(Plan("k", made.inputs, made.outputs, {}, (made,))).module
     outer, inner = (text.index("= phi ", place) for place in (0, text.index(" udiv ")))
     assert outer < text.index(" udiv ") < text.index(" urem ") < inner
 
@@ -259,7 +259,7 @@ def test_no_name_of_the_users_is_emitted() -> None:
     i = Index("secret", 4)
     x, y = tensor('sec"ret', F16, 4), Tensor("sec\nret", (4,), F16)
     k = Kernel("secret", (x, y), (For(i, (Assert(x[i] > 0, "secret"), Store(y, (i,), x[i]))),))
-    assert "sec" not in emit(make_plan("secret", (x,), (y,), {}, (k,), {})).module
+    assert "sec" not in emit(Plan("secret", (x,), (y,), {}, (k,))).module
 
 
 def test_kernels_that_are_alike_have_one_function() -> None:

@@ -9,7 +9,7 @@ copies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
 
@@ -23,21 +23,15 @@ from ...dialect.notation.loops import (
     map_expressions,
     rewrite_block,
 )
+from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import Accesses, accesses
-from .plan import viewed
+from ..context import Context
 
 
-def in_place(
-    kernels: Sequence[Kernel],
-    results: Sequence[Tensor],
-    arguments: Sequence[Tensor],
-    pairs: Mapping[int, int],
-    views: Mapping[Tensor, Tensor],
-) -> tuple[list[Kernel], tuple[Tensor, ...]]:
-    """The kernels and results, with the results of `pairs` (result to argument) stored in the argument where that is
-    legal.
-    """
+def in_place(plan: Plan, context: Context) -> Plan:
+    """The plan with the results of `context.overwritten` stored in the arguments that it maps them to, where legal."""
+    kernels, results, arguments, views = plan.kernels, plan.results, plan.arguments, plan.views
     uses = [_Uses(kernel) for kernel in kernels]
     writers = Counter(t for u in uses for t in u.results)
     writer = {t: n for n, u in enumerate(uses) for t in u.results}
@@ -49,7 +43,7 @@ def in_place(
     times, taken = Counter(results), set[Tensor]()
     names: dict[Tensor, Tensor] = {}
     found, given = list(results), set(arguments)
-    for n, k in pairs.items():
+    for n, k in context.overwritten.items():
         result, argument = results[n], arguments[k]
         alone = writers[result] == 1 and times[result] == 1 and result not in given and argument not in taken
         if not alone or result in seen or not seen.get(argument, -1) < writer[result]:
@@ -57,7 +51,9 @@ def in_place(
         if last.get(argument, -1) <= writer[result] and uses[writer[result]].allow(result, argument):
             names[result] = found[n] = argument
             taken.add(argument)
-    return [_renamed(kernel, names) for kernel in kernels], tuple(found)
+    ranges = {t: r for t, r in plan.ranges.items() if t not in taken}  # an argument holds a result in the end
+    renamed = tuple(_renamed(kernel, names) for kernel in kernels)
+    return replace(plan, kernels=renamed, results=tuple(found), ranges=ranges)
 
 
 @dataclass

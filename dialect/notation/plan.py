@@ -1,0 +1,73 @@
+"""A function as kernels: which kernels run in which order, and what the arrays they share are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ..ir.diagnostics import Span
+from ..ir.sizes import Dim
+from .index import Tensor
+from .interval import Interval
+from .loops import Kernel, reshaped_parameters, scratch_buffers
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The kernels of a function in the order in which they run.
+
+    Every array of the kernels is an argument, a constant, a result, a place in the workspace, or a view of one of these:
+    `views` maps a view to the array it is a view of. `ranges` bounds the elements of integer arrays; those of others may
+    be anything. `requirements` are the failures that kernels may report, with message and location, in program order.
+    `offsets` and `workspace`, in bytes, are those that `place_buffers` gave.
+    """
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    constants: Mapping[Tensor, np.ndarray]
+    kernels: tuple[Kernel, ...]
+    views: Mapping[Tensor, Tensor] = field(default_factory=dict)
+    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)
+    requirements: tuple[tuple[str, Span], ...] = ()
+    offsets: Mapping[Tensor, Dim] = field(default_factory=dict)
+    workspace: Dim = 0
+
+    @cached_property
+    def home(self) -> Mapping[Tensor, Tensor]:
+        """The array whose storage each view, parameter and scratch buffer of the kernels has; itself if its own."""
+        home = {t: viewed(t, self.views) for t in {*self.views, *(p for k in self.kernels for p in k.parameters)}}
+        own = set(self.results)
+        for result in self.results:  # of a result that is a view of an intermediate array, that array has the storage
+            root = home.get(result, result)
+            if root is not result and root not in own:
+                home.update({t: result for t, r in home.items() if r is root})
+        home.update({t: t for k in self.kernels for t in scratch_buffers(k)})
+        return home
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """The kernels that a pass puts in the place of one, with the views and the packed constants that they read."""
+
+    kernels: tuple[Kernel, ...]
+    views: Mapping[Tensor, Tensor] = field(default_factory=dict)
+    constants: Mapping[Tensor, np.ndarray] = field(default_factory=dict)
+
+
+def versions(kernel: Kernel, found: Sequence[Kernel]) -> Kernels | None:
+    """Versions of a kernel, whose parameters are views of its own; None if that is but the kernel itself."""
+    views: dict[Tensor, Tensor] = {}
+    for version in found:
+        views.update(reshaped_parameters(kernel, version))
+    return None if [*found] == [kernel] else Kernels(tuple(found), views)
+
+
+def viewed(tensor: Tensor, views: Mapping[Tensor, Tensor]) -> Tensor:
+    """The array that a tensor is a view of, in the end; itself if it is none."""
+    while tensor in views:
+        tensor = views[tensor]
+    return tensor

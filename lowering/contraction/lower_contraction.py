@@ -1,0 +1,32 @@
+"""Lower a sum of products to kernels that pack its factors and multiply them by tiles, as `strategies` chooses.
+
+Legal where the nest is a contraction (`match`). Pays from `strategies.MIN_PRODUCTS` products on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.loops import Kernel, reshaped_parameters
+from ...dialect.notation.plan import Kernels
+from ..context import Context
+from ..loops.collapse import collapse
+from ..loops.forward_substitute import forward_substitute
+from ..processor import processor
+from . import strategies
+
+
+def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
+    if kernel.sum_order == "blocks":
+        return None
+    plain = collapse(forward_substitute(kernel))
+    views = reshaped_parameters(kernel, plain)
+    constants, ranges = context.seen(views)
+    made = strategies.lower_contraction(plain, constants, ranges, processor())
+    if made is None:
+        return None
+    kernels = (
+        replace(k, condition=kernel.condition, sum_order="terms", scheduled=k in made.ready).only(made.where.get(k))
+        for k in made.kernels
+    )
+    return Kernels(tuple(kernels), {**views, **made.views}, made.constants)

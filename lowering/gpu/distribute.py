@@ -1,0 +1,39 @@
+"""Distribute the loops of a body over kernels of their own (LLVM: LoopDistribute).
+
+    kernel k { for i { t[i] = f }; for j { y[j] = g(t[j]) } }  =>  kernel k { for i { t[i] = f } }
+                                                                   kernel k { for j { y[j] = g(t[j]) } }
+
+Legal where a body is nothing but loops and their scratch buffers, which become parameters. A grid has to: its threads
+meet only between kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.index import Read
+from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
+from ...dialect.notation.plan import Kernels
+from ...dialect.notation.traverse import walk
+from ..analysis.accesses import accesses
+from ..analysis.parallel_loops import is_mapped
+
+
+def distribute(kernel: Kernel) -> Kernels | None:
+    loops = [s for s in kernel.body if isinstance(s, For)]
+    buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]
+    if len(loops) + len(buffers) < len(kernel.body) or not loops or is_mapped(kernel):
+        return None
+    return Kernels(tuple(_with_parameters(kernel, (loop,)) for loop in loops))
+
+
+def _with_parameters(kernel: Kernel, body: Block) -> Kernel:
+    """The kernel with this body; its parameters are the arrays that the body uses, those it writes last."""
+    read, stored = accesses(body)
+    tested = () if kernel.condition is None else walk(kernel.condition)
+    needed = {*read, *(e.tensor for e in tested if isinstance(e, Read))}
+    own = {s.tensor for s in statements(body) if isinstance(s, Alloc)}
+    used = [*kernel.parameters, *(s.tensor for s in kernel.body if isinstance(s, Alloc))]
+    given = [t for t in used if t in needed and t not in stored and t not in own]
+    results = [t for t in used if t in stored and t not in own]
+    return replace(kernel, parameters=(*given, *results), body=body, results=len(results))

@@ -1,0 +1,16 @@
+"""Name the kernels of a plan by their numbers.
+
+    kernel main.0.parts, kernel main.0, kernel main.1  =>  kernel main.0, kernel main.1, kernel main.2
+
+Kernels of a CUDA module need different names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.plan import Plan
+
+
+def number_kernels(plan: Plan) -> Plan:
+    return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(plan.kernels)))

@@ -1,0 +1,36 @@
+"""Give float reductions the lanes and blocks of the documented order (LLVM: ordered reductions).
+
+    for k { acc = acc + x[k] }  =>  for b { part = 0; for k in block b { by 16 lanes: part = part + x[k] }; acc = acc + part }
+
+Legal always: the order is the one that CPU kernels have, so loops are partitioned as theirs are. Nothing changes where
+that gives a reduction neither lanes nor blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.loops import For, Kernel, statements
+from ..analysis.accesses import folds_floats
+from ..loops.collapse import collapse
+from ..loops.forward_substitute import forward_substitute
+from ..loops.index_set_split import index_set_split
+from ..loops.loop_partition import loop_partition
+from ..loops.tighten_bounds import tighten_bounds
+from ..reductions.blocked_sums import blocked_sums
+from ..reductions.lane_reduction import lane_reduction
+
+PARTITIONED = (forward_substitute, index_set_split, collapse, loop_partition, tighten_bounds)
+
+
+def ordered_reduction(kernel: Kernel) -> Kernel:
+    if not folds_floats(kernel):
+        return kernel
+    plain = kernel
+    for change in PARTITIONED:
+        plain = change(plain)
+    blocked = blocked_sums(plain)
+    laned = lane_reduction(blocked)
+    if blocked is plain and not any(isinstance(s, For) and s.kind == "vector" for s in statements(laned.body)):
+        return kernel
+    return replace(laned, scheduled=True)

@@ -1,0 +1,84 @@
+"""Unswitch innermost loops on which operands are repeated, a condition that is uniform over lanes.
+
+    for i in 0..n { y[i] = a[select(i < p, i, 0)] + b[select(i < q, i, 0)] }
+    =>  if every operand is repeated whole or not at all {
+          for i in 0..n { alloc part0; if p >= n { part0 = a[i] } else { part0 = a[0] }; ... } }
+        else { the same as before }
+
+Legal always. Pays where sizes that are broadcast turn out to differ (`broadcast_versions`): accesses are contiguous, or
+are the same for all lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Size
+from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, as_index, both
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Statement,
+    Store,
+    accumulator,
+    map_expressions,
+    rewrite_block,
+)
+from ...dialect.notation.traverse import rewrite, walk
+from ..analysis.affine import key
+from ..formulas.broadcast_index import repeated, unrepeated
+from .broadcast_versions import broadcast_sizes
+
+
+def unswitch_broadcast(kernel: Kernel) -> Kernel:
+    return kernel.with_body(rewrite_block(kernel.body, _asked))
+
+
+def _asked(s: Statement) -> Block | None:
+    if not isinstance(s, For) or s.kind != "serial" or not all(isinstance(b, (Let, Store)) for b in s.body):
+        return None
+    extent, asked = as_index(s.index.extent), _Asked(s.index)
+    body = asked.block(s.body)
+    tests = [(as_index(n) >= extent) | (as_index(n) <= 1) for n in broadcast_sizes((s,), s.index).values()]
+    known = both(*tests)
+    return (If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
+
+
+class _Asked:
+    """Variables for reads of operands that may be repeated, assigned in a branch."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.found: dict[object, Tensor] = {}
+        self.made: list[Statement] = []
+
+    def block(self, block: Block) -> Block:
+        for s in block:
+            (new,) = map_expressions((s,), lambda e: rewrite(e, self.read))
+            self.made.append(new)
+        return tuple(self.made)
+
+    def read(self, e: Expr) -> Expr | None:
+        if not isinstance(e, Read) or not (sizes := self.sizes(e)):
+            return None
+        if key(e) not in self.found:
+            value = accumulator(f"part{len(self.found)}", e.type)
+            whole = both(*(as_index(n) >= as_index(self.index.extent) for n in sizes))
+            assert isinstance(whole, Expr)
+            sides = [(Store(value, (), self.chosen(e, known)),) for known in (self.index, ZERO)]
+            self.made += [Alloc(value), If(whole, *sides)]
+            self.found[key(e)] = value
+        return self.found[key(e)][()]
+
+    def sizes(self, e: Expr) -> list[Size]:
+        """The sizes that decide whether a read is repeated along the index."""
+        places = [p for n in walk(e) if (p := repeated(n)) is not None and unrepeated(p[0]) is self.index]
+        return [*{size.key: size for _, size in places}.values()]
+
+    def chosen(self, e: Expr, place: Expr) -> Expr:
+        """The read at a position of the index."""
+        return rewrite(e, lambda n: place if repeated(n) is not None and unrepeated(n) is self.index else None)

@@ -1,0 +1,61 @@
+"""Place the buffers of a plan: the offset of every intermediate array in one workspace (XLA: buffer assignment).
+
+Legal always; pays by memory. Arrays of known size with disjoint lifetimes share bytes; arrays of unknown size follow
+them, one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.index import Tensor
+from ...dialect.notation.loops import scratch_buffers
+from ...dialect.notation.plan import Plan
+
+ALIGNMENT = 64  # bytes: a cache line, and any vector
+
+
+def place_buffers(plan: Plan) -> Plan:
+    """The plan with the offset of every array that is no argument, constant or result."""
+    placed = {*plan.arguments, *plan.constants, *plan.results}
+    first: dict[Tensor, int] = {}
+    last: dict[Tensor, int] = {}
+    for n, kernel in enumerate(plan.kernels):
+        for p in kernel.parameters:
+            root = plan.home[p]
+            if root not in placed:
+                first.setdefault(root, n)
+                last[root] = n
+        for scratch in scratch_buffers(kernel):
+            first[scratch] = last[scratch] = n
+    offsets, workspace = _pack(first, last)
+    return replace(plan, offsets=offsets, workspace=workspace)
+
+
+def _bytes(tensor: Tensor) -> Dim:
+    size = product(tensor.shape) * tensor.element.bytes
+    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+
+
+def _pack(first: dict[Tensor, int], last: dict[Tensor, int]) -> tuple[dict[Tensor, Dim], Dim]:
+    """Offsets for arrays with lifetimes [first, last]: largest first, each at the lowest offset free throughout its
+    lifetime.
+    """
+    offsets: dict[Tensor, Dim] = {}
+    known = [(size, t) for t in first if isinstance(size := _bytes(t), int)]
+    placed: list[tuple[int, int, Tensor]] = []
+    for size, t in sorted(known, key=lambda pair: -pair[0]):
+        at = 0
+        for start, end, other in sorted(placed, key=lambda p: p[0]):
+            alive = first[other] <= last[t] and first[t] <= last[other]
+            if alive and start < at + size and at < end:
+                at = end
+        offsets[t] = at
+        placed.append((at, at + size, t))
+    top: Dim = max((end for _, end, _ in placed), default=0)
+    for t in first:
+        if t not in offsets:
+            offsets[t] = top
+            top = top + _bytes(t)
+    return offsets, top
