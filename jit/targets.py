@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ..dialect.ir.diagnostics import TargetError
 
 if TYPE_CHECKING:
+    from ..dialect.notation.plan import Plan
     from ..dialect.program.module import Function, Module
     from ..lowering.stepping.step_plan import StepPlan
-    from ..dialect.notation.plan import Plan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction
     from .functions.steppers import Stepper

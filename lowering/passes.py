@@ -79,6 +79,7 @@ def run_passes(
             several = None if item.several is None else through(item.several, group)
             return replace(item, plan=through(item.plan, group), several=several)
         if unit is Kernel:
+            assert isinstance(item, Plan)
             return _on_kernels(group, item, context, ready, watch)
         made = group[0].run(item, context)
         watch(group[0], item, item if made is None else made)

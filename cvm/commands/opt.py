@@ -57,7 +57,7 @@ def opt(options: Namespace) -> int:
         made = {name: _of_function(passes, program, f, report) for name, f in program.functions.items()}
         text = print_module(program.with_functions(made), options.generic)
     else:
-        text = "\n".join(_below(passes, program, options.target == "cpu", report))
+        text = "\n".join(_below(passes, program, options.target, report))
     if options.timing:
         report.print_times()
     write(options.output, text.encode())
@@ -89,11 +89,15 @@ def _chosen(pipeline: str) -> Iterator[Pass]:
 def _complete(passes: Sequence[Pass], form: str, program: str) -> tuple[list[Pass], str]:
     """The passes, and before them those that take the program down to the form that they transform; and its last form."""
     found: list[Pass] = []
+    packed = False
     for p in passes:
         wanted = FORM_OF[p.unit]
         if FORMS.index(wanted) < FORMS.index(form):
             where = f"after {found[-1].name} there are only {form}" if found else f"{program} holds {form}"
             raise Usage(f"{p.name} works on the {wanted}, but {where}")
+        if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
+            raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
+        packed = packed or p.name == "pack_state"
         while form != wanted:
             found += DOWN[form]
             form = FORMS[FORMS.index(form) + 1]
@@ -109,18 +113,19 @@ def _of_function(passes: Sequence[Pass], module: Module, function: Function, rep
     return run_passes(passes, function, context_of(module, function), watch=report)
 
 
-def _below(passes: Sequence[Pass], module: Module, steps: bool, report: Report) -> Iterator[str]:
-    """The functions after passes that end below the graph. Of a graph these are the one that moves it by a tick, in `steps`
-    by the pipeline that a CPU has for it, and the one that computes its probes."""
+def _below(passes: Sequence[Pass], module: Module, target: str | None, report: Report) -> Iterator[str]:
+    """The functions after passes that end below the graph. Of a graph these are the one that moves it by a tick, for a CPU
+    by a pipeline of its own, and the one that computes its probes."""
+    step = PIPELINES["step"] if target == "cpu" else passes if any(p.name == "pack_state" for p in passes) else ()
     for function in module.functions.values():
         if not isinstance(function, Graph):
             yield text_of(run_passes(passes, function, context_of(module, function), watch=report))
             continue
         clocked = split_state(module, function)
-        if steps and clocked.advance.results:
-            yield text_of(run_passes(PIPELINES["step"], clocked.advance, step_context(module, clocked), watch=report))
-        for f in (clocked.observe,) if steps else (clocked.advance, clocked.observe):
-            if f.results:
+        if step and clocked.advance.results:
+            yield text_of(run_passes(step, clocked.advance, step_context(module, clocked), watch=report))
+        for f in (clocked.advance, clocked.observe):
+            if f.results and not (step and (f is clocked.advance or step is passes)):
                 yield text_of(run_passes(passes, f, context_of(module, f), watch=report))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Size
+from ...dialect.notation.affine import key
 from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Alloc,
@@ -29,7 +30,6 @@ from ...dialect.notation.loops import (
     rewrite_block,
 )
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.affine import key
 from ..formulas.broadcast_index import repeated, unrepeated
 from .broadcast_versions import broadcast_sizes
 

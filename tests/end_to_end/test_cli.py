@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from cvm.lowering.passes import STEPS
+from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS
+from cvm.lowering.stepping.step_plan import StepPlan
 
 import cvm
 from cvm import cli
@@ -281,10 +282,68 @@ def test_opt_goes_down_the_levels(command: Command) -> None:
 
 def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
     listed = command("opt", "--list").out
-    for name in STEPS:
+    for name in (*PASSES, *PIPELINES):
         assert re.search(rf"^  {name} +\S", listed, re.M), name
-        said = command("opt", "-", "--pipeline", name, stdin=TWICE)
+        pipeline = f"pack_state,{name}" if name in PASSES and PASSES[name].unit is StepPlan else name
+        said = command("opt", "-", "--pipeline", pipeline, stdin=TWICE)
         assert said.status == 0 and said.out, name
+
+
+CONVOLUTION = """\
+func @main(%x: tensor<1x16x32x32xi32> {range = [0, 255]}, %w: tensor<32x16x3x3xi32> {range = [-127, 127]}) -> tensor<1x32x16x16xi32> {
+  %sum = cvm.conv2d %x, %w {padding = [1, 1], stride = [2, 2]}
+  %y = cvm.cvm_right_shift %sum {precision = 8, shift_bit = 9}
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "stage", "steps"),
+    [
+        ("cpu", "schedule", ("fuse", "build_loops", "lower_contraction", "collapse", "vectorize", "unroll")),
+        ("cuda", None, ("fuse", "build_loops", "mma", "shared_memory_transpose", "map_to_grid")),
+    ],
+)
+def test_opt_shows_every_transformation_by_its_name(
+    command: Command, target: str, stage: str | None, steps: tuple[str, ...]
+) -> None:
+    said = command("opt", "-", "--target", target, "--print-after-all", stdin=CONVOLUTION)
+    shown = re.findall(r"^// after (\w+)(: no change of @\S+)?$", said.err, re.M)
+    assert {name for name, _ in shown} <= {p.name for p in TARGETS[target]} and len(shown) == said.err.count("// after")
+    for name in steps:
+        assert (name, "") in shown, name
+    first = said.err.index(
+        "// after unroll: no change of @main.0.rows" if target == "cpu" else "// after map_to_grid\n"
+    )
+    assert first < said.err.rindex(
+        "// after collapse" if target == "cpu" else "// after distribute"
+    )  # kernel by kernel
+    if stage:
+        assert said.out == command("lower", "-", "--to", stage, stdin=CONVOLUTION).out
+    alone = command("opt", "-", "--target", target, "--print-after", steps[-1], stdin=CONVOLUTION)
+    assert alone.out == said.out and set(re.findall(r"// after (\w+)", alone.err)) == {steps[-1]}
+
+
+def test_fields_of_a_kernel_that_passes_read_are_text(command: Command) -> None:
+    kernel = """\
+kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[0] >= 3 sums terms scheduled {
+  alloc %acc: f32
+  %acc = 0.0
+  for %i in 0..8 {
+    %acc = %acc + %x[%i]
+  }
+  %y[0] = %acc
+}
+"""
+    assert command("opt", "-", stdin=kernel) == (0, kernel, "")
+    assert command("opt", "-", "--pipeline", "collapse,lane_reduction", stdin=kernel).out == kernel
+    lowered = command("opt", "-", "--pipeline", "unroll,lower_condition", stdin=kernel).out
+    assert "-> (%y: tensor<1xf32>) {\n  if %n[0] >= 3 {\n" in lowered and "in 0..8 unrolled" in lowered
+    said = command("opt", "-", stdin=kernel.replace("%n[0]", "%n[1]"))
+    assert said.status == 1 and "an index of %n may be beyond 1" in said.err
+    said = command("opt", "-", stdin=kernel.replace("terms", "halves"))
+    assert said.status == 1 and "expected sums terms or sums blocks, got sums halves" in said.err
 
 
 @pytest.mark.parametrize(
@@ -298,6 +357,12 @@ def test_every_pass_of_opt_is_listed_and_runs(command: Command) -> None:
         (("--pipeline", "cse,dce", "--print-after", "fuse"), "--print-after fuse: the pipeline is cse,dce"),
         (("--print-after", "cse"), "--print-after cse: the pipeline is empty"),
         (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
+        (("--pipeline", "slp_vectorize"), "slp_vectorize works on the loops that pack_state gives"),
+        (("--pipeline", "pack_state,pack_state"), "pack_state works on plain loops"),
+        (
+            ("--pipeline", "cse", "--target", "cpu"),
+            "--target is the whole pipeline of a target, and --pipeline another one",
+        ),
         (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
     ],
 )

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size, evaluate
 from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.plan import Plan
 from cvm.jit.cuda import nvrtc
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Memory
 from cvm.jit.cuda.emulator.ptx import parse
 from cvm.jit.cuda.emulator.run_grid import launch
-from cvm.lowering.gpu.map_to_grid import map_to_grid
-from cvm.lowering.storage.plan import Plan, make_plan
+from cvm.lowering.pipeline import schedule_for_gpu
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason=f"NVRTC is not installed: {nvrtc.HOW}")
 
 
 def plan_of(kernel: Kernel) -> Plan:
-    return map_to_grid(make_plan("k", kernel.inputs, kernel.outputs, {}, (kernel,), {}))
+    return schedule_for_gpu(Plan("k", kernel.inputs, kernel.outputs, {}, (kernel,)))
 
 
 def simulated(

@@ -18,8 +18,8 @@ from available_targets import HERE
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.analysis.overflow import possible_overflows, print_ranges
-from cvm.lowering.graph.differentiate import expand_derivatives
-from cvm.lowering.graph.pipeline import GRAPH_PASSES
+from cvm.lowering.pipeline import PASSES, PIPELINES, context_of
+from cvm.lowering.stepping.step_plan import StepPlan
 from run_lines import Call, as_array, difference, read_call
 
 import cvm
@@ -179,12 +179,12 @@ def stage(name: str) -> Callable[[Filetest], Golden]:
 
 
 def graph_pass(name: str) -> Callable[[Filetest], Golden]:
-    """The functions after one graph pass; `differentiate` expands derivatives into ordinary operations."""
+    """The functions that one graph pass changes, after it."""
 
     def changed(test: Filetest) -> Golden:
         found = {}
         for entry, function in test.module.functions.items():
-            new = expand_derivatives(test.module, function) if name == "differentiate" else GRAPH_PASSES[name](function)
+            new = PASSES[name].run(function, context_of(test.module, function))
             if new is not function:
                 found[entry] = _lines(print_module(test.module.with_functions({entry: new})))
         return found
@@ -212,6 +212,14 @@ def opt(name: str) -> Callable[[Filetest], Golden]:
 def passes() -> list[str]:
     """The names of `cvm opt --list`."""
     return [line.split()[0] for line in listing() if line.startswith("  ")]
+
+
+def pipeline_of(name: str) -> str:
+    """What shows a pass: the pass alone, or for one over the plan of a tick also those that make such a plan."""
+    if name not in PASSES or PASSES[name].unit is not StepPlan:
+        return name
+    names = [p.name for p in PIPELINES["step"]]
+    return ",".join(names[names.index("pack_state") : names.index(name) + 1])
 
 
 def fmt(test: Filetest) -> Golden:
@@ -341,8 +349,8 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "ranges": ranges,
     **{name: stage(name) for name in STAGES},
     "fmt": fmt,
-    **{name: opt(name) for name in passes() if name not in STAGES},
-    **{name: graph_pass(name) for name in (*GRAPH_PASSES, "differentiate")},
+    **{name: opt(pipeline_of(name)) for name in passes() if name not in STAGES},
+    **{name: graph_pass(name) for name, p in PASSES.items() if p.level == "graph"},
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {
     "check": check,

@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 from conformance_cases import Case
 from cvm.dialect.builtin import Data
-from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.program.printer import print_module
 from cvm.jit.cache.keys import environment
 from cvm.jit.host_processor import host_processor
-from cvm.lowering import schedule
+from cvm.lowering import pipeline
 from cvm.lowering.processor import DOT_PRODUCTS, compiling_for, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
@@ -291,25 +290,19 @@ NARROW = {"l2_bytes": 0, "cvm.lowering.storage.narrow_storage.MAX_READS": 1 << 2
 OLD = {**vars(named("x86-64"))} if "x86_64" in llvm.get_default_triple() else {}
 
 
-class _Passes(dict[str, Callable[[Kernel], Kernel]]):
-    """Some passes, and none where another one is named."""
-
-    def __missing__(self, name: str) -> Callable[[Kernel], Kernel]:
-        return lambda kernel: kernel
-
-
 def _without(*names: str) -> dict[str, Any]:
-    passes = _Passes({n: p for n, p in schedule.PASSES.items() if n not in names})
-    return {f"cvm.lowering.{module}.PASSES": passes for module in ("schedule", "passes", "stepping.step_plan")}
+    """The pipelines without some passes."""
+    lists = ("GRAPH", "CPU_SCHEDULE", "GPU", "STEP")
+    return {f"cvm.lowering.pipeline.{n}": tuple(p for p in getattr(pipeline, n) if p.name not in names) for n in lists}
 
 
 PATHS = {
     "as costs say": Path(),
     "no optimization": Path(optimize=0),
     "no optimization, kept on disk": Path(optimize=0, kept=True),
-    "no passes over loops": Path(_without(*schedule.PASSES)),
+    "no passes over loops": Path(_without(*(p.name for p in pipeline.NESTS), "nontemporal_stores")),
     "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
-    "no passes over graphs": Path({"cvm.lowering.graph.pipeline.ORDER": ()}),
+    "no passes over graphs": Path(_without("simplify", "fold_constants", "cse", "dce")),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),

@@ -9,10 +9,10 @@ from cvm.dialect.ir.sizes import Shape, Size, evaluate
 from cvm.dialect.ir.types import ElementType
 from cvm.dialect.notation.index import Tensor
 from cvm.dialect.notation.loops import Block, Kernel
+from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.native_code import Library
-from cvm.dialect.notation.plan import Plan
 from cvm.lowering.storage.place_buffers import place_buffers
 
 

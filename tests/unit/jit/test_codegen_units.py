@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from cvm.dialect.ir.scoped_setting import ScopedSetting
 from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
-from cvm.lowering import schedule
+from cvm.lowering import pipeline
 
 import cvm
 
@@ -161,15 +162,16 @@ def test_memory_that_does_not_suffice_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("what", [ValueError("a pass failed"), KeyboardInterrupt()], ids=repr)
 def test_a_pass_that_fails_ends_the_other_thread(monkeypatch: pytest.MonkeyPatch, what: BaseException) -> None:
-    passes, seen = dict(schedule.PASSES), []
+    passes, seen = pipeline.CPU_SCHEDULE, []
 
-    def unroll(kernel: object) -> object:
+    def fail(kernel: object, _: object) -> object:
         seen.append(kernel)
         if len(seen) > 4:
             raise what
-        return passes["unroll"](kernel)  # type: ignore[arg-type]
+        return kernel
 
-    monkeypatch.setitem(schedule.PASSES, "unroll", unroll)
+    failing = replace(pipeline.PASSES["unroll"], run=fail)
+    monkeypatch.setattr(pipeline, "CPU_SCHEDULE", (*passes[:-2], failing, *passes[-2:]))
     with pytest.raises(type(what)):
         compiled()
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.loops.build import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
 from cvm.lowering.loops.index_set_split import index_set_split
-from cvm.lowering.pipeline import to_formulas, to_kernels
+from cvm.lowering.pipeline import lower_step, to_formulas
 from cvm.lowering.stepping.split_state import split_state
-from cvm.lowering.stepping.step_plan import StateSlot, make_step_plan
+from cvm.lowering.stepping.step_plan import StateSlot
 from cvm.lowering.text.printer import kernels_text
 from loop_interpreter import execute
 
@@ -20,11 +21,11 @@ import cvm
 def kernels(text: str) -> tuple[list[Kernel], list[Kernel]]:
     """The kernels of @main, one for each formula, and combined."""
     module = cvm.parse(text)
-    plain, views, results = to_kernels(to_formulas(module, module.functions["main"]))
-    combined = fuse_kernels(plain, results, views)
+    plain = build_loops(to_formulas(module, module.functions["main"]))
+    combined = fuse_kernels(plain).kernels
     for kernel in combined:
         check_kernel(kernel)
-    return plain, combined
+    return [*plain.kernels], [*combined]
 
 
 def test_fields_over_the_same_points_are_computed_in_one_nest() -> None:
@@ -89,7 +90,7 @@ func @main(%x: !cog.field<[5, 8], f32>) {{
   %z = cog.mul %y, 2
   return %z
 }}""")
-    (kernel,), _, _ = to_kernels(to_formulas(module, module.functions["main"]))
+    (kernel,) = build_loops(to_formulas(module, module.functions["main"])).kernels
     cut = index_set_split(kernel)
     check_kernel(cut)
     text = kernels_text([cut])
@@ -103,7 +104,7 @@ def places(text: str) -> tuple[list[StateSlot], tuple[int, ...], int]:
     """The slots of the states of @main, the arrays that alternate, and the number of kernels."""
     module = cvm.parse(text)
     graph = module.functions["main"]
-    tick = make_step_plan(module, split_state(module, graph))  # type: ignore[arg-type]
+    tick = lower_step(module, split_state(module, graph))  # type: ignore[arg-type]
     for kernel in tick.plan.kernels:
         check_kernel(kernel)
     return [*tick.places], tick.turns, len(tick.plan.kernels)
