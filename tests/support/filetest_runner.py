@@ -215,7 +215,9 @@ def passes() -> list[str]:
 
 
 def pipeline_of(name: str) -> str:
-    """What shows a pass: the pass alone, or for one over the plan of a tick also those that make such a plan."""
+    """What shows a pass: the pass alone, or also those that give it what it is for, ranges or the plan of a tick."""
+    if name == "rounding_shift":
+        return "integer_ranges,rounding_shift"
     if name not in PASSES or PASSES[name].unit is not StepPlan:
         return name
     names = [p.name for p in PIPELINES["step"]]
