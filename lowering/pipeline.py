@@ -227,7 +227,9 @@ def nests(module: Module, function: Function) -> Plan:
     return run_passes((*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS), function, context_of(module, function))
 
 
-def schedule(plan: Plan, processor: Processor | None = None, ready: Callable[[Kernel], None] = lambda kernel: None) -> Plan:
+def schedule(
+    plan: Plan, processor: Processor | None = None, ready: Callable[[Kernel], None] = lambda kernel: None
+) -> Plan:
     """The plain nests scheduled for a CPU; `ready` is told each kernel as soon as it is."""
     with compiling_for(processor):
         return run_passes(CPU_SCHEDULE, plan, Context(), ready)

@@ -34,7 +34,8 @@ def check(
     with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
         verified, more = verify.check(module)
-    return verified, abridged(sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end)))
+    found = sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
+    return verified, abridged(found) if found else found
 
 
 def parse_unverified(

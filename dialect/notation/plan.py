@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,6 +56,19 @@ class Kernels:
     kernels: tuple[Kernel, ...]
     views: Mapping[Tensor, Tensor] = field(default_factory=dict)
     constants: Mapping[Tensor, np.ndarray] = field(default_factory=dict)
+
+
+class Requirements:
+    """The status codes of failed checks, from 1: the earliest check in program order has the greatest code, and wins."""
+
+    def __init__(self, plans: Iterable[Plan]) -> None:
+        self.listed = [r for plan in plans for r in reversed(dict.fromkeys(plan.requirements))]
+
+    def number(self, message: str, span: Span) -> int:
+        """The code of a requirement."""
+        if (message, span) not in self.listed:  # kernels that were given without a program
+            self.listed.append((message, span))
+        return self.listed.index((message, span)) + 1
 
 
 def versions(kernel: Kernel, found: Sequence[Kernel]) -> Kernels | None:

@@ -28,12 +28,11 @@ from ...dialect.notation.loops import (
     statements,
     written,
 )
-from ...dialect.notation.plan import Plan
+from ...dialect.notation.plan import Plan, Requirements
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
 from ...lowering.analysis.linear_index import linear_index
 from ...lowering.analysis.parallel_loops import THREADS, block_size
-from ...lowering.storage.runtime_checks import Requirements
 from . import lookup_tables
 from .addresses import Val, fits
 from .expressions import Expressions

@@ -14,9 +14,8 @@ from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.notation.index import Tensor
 from ...dialect.notation.loops import Kernel
-from ...dialect.notation.plan import Plan
+from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
-from ...lowering.storage.runtime_checks import Requirements
 from .ir_writer import PARALLEL, IRWriter
 from .kernels import METADATA, Function, parallel_loop
 

@@ -18,8 +18,7 @@ from available_targets import HERE
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.analysis.overflow import possible_overflows, print_ranges
-from cvm.lowering.pipeline import PASSES, PIPELINES, context_of
-from cvm.lowering.stepping.step_plan import StepPlan
+from cvm.lowering.pipeline import PASSES, context_of
 from run_lines import Call, as_array, difference, read_call
 
 import cvm
@@ -214,16 +213,6 @@ def passes() -> list[str]:
     return [line.split()[0] for line in listing() if line.startswith("  ")]
 
 
-def pipeline_of(name: str) -> str:
-    """What shows a pass: the pass alone, or also those that give it what it is for, ranges or the plan of a tick."""
-    if name == "rounding_shift":
-        return "integer_ranges,rounding_shift"
-    if name not in PASSES or PASSES[name].unit is not StepPlan:
-        return name
-    names = [p.name for p in PIPELINES["step"]]
-    return ",".join(names[names.index("pack_state") : names.index(name) + 1])
-
-
 def fmt(test: Filetest) -> Golden:
     from cvm.parser.format import format_text
 
@@ -351,7 +340,7 @@ GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "ranges": ranges,
     **{name: stage(name) for name in STAGES},
     "fmt": fmt,
-    **{name: opt(pipeline_of(name)) for name in passes() if name not in STAGES},
+    **{name: opt(name) for name in passes() if name not in STAGES},
     **{name: graph_pass(name) for name, p in PASSES.items() if p.level == "graph"},
 }
 CHECKS: dict[str, Callable[[Filetest], None]] = {
