@@ -40,15 +40,13 @@ class Pass:
 
 
 def declare(
-    function: Callable[..., Any],
-    level: Level,
-    unit: type,
-    name: str = "",
-    on_scheduled: bool = False,
-    **options: object,
+    function: Callable[..., Any], level: Level, unit: type, on_scheduled: bool = False, **options: object
 ) -> Pass:
-    """The pass that a function is, under the name of its file unless one is given. The function takes what it transforms
-    and, where it has a parameter of that name, the context. `options` are further arguments of it."""
+    """The pass that a function is, under the name of its file, and of the function.
+
+    The function takes what it transforms and, if it has a parameter of that name, the context; `options` are further
+    arguments of it.
+    """
     file = function.__module__
     text = " ".join((sys.modules[file].__doc__ or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
@@ -57,7 +55,7 @@ def declare(
     def run(item: object, context: Context) -> object:
         return function(item, context, **options) if "context" in known else function(item, **options)
 
-    return Pass(name or file.rpartition(".")[2], level, summary, run, unit, on_scheduled)
+    return Pass(file.rpartition(".")[2], level, summary, run, unit, on_scheduled)
 
 
 Watch = Callable[[Pass, Any, Any], None]
@@ -70,8 +68,11 @@ def run_passes(
     ready: Callable[[Kernel], None] = lambda kernel: None,
     watch: Watch = lambda done, before, after: None,
 ) -> Any:
-    """What the passes make of a function, formulas, a plan or the plans of a tick. `ready` is told each kernel as soon as no pass of a run of
-    kernel passes is left for it; `watch` is told each pass with what it transformed and what that became."""
+    """The function, formulas, plan or plans of a tick after the passes.
+
+    `ready` gets each kernel as soon as no kernel pass is left for it; `watch` gets each pass with what it transformed and
+    what that became.
+    """
 
     def through(item: Any, group: list[Pass]) -> Any:
         unit = group[0].unit

@@ -17,7 +17,7 @@ from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import integer_ranges
 from .context import Context
 from .contraction.lower_contraction import lower_contraction
-from .formulas.build import Formulas, formulas
+from .formulas.build_formulas import Formulas, build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .gpu.block_reduce import block_reduce
@@ -39,7 +39,7 @@ from .graph.simplify import simplify
 from .layout.interleave import interleave
 from .layout.tiled_transpose import tiled_transpose
 from .loops.broadcast_versions import broadcast_versions
-from .loops.build import build_loops
+from .loops.build_loops import build_loops
 from .loops.collapse import collapse
 from .loops.forward_substitute import forward_substitute
 from .loops.fuse_kernels import fuse_kernels
@@ -95,10 +95,10 @@ GRAPH = (
     _function(cse),
     _function(dce),
 )
-BUILD_FORMULAS = declare(formulas, "formulas", Function, "build_formulas")
+BUILD_FORMULAS = declare(build_formulas, "formulas", Function)
 TO_FORMULAS = (BUILD_FORMULAS, _formulas(fuse))
 FORMULAS = (_formulas(integer_ranges), _formulas(rounding_shift))
-BUILD_LOOPS = declare(build_loops, "loops", Formulas, "build_loops")
+BUILD_LOOPS = declare(build_loops, "loops", Formulas)
 LOOPS = (BUILD_LOOPS, _plan(fuse_kernels), _plan(in_place), _plan(split_complex))
 
 # CPU

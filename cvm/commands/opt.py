@@ -19,7 +19,7 @@ from cvm.dialect.notation.plan import Kernels, Plan
 from cvm.dialect.program.module import Function, Graph, Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.context import Context
-from cvm.lowering.formulas.build import Formulas
+from cvm.lowering.formulas.build_formulas import Formulas
 from cvm.lowering.passes import LEVELS, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.stepping.split_state import split_state
@@ -130,7 +130,7 @@ def _below(passes: Sequence[Pass], module: Module, target: str | None, report: R
 
 
 def text_of(item: Any, generic: bool = False) -> str:
-    """What a pass transforms, as text."""
+    """The text of a function, formulas, a plan or a kernel."""
     match item:
         case Function():
             return print_module(Module({item.name: item}), generic)
@@ -147,7 +147,7 @@ def text_of(item: Any, generic: bool = False) -> str:
 
 @dataclass
 class Report:
-    """What is said of the passes while they run: the program after each of those that are asked for, and their times."""
+    """Progress of a pipeline: the program after the passes to show, and the time that each pass takes."""
 
     all: bool
     after: frozenset[str]

@@ -1,6 +1,7 @@
-"""Interval analysis of integer values, over the formulas of a program:
+"""Infer intervals of integer values, over the formulas of a program (LLVM's LazyValueInfo).
 
-    x in [-127, 127], w constant:  y[i, j] = sum over k of x[i, k] * w[j, k]  in  127 * [-m, m],  m the largest sum of |w[j]|
+    x in [-127, 127], w constant:  y[i, j] = sum over k of x[i, k] * w[j, k]
+    =>  y in 127 * [-m, m],  m the largest sum of |w[j]|
 
 Where exact arithmetic could leave an expression's type the value wraps, so its interval is that of the type. Elements
 of a constant that is read along plain indices keep bounds of their own. A select narrows the operands of its condition.
@@ -36,7 +37,7 @@ from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Value
 from ..context import Context
-from ..formulas.build import Formulas, Nest, View
+from ..formulas.build_formulas import Formulas, Nest, View
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar
 

@@ -1,5 +1,8 @@
 """Lower a sum of products to kernels that pack its factors and multiply them by tiles, as `strategies` chooses.
 
+    for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = acc } }
+    =>  rows = packed a;  columns = packed b;  for tile { sums[6, 16] = 0; for k { sums += rows * columns }; y[...] = sums }
+
 Legal where the nest is a contraction (`match`). Pays from `strategies.MIN_PRODUCTS` products on.
 """
 

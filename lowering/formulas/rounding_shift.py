@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...dialect.notation.index import Apply, Const, Expr, Reduce
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.integer_ranges import interval
-from .build import Formula, Formulas
+from .build_formulas import Formula, Formulas
 
 
 def rounding_shift(program: Formulas) -> Formulas:

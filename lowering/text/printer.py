@@ -28,7 +28,7 @@ from ...dialect.notation.index import (
 )
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ...dialect.notation.scalars import SCALARS
-from ..formulas.build import Formulas, Nest, View
+from ..formulas.build_formulas import Formulas, Nest, View
 from ..formulas.share_subexpressions import named
 
 PRECEDENCE = (

@@ -8,19 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filetest_runner import passes
+from cvm.lowering.pipeline import PASSES
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("benchmarks", "cvm", "dialect", "grammar", "jit", "lowering", "parser", "tests")
 HEADLESS = re.compile(r"(What|How|Where|Whether|Which|Who|Whose|Why|Of|So|That)\b")
 REWRITTEN_LATER = (
     "lowering/contraction/",
-    "lowering/schedule.py",
-    "lowering/passes.py",
     "lowering/processor.py",
     "jit/llvm/",
 )
-WITHOUT_MODULE = {"canonicalize", "schedule"}  # lists of other passes
 
 
 def docstrings(path: Path) -> Iterator[tuple[str, str]]:
@@ -43,12 +40,9 @@ def test_no_docstring_opens_with_a_question_word(room: str) -> None:
     assert not headless, "begin with a verb, or with a noun phrase that names the thing:\n" + "\n".join(headless)
 
 
-@pytest.mark.parametrize("name", sorted(set(passes()) - WITHOUT_MODULE))
+@pytest.mark.parametrize("name", sorted(PASSES))
 def test_the_module_of_a_pass_shows_its_rewrite(name: str) -> None:
     """The module of a pass is a file of its name, whose docstring has `before => after`."""
-    files = [p for p in (ROOT / "lowering").rglob("*.py") if p.stem in (name, *MODULES.get(name, ()))]
+    files = [p for p in (ROOT / "lowering").rglob("*.py") if p.stem == name]
     assert len(files) == 1, f"{name}: {len(files)} files of this name"
     assert "=>" in (ast.get_docstring(ast.parse(files[0].read_text("utf-8"))) or ""), files[0]
-
-
-MODULES = {"unswitch_broadcast": ("broadcast_versions",)}  # a pass that shares the file of another one

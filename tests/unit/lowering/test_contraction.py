@@ -10,8 +10,8 @@ from cvm.dialect.ir.types import F32, F64, ElementType
 from cvm.dialect.notation.index import indices, total
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.contraction import micro_kernel, pack_panels, strategies
-from cvm.lowering.formulas.build import Formula
-from cvm.lowering.loops.build import build_nest
+from cvm.lowering.formulas.build_formulas import Formula
+from cvm.lowering.loops.build_loops import build_nest
 from cvm.lowering.text.printer import kernels_text
 from legal_and_equal import legal
 from native_kernels import compiled, tensor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.loops.build import build_loops
+from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
 from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import lower_step, to_formulas

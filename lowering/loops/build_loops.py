@@ -44,7 +44,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.loops import Store as StoreStatement
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children
-from ..formulas.build import Formula, Formulas, Nest, View, reads
+from ..formulas.build_formulas import Formula, Formulas, Nest, View, reads
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 

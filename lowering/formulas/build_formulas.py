@@ -74,7 +74,7 @@ class Formulas:
     ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred
 
 
-def formulas(function: Function) -> Formulas:
+def build_formulas(function: Function) -> Formulas:
     """The formulas of a function without calls."""
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
