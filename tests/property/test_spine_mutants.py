@@ -98,7 +98,7 @@ MUTANTS = [
     Mutant("lowering.loops.build_loops:folded_into", "a, b, acc[()]", "a, b, a", "fused product"),
     Mutant("lowering.loops.build_loops:folded_into", "in (F32, F64)", "in ()", "fused product"),
     Mutant("lowering.loops.split_complex:_Split.statement", "enumerate(names)", "enumerate(names[::-1])", "complex"),
-    Mutant("lowering.storage.plan:_pack", "alive and", "False and", "three at once"),
+    Mutant("lowering.storage.place_buffers:_pack", "alive and", "False and", "three at once"),
     Mutant("jit.functions.native_function:NativeFunction._run", "shape[axis]", "shape[-1]", "unknown sizes"),
 ]
 
