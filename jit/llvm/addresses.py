@@ -20,7 +20,7 @@ from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Misalig
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from .ir_writer import IRWriter, is_number, memory_text, type_text
-from .scalar_functions import INSTRUCTIONS
+from .scalar_functions import INSTRUCTIONS, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Addresses(IRWriter):
     def value(self, e: Expr) -> Val:
         raise NotImplementedError
 
-    def spell(self, row: tuple[str, ...], operands: list[str], element: ElementType, lanes: int) -> str:
+    def spell(self, row: Row, operands: list[str], element: ElementType, lanes: int) -> str:
         raise NotImplementedError
 
     def changes(self, e: Expr) -> bool:

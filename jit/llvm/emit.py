@@ -16,7 +16,7 @@ from ...dialect.notation.index import Tensor
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
-from .ir_writer import PARALLEL, IRWriter
+from .ir_writer import PARALLEL, Declaration, IRWriter
 from .kernels import METADATA, Function, parallel_loop
 
 INTERNAL = "define internal "
@@ -49,7 +49,7 @@ class Emission:
         self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
         self.requirements = Requirements(plans)
         self.functions: list[str] = []
-        self.declarations: list[set[str]] = []  # of what each of them calls
+        self.declarations: list[set[Declaration]] = []  # of what each of them calls
         self._numbers: dict[str, int] = {}  # kernels that are alike have one function
         self._calls: dict[Kernel, tuple[int, list[Tensor]]] = {}  # the function's number, and what it is given
 
@@ -66,15 +66,19 @@ class Emission:
     def part(self, first: int) -> str:
         """The functions from a number on as a module of their own."""
         functions = [text.replace(INTERNAL, "define ", 1) for text in self.functions[first:]]
-        return "\n".join([*sorted(set[str]().union(*self.declarations[first:])), *functions, METADATA, ""])
+        return "\n".join([*sorted(self._declared(first)), *functions, METADATA, ""])
 
     def module(self, plans: Sequence[Plan], first: int = 0) -> str:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
         pieces: dict[int, list[str]] = {}
         entries = [self._entry(plan, f"entry{k or ''}", pieces) for k, plan in enumerate(plans)]
-        declared = set[str]().union([PARALLEL] if pieces else [], *self.declarations[first:])
+        declared = self._declared(first).union([PARALLEL] if pieces else [])
         declared.update(_declaration(text) for text in self.functions[:first])
         return "\n".join([*sorted(declared), *self.functions[first:], *_pieces_text(pieces), *entries, METADATA, ""])
+
+    def _declared(self, first: int) -> set[str]:
+        """The declarations of what the functions from a number on call."""
+        return {str(d) for declared in self.declarations[first:] for d in declared}
 
     def _entry(self, plan: Plan, name: str, pieces: dict[int, list[str]]) -> str:
         """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in

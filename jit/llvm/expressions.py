@@ -5,9 +5,7 @@ How far apart neighbouring lanes are decides between one load of a vector, one o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import cache
 from typing import NamedTuple
 
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
@@ -17,11 +15,12 @@ from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
 from .addresses import Addresses, Val
-from .ir_writer import is_number, memory_text, number_text, suffix, type_text
+from .ir_writer import Declaration, is_number, memory_text, number_text, spell_conversion, spell_row, type_text
 from .register_transpose import joined, turn
-from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, conversion
+from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, Row
 from .select_to_table import ENTRIES, look_up, table_of
 
+PREFETCH = Declaration("void", "llvm.prefetch.p0", ("ptr", "i32", "i32", "i32"))
 ROW = 16  # bytes of a row of a square that is turned in registers
 AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
 SHORT = 1 << 9  # bytes of a row
@@ -39,10 +38,9 @@ class Square(NamedTuple):
 class Expressions(Addresses):
     """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
 
-    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
+    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written)
         self.declarations = declarations
-        self.called: set[str] = set()  # what is declared already
         self.stale: list[int] = []
         self.numbers: dict[int, Val] = {}  # constants, by id
         self.entry: list[str] = []  # what stands before the first statement
@@ -142,21 +140,27 @@ class Expressions(Addresses):
         lanes = places[0].lanes
         if lanes % ENTRIES[e.type] or lanes & (lanes - 1) or any(p.lanes != lanes for p in places):
             return None
-        row = tuple(look_up([p.text for p in places], table.entries, e.type, lanes))
+        row = look_up([p.text for p in places], table.entries, e.type, lanes)
         return Val(self.spell(row, [], e.type, lanes), lanes)
 
     def any_lane(self, condition: str, lanes: int) -> str:
         """Whether a condition holds in one of the lanes."""
-        if lanes == 1:
-            return condition
-        return self.call(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {condition})")
+        return condition if lanes == 1 else self.over_lanes("or", condition, lanes)
 
-    def spell(self, row: tuple[str, ...], operands: list[str], element: ElementType, lanes: int) -> str:
+    def over_lanes(self, operation: str, condition: str, lanes: int) -> str:
+        """A condition of vectors reduced to one."""
+        reduce = Declaration("i1", f"llvm.vector.reduce.{operation}.v{lanes}i1", (type_text(I1, lanes),))
+        self.declarations.add(reduce)
+        return self.once(f"call i1 @{reduce.name}({reduce.parameters[0]} {condition})")
+
+    def spell(self, row: Row, operands: list[str], element: ElementType, lanes: int) -> str:
         """The instructions of a row of the spelling; gives the last one's value."""
         names = dict(zip("abc", operands, strict=False))
         results: list[str] = []
-        for template in worded(row, element, lanes):
-            results.append(self.call(template.format(*results, **names)))
+        for template, declaration in spell_row(row, element, lanes):
+            if declaration is not None:
+                self.declarations.add(declaration)
+            results.append(self.once(template.format(*results, **names)))
         return results[-1]
 
     def convert(self, value: Val, source: ElementType, target: ElementType) -> Val:
@@ -164,12 +168,12 @@ class Expressions(Addresses):
             return value
         if source is F64 and target is F16:
             return self.convert(self.round_to_odd(value), F32, F16)
-        template = conversion(source, target)
-        if not template:
+        spelled = spell_conversion(source, target, value.lanes)
+        if spelled is None:
             return value
-        lanes = value.lanes
-        from_words = {"f": type_text(source, lanes), "sf": suffix(source, lanes), "zf": words(source, lanes)["z"]}
-        return Val(self.call(template.format(a=value.text, **from_words, **words(target, lanes))), lanes)
+        if spelled.declaration is not None:
+            self.declarations.add(spelled.declaration)
+        return Val(self.once(spelled.template.format(a=value.text)), value.lanes)
 
     def round_to_odd(self, value: Val) -> Val:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
@@ -189,20 +193,6 @@ class Expressions(Addresses):
         if given == wanted:
             return value
         return Val(self.add(f"bitcast {given} {value.text} to {wanted}"), value.lanes)
-
-    _CALL = re.compile(r"call (.+?) (@[\w.]+)\((.*)\)$")
-
-    def call(self, instruction: str) -> str:
-        """Adds an instruction, declaring the intrinsic that it calls, if it is a call."""
-        if not instruction.startswith("call "):
-            return self.once(instruction)
-        if (callee := instruction.partition("(")[0]) not in self.called and (match := self._CALL.match(instruction)):
-            self.called.add(callee)
-            types = ", ".join(
-                re.sub(r" (?:%\w+|[-\w.]+|zeroinitializer|splat \(.*\))$", "", a) for a in _split(match[3])
-            )
-            self.declarations.add(f"declare {match[1]} {match[2]}({types})")
-        return self.once(instruction)
 
     def splat(self, value: Val, element: ElementType, lanes: int) -> Val:
         """The value in every lane."""
@@ -284,7 +274,7 @@ class Expressions(Addresses):
 
     def ask_for(self, tensor: Tensor, pointer: str, further: int | str, written: bool = False) -> None:
         """Brings the cache line so many elements further on nearer, to be read or written."""
-        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.declarations.add(PREFETCH)
         later = self.add(f"getelementptr {memory_text(tensor.element)}, ptr {pointer}, i64 {further}")
         self.raw(f"call void @llvm.prefetch.p0(ptr {later}, i32 {int(written)}, i32 {3 if written else 2}, i32 1)")
 
@@ -406,29 +396,3 @@ class Expressions(Addresses):
             return a if operation == "mul" else b
         a, b = self.splat(a, I64, lanes), self.splat(b, I64, lanes)
         return Val(self.add(f"{operation} nsw {type_text(I64, lanes)} {a.text}, {b.text}"), lanes)
-
-
-@cache
-def words(element: ElementType, lanes: int) -> dict[str, str]:
-    """What stands for the letters of a spelling."""
-
-    def splat(number: object) -> str:
-        text = number_text(number, element)
-        return text if lanes == 1 else f"splat ({type_text(element)} {text})"
-
-    ones = splat(True if element is I1 else -1)
-    found = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
-    found["d"] = type_text(F64, lanes)
-    return {**found, "z": splat(0), "x": ones, "o": splat(1)}
-
-
-@cache
-def worded(row: tuple[str, ...], element: ElementType, lanes: int) -> tuple[str, ...]:
-    """A row of the spelling with its words in place, but for the operands and what earlier instructions give."""
-    known = words(element, lanes)
-    return tuple(re.sub(r"\{([a-z]+)\}", lambda found: known.get(found[1], found[0]), template) for template in row)
-
-
-def _split(arguments: str) -> list[str]:
-    """A call's arguments apart, the commas of constants being none."""
-    return re.split(r", (?![^(<]*[)>])", arguments)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
-DECLARED = re.compile(r"^declare (<(\d+) x (i\d+)>|i\d+) @ipow\.(\w+)\(.*\)$", re.MULTILINE)
+from .ir_writer import Declaration
+
+NAME = "ipow"
 
 # {t} the type, {m} of comparisons, {o} its splat of one, {any} whether a lane has bits left
 _BODY = """\
@@ -28,19 +29,14 @@ done:
 }}"""
 
 
-def complete(text: str, _: Collection[str]) -> str:
-    """The module with every such function defined, and what they call declared."""
-    called: set[str] = set()
-    made = DECLARED.sub(lambda match: _defined(match, called), text)
-    return "\n".join([made, *sorted(called - set(text.splitlines()))])
-
-
-def _defined(declared: re.Match[str], called: set[str]) -> str:
-    type, lanes, word, suffix = declared.groups()
-    if lanes is None:
+def define(declared: Declaration, _: Collection[str], called: set[str]) -> str:
+    """The definition for one type."""
+    type, suffix = declared.result, declared.name.partition(".")[2]
+    if declared.lanes == 1:
         again = "  %again = or i1 %lanes, false"
         return _BODY.format(t=type, m="i1", s=suffix, o="1", any=again).replace("zeroinitializer", "0")
-    mask = f"<{lanes} x i1>"
-    again = f"  %again = call i1 @llvm.vector.reduce.or.v{lanes}i1({mask} %lanes)"
-    called.add(f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({mask})")
+    mask, word = f"<{declared.lanes} x i1>", type.rpartition(" ")[2].removesuffix(">")
+    reduce = Declaration("i1", f"llvm.vector.reduce.or.v{declared.lanes}i1", (mask,))
+    called.add(str(reduce))
+    again = f"  %again = call i1 @{reduce.name}({mask} %lanes)"
     return _BODY.format(t=type, m=mask, s=suffix, o=f"splat ({word} 1)", any=again)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
 
 from ...dialect.ir.sizes import Dim
-from ...dialect.ir.types import I1, ElementType
-from .scalar_functions import INSTRUCTIONS
+from ...dialect.ir.types import F64, I1, ElementType
+from .scalar_functions import HOLES, INSTRUCTIONS, Call, Row, conversion
 
 PARALLEL = "declare void @parallel(ptr, ptr, i64, i64)"  # runs a loop on the thread pool
 _FLOATS = {16: "half", 32: "float", 64: "double"}
@@ -47,6 +49,91 @@ def number_text(value: object, element: ElementType) -> str:
 def is_number(text: str) -> bool:
     """Whether the text of a value is a literal."""
     return not text.startswith("%")
+
+
+class Declaration(NamedTuple):
+    """A function of another module, or one that is defined later: `result @name(parameters)`."""
+
+    result: str
+    name: str
+    parameters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"declare {self.result} @{self.name}({', '.join(self.parameters)})"
+
+    @classmethod
+    def parsed(cls, line: str) -> Declaration | None:
+        """The declaration that a line is, if it is one of scalars and vectors."""
+        result, _, rest = line.removeprefix("declare ").partition(" @")
+        name, _, parameters = rest.removesuffix(")").partition("(")
+        return cls(result, name, tuple(parameters.split(", "))) if line.startswith("declare ") else None
+
+    @property
+    def stem(self) -> str:
+        """The name without the type that follows it."""
+        return self.name.partition(".")[0]
+
+    @property
+    def lanes(self) -> int:
+        """Those of the result; 1 of a scalar."""
+        return int(self.result[1:].partition(" ")[0]) if self.result[0] == "<" else 1
+
+
+class Spelled(NamedTuple):
+    """An instruction that lacks its operands and results of earlier ones, and what it calls."""
+
+    template: str
+    declaration: Declaration | None
+
+
+class _Constants(NamedTuple):
+    """The type's constants, {k[16]} in a row."""
+
+    type: str  # of an element of vectors; empty for a scalar
+
+    def __getitem__(self, number: object) -> str:  # type: ignore[override]
+        return f"splat ({self.type} {number})" if self.type else str(number)
+
+
+@cache
+def words(element: ElementType, lanes: int) -> dict[str, object]:
+    """What stands for the letters of a row."""
+
+    def splat(number: object) -> str:
+        text = number_text(number, element)
+        return text if lanes == 1 else f"splat ({type_text(element)} {text})"
+
+    ones = splat(True if element is I1 else -1)
+    found = {"t": type_text(element, lanes), "m": type_text(I1, lanes), "s": suffix(element, lanes)}
+    found["d"] = type_text(F64, lanes)
+    constants = _Constants(type_text(element) if lanes > 1 else "")
+    return {**found, "z": splat(0), "x": ones, "o": splat(1), "k": constants}
+
+
+@cache
+def spell_row(row: Row, element: ElementType, lanes: int) -> tuple[Spelled, ...]:
+    """A row of the spelling of scalar functions, with the words and constants of one type in place."""
+    return tuple([_spelled(line, words(element, lanes)) for line in row])
+
+
+@cache
+def spell_conversion(source: ElementType, target: ElementType, lanes: int) -> Spelled | None:
+    """The conversion of {a}; None where the bits stay."""
+    row = conversion(source, target)
+    given = {"f": type_text(source, lanes), "sf": suffix(source, lanes), "zf": words(source, lanes)["z"]}
+    return _spelled(row, {**given, **words(target, lanes)}) if row else None
+
+
+def _spelled(line: str | Call, known: dict[str, object]) -> Spelled:
+    def put(text: str) -> str:
+        return text.format(*HOLES, a="{a}", b="{b}", c="{c}", **known)
+
+    if isinstance(line, str):
+        return Spelled(put(line), None)
+    types = tuple([put(type) for type, _ in line.operands])
+    declaration = Declaration(put(line.result), put(line.function), types)
+    operands = ", ".join([f"{type} {put(o)}" for type, (_, o) in zip(types, line.operands, strict=True)])
+    return Spelled(f"call {declaration.result} @{declaration.name}({operands})", declaration)
 
 
 class IRWriter:
@@ -112,6 +199,7 @@ class IRWriter:
         divisor = b if is_number(b) else self.add(f"select i1 {self.add(f'icmp eq i64 {b}, 0')}, i64 1, i64 {b}")
         results: list[str] = []
         for instruction in INSTRUCTIONS["floordiv", "int"]:
+            assert isinstance(instruction, str)
             results.append(self.add(instruction.format(*results, t="i64", m="i1", a=a, b=divisor, z="0")))
         if is_number(b):
             return results[-1]

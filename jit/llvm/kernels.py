@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -80,6 +79,26 @@ def arrays_of(kernel: Kernel) -> list[Tensor]:
     return [*kernel.parameters, *scratch_buffers(kernel)]
 
 
+class _Pointers(dict[Tensor, str]):
+    """The pointers of arrays and buffers. Those of the kernel's arrays are numbered as they are first used, so that kernels
+    that differ only in the names of arrays have the same text."""
+
+    def __init__(self, arrays: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.unused = dict.fromkeys(arrays)
+        self.used: list[Tensor] = []
+
+    def __missing__(self, tensor: Tensor) -> str:
+        self.unused.pop(tensor)
+        self[tensor] = name = f"%p{len(self.used)}"
+        self.used.append(tensor)
+        return name
+
+    def in_order(self) -> list[Tensor]:
+        """The arrays in the order of their numbers, then those that are not used."""
+        return [*self.used, *self.unused]
+
+
 class Function(Streams):
     """One kernel's statements being emitted. `ask` numbers what it requires, `declarations` are of what it calls."""
 
@@ -89,7 +108,7 @@ class Function(Streams):
         super().__init__({atom: f"%s{n}" for n, atom in enumerate(sizes)}, written(kernel), set())
         self.ask = ask
         self.kernel = kernel
-        self.pointers = {t: f"%p{n}" for n, t in enumerate(arrays_of(kernel))}
+        self.pointers = self.arrays = _Pointers(arrays_of(kernel))
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far
         self.asked = {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)}
@@ -105,18 +124,13 @@ class Function(Streams):
         return Invariants()
 
     def define(self) -> tuple[str, list[Tensor]]:
-        """The function, named @kernel, and its arrays: in the order in which it mentions them, so that names do not matter."""
-        arrays = {p: t for t, p in self.pointers.items()}
+        """The function, named @kernel, and its arrays, in the order of its parameters."""
         self.emit_block(self.kernel.body)
         if self.streams:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
         body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])
-        order = list(dict.fromkeys([*re.findall(r"%p\d+\b", body), *arrays]))
-        names = {p: f"%p{n}" for n, p in enumerate(order)}
-        if list(names) != list(names.values()):
-            body = re.sub(r"%p\d+\b", lambda found: names[found[0]], body)
-        wanted = [arrays[p] for p in order]
+        wanted = self.arrays.in_order()
         pointers = [f"ptr noalias{'' if t in self.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
         parameters = [*pointers, *(f"i64 {s}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:
@@ -307,7 +321,7 @@ class Function(Streams):
     def require(self, condition: Val, number: int) -> None:
         test, lanes = condition.text, condition.lanes
         if lanes > 1:
-            test = self.call(f"call i1 @llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {test})")
+            test = self.over_lanes("and", test, lanes)
         good, bad = self.label(), self.label()
         self.raw(f"br i1 {test}, label %{good}, label %{bad}")
         self.start(bad)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,20 @@ from ..cache import disk_cache
 from ..cache.keys import environment
 from ..host_processor import host_features
 from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
+from .ir_writer import Declaration
 from .llvm_context import addresses_kept, target_machine, toolchain
 
 if TYPE_CHECKING:
     from ..options import CompileOptions
     from .emit import Text
 
-COMPLETED = target_intrinsics, select_to_table, integer_powers, lookup_tables  # they define functions that are declared
+# by the part of a name before the dot; each gives a definition, and adds what this calls or reads to a set of lines
+DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] = {
+    **dict.fromkeys(target_intrinsics.NAMES, target_intrinsics.define),
+    **dict.fromkeys(lookup_tables.NAMES, lookup_tables.define),
+    select_to_table.NAME: select_to_table.define,
+    integer_powers.NAME: integer_powers.define,
+}
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
@@ -33,17 +40,22 @@ def _linker() -> Any:
 def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
     """The module after LLVM's passes, or before any."""
     with toolchain() as tools:
-        return tools.optimised(_complete(text), slp) if passes else tools.parsed(_complete(text))
+        return tools.optimised(complete(text), slp) if passes else tools.parsed(complete(text))
 
 
-def _complete(text: str) -> str:
-    """The module with what emitted IR calls and no processor has, or not each: it is declared before all functions."""
-    start = text.find("\ndefine ") + 1
-    declared = text[:start]
-    for functions in COMPLETED:
-        if functions.DECLARED.search(declared):
-            declared = functions.complete(declared, _features(processor()))
-    return f"{declared}\n{text[start:]}"
+def complete(text: str, features: Collection[str] | None = None) -> str:
+    """The module with functions that no processor has, or not each, defined for one of these features, or for the one that is
+    compiled for. They are declared before all others are defined."""
+    start = text.find("\ndefine ") + 1 or len(text)
+    lines: list[str] = []
+    called: set[str] = set()
+    for line in text[:start].splitlines():
+        declared = Declaration.parsed(line)
+        if declared is not None and (define := DEFINITIONS.get(declared.stem)) is not None:
+            features = _features(processor()) if features is None else features
+            line = define(declared, features, called)
+        lines.append(line)
+    return "\n".join([*lines, *sorted(called.difference(lines)), text[start:]])
 
 
 def _features(described: Processor) -> frozenset[str]:
@@ -85,7 +97,7 @@ def object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
 def fresh_object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file."""
     with toolchain() as tools:
-        return tools.object_code(tools.optimised(_complete(text), slp) if passes else tools.parsed(_complete(text)))
+        return tools.object_code(tools.optimised(complete(text), slp) if passes else tools.parsed(complete(text)))
 
 
 class Library:

@@ -30,7 +30,7 @@ from ...lowering.loops.nontemporal_stores import (
 )
 from ...lowering.processor import processor
 from .expressions import Expressions
-from .ir_writer import memory_text
+from .ir_writer import Declaration, memory_text
 
 ONCE = "1"  # what is said of a loop that is not worth unrolling
 
@@ -38,7 +38,7 @@ ONCE = "1"  # what is said of a loop that is not worth unrolling
 class Streams(Expressions):
     """How the stores of the current point's loop stream."""
 
-    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[str]) -> None:
+    def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written, declarations)
         self.streams = False
         self.aligned: dict[Tensor, str] = {}

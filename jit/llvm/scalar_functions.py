@@ -7,16 +7,30 @@ and of all bits set, {o} of one.
 
 from __future__ import annotations
 
-import re
+from typing import NamedTuple
 
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.lookup_tables import ROWS
 
-Row = tuple[str, ...]
+
+class Call(NamedTuple):
+    """A call as an instruction of a row: the result's type, the function, and the operands with their types."""
+
+    result: str
+    function: str
+    operands: tuple[tuple[str, str], ...]
+
+
+Row = tuple[str | Call, ...]
+HOLES = tuple(f"{{{n}}}" for n in range(64))  # results of a row's earlier instructions
 
 
 def _intrinsic(name: str, operands: str = "abc"[:2]) -> Row:
-    return (f"call {{t}} @llvm.{name}.{{s}}({', '.join('{t} {' + o + '}' for o in operands)})",)
+    return (_call(f"llvm.{name}", operands),)
+
+
+def _call(function: str, operands: str, result: str = "{t}") -> Call:
+    return Call(result, f"{function}.{{s}}", tuple([("{t}", f"{{{o}}}") for o in operands]))
 
 
 def _extreme(comparison: str) -> Row:
@@ -37,8 +51,8 @@ def _floor_fix(correction: Row) -> Row:
 
 def _shifted(row: Row, by: int) -> Row:
     """A row that stands after `by` other instructions, dividing by {1} in place of {b}."""
-    moved = (re.sub(r"\{(\d+)\}", lambda m: f"{{{int(m[1]) + by}}}", line) for line in row)
-    return tuple(line.replace("{b}", "{1}") for line in moved)
+    words = {word: f"{{{word}}}" for word in "tmazxo"}
+    return tuple([line.format(*HOLES[by:], b="{1}", **words) for line in row if isinstance(line, str)])
 
 
 def _by_minus_one(row: Row, result: str) -> Row:
@@ -60,19 +74,25 @@ _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("sl
 
 def _byte_product(place: int, first: int) -> Row:
     """The product of a byte without a sign and one with it, of these bits on; the row has so many instructions before."""
-    signs = f"lshr i32 {{a}}, {place}", f"and i32 {{{first}}}, 255", f"shl i32 {{b}}, {24 - place}"
-    return *signs, f"ashr i32 {{{first + 2}}}, 24", f"mul i32 {{{first + 1}}}, {{{first + 3}}}"
+    return (
+        f"lshr {{t}} {{a}}, {{k[{place}]}}",
+        f"and {{t}} {{{first}}}, {{k[255]}}",
+        f"shl {{t}} {{b}}, {{k[{24 - place}]}}",
+        f"ashr {{t}} {{{first + 2}}}, {{k[24]}}",
+        f"mul {{t}} {{{first + 1}}}, {{{first + 3}}}",
+    )
 
 
 def _byte_pair(place: int, first: int) -> Row:
     """The sum of two products of bytes from this bit on, within 16 bits; the row has so many instructions before."""
-    row: list[str] = []
+    row: list[str | Call] = []
     for shift in (place, place + 8):
         row += _byte_product(shift, first + len(row))
     sum = first + len(row)
-    row.append(f"add i32 {{{first + 4}}}, {{{first + 9}}}")
+    row.append(f"add {{t}} {{{first + 4}}}, {{{first + 9}}}")
     for n, (beyond, end) in ((sum, ("slt", -32768)), (sum + 2, ("sgt", 32767))):
-        row += [f"icmp {beyond} i32 {{{n}}}, {end}", f"select i1 {{{n + 1}}}, i32 {end}, i32 {{{n}}}"]
+        row.append(f"icmp {beyond} {{t}} {{{n}}}, {{k[{end}]}}")
+        row.append(f"select {{m}} {{{n + 1}}}, {{t}} {{k[{end}]}}, {{t}} {{{n}}}")
     return tuple(row)
 
 
@@ -90,7 +110,7 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("neg", "int"): ("sub {t} {z}, {a}",),
     ("neg", "uint"): ("sub {t} {z}, {a}",),
     ("neg", "float"): ("fneg {t} {a}",),
-    ("abs", "int"): ("call {t} @llvm.abs.{s}({t} {a}, i1 false)",),
+    ("abs", "int"): (Call("{t}", "llvm.abs.{s}", (("{t}", "{a}"), ("i1", "false"))),),
     ("abs", "uint"): ("or {t} {a}, {z}",),
     ("abs", "float"): _intrinsic("fabs", "a"),
     ("max", "int"): _intrinsic("smax", "ab"),
@@ -109,10 +129,10 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
     ("shl", "uint"): ("shl {t} {a}, {b}",),
     ("shr", "int"): ("ashr {t} {a}, {b}",),
     ("shr", "uint"): ("lshr {t} {a}, {b}",),
-    **{("ipow", k): ("call {t} @ipow.{s}({t} {a}, {t} {b})",) for k in ("int", "uint")},  # powers.py defines it
-    **{(f, "int"): (f"call {{d}} @{f}.{{s}}({{t}} {{a}})",) for r in ROWS for f in r.columns},  # rows.py defines it
-    ("clz", "int"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
-    ("clz", "uint"): ("call {t} @llvm.ctlz.{s}({t} {a}, i1 false)",),
+    **{("ipow", k): (_call("ipow", "ab"),) for k in ("int", "uint")},  # integer_powers.py defines it
+    **{(f, "int"): (_call(f, "a", "{d}"),) for r in ROWS for f in r.columns},  # lookup_tables.py defines it
+    ("clz", "int"): (Call("{t}", "llvm.ctlz.{s}", (("{t}", "{a}"), ("i1", "false"))),),
+    ("clz", "uint"): (Call("{t}", "llvm.ctlz.{s}", (("{t}", "{a}"), ("i1", "false"))),),
     **{(f, k): ("select {m} {a}, {t} {b}, {t} {c}",) for f in ("select", "rarely") for k in ("int", "uint", "bool", "float")},
     **{(f, "float"): _intrinsic(f, "a") for f in ("sqrt", "floor", "ceil", "trunc", "rint")},
     ("fma", "float"): _intrinsic("fma", "abc"),
@@ -120,49 +140,48 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
 
 # sums of products of parts of words, for which many processors have instructions for vectors
 INSTRUCTIONS["pairdot", "int"] = (
-    "shl i32 {a}, 16",
-    "ashr i32 {0}, 16",
-    "shl i32 {b}, 16",
-    "ashr i32 {2}, 16",
-    "mul i32 {1}, {3}",
-    "ashr i32 {a}, 16",
-    "ashr i32 {b}, 16",
-    "mul i32 {5}, {6}",
-    "add i32 {4}, {7}",
+    "shl {t} {a}, {k[16]}",
+    "ashr {t} {0}, {k[16]}",
+    "shl {t} {b}, {k[16]}",
+    "ashr {t} {2}, {k[16]}",
+    "mul {t} {1}, {3}",
+    "ashr {t} {a}, {k[16]}",
+    "ashr {t} {b}, {k[16]}",
+    "mul {t} {5}, {6}",
+    "add {t} {4}, {7}",
 )
 INSTRUCTIONS["bytepairs", "int"] = (
     *_byte_pair(0, 0),
     *_byte_pair(16, 15),
-    "and i32 {14}, 65535",
-    "shl i32 {29}, 16",
-    "or i32 {30}, {31}",
+    "and {t} {14}, {k[65535]}",
+    "shl {t} {29}, {k[16]}",
+    "or {t} {30}, {31}",
 )
 INSTRUCTIONS["quaddot_us", "int"] = (
     *(line for n in range(4) for line in _byte_product(8 * n, 5 * n)),
-    "add i32 {4}, {9}",
-    "add i32 {14}, {19}",
-    "add i32 {20}, {21}",
+    "add {t} {4}, {9}",
+    "add {t} {14}, {19}",
+    "add {t} {20}, {21}",
 )
 HALVES = {"addhalves": "add", "subhalves": "sub"}
 for _name, _instruction in HALVES.items():
     INSTRUCTIONS[_name, "int"] = (
-        f"{_instruction} i32 {{a}}, {{b}}",
-        "and i32 {0}, 65535",
-        "and i32 {a}, -65536",
-        "and i32 {b}, -65536",
-        f"{_instruction} i32 {{2}}, {{3}}",
-        "or i32 {1}, {4}",
+        f"{_instruction} {{t}} {{a}}, {{b}}",
+        "and {t} {0}, {k[65535]}",
+        "and {t} {a}, {k[-65536]}",
+        "and {t} {b}, {k[-65536]}",
+        f"{_instruction} {{t}} {{2}}, {{3}}",
+        "or {t} {1}, {4}",
     )
 # what instructions.py defines for vectors of words: the operands, and the instructions for one word
 WORDS: dict[str, tuple[str, Row]] = {
     **{f: ("ab", INSTRUCTIONS[f, "int"]) for f in ("pairdot", "bytepairs", *HALVES)},
-    "quadsum": ("abc", (*INSTRUCTIONS["quaddot_us", "int"], "add i32 {22}, {c}")),
+    "quadsum": ("abc", (*INSTRUCTIONS["quaddot_us", "int"], "add {t} {22}, {c}")),
 }
-_CALLS = {f: f"call {{t}} @{f}.{{s}}({', '.join(f'{{t}} {{{o}}}' for o in row[0])})" for f, row in WORDS.items()}
-QUADSUM = _CALLS.pop("quadsum")  # quaddot_us of two factors, added to a sum
+QUADSUM = _call("quadsum", "abc")  # quaddot_us of two factors, added to a sum
 VECTOR_ROWS: dict[str, Row] = {
-    **{f: (call,) for f, call in _CALLS.items()},
-    "quaddot_us": (QUADSUM.replace("{c}", "{z}"),),
+    **{f: (_call(f, operands),) for f, (operands, _) in WORDS.items() if f != "quadsum"},
+    "quaddot_us": (_call("quadsum", "abz"),),
 }
 
 # signed division by what may be -1: the least integer divided by it wraps
@@ -174,7 +193,7 @@ ANY_DIVISOR: dict[str, Row] = {
 }
 
 
-def conversion(source: ElementType, target: ElementType) -> str:
+def conversion(source: ElementType, target: ElementType) -> str | Call:
     """The instruction that converts {a} of type {f} to {t}, or "" where the bits stay."""
     widen = target.bits > source.bits
     match source.kind, target.kind:
@@ -193,9 +212,9 @@ def conversion(source: ElementType, target: ElementType) -> str:
         case "uint", "float":
             return "uitofp {f} {a} to {t}"
         case "float", "int":
-            return "call {t} @llvm.fptosi.sat.{s}.{sf}({f} {a})"
+            return Call("{t}", "llvm.fptosi.sat.{s}.{sf}", (("{f}", "{a}"),))
         case "float", "uint":
-            return "call {t} @llvm.fptoui.sat.{s}.{sf}({f} {a})"
+            return Call("{t}", "llvm.fptoui.sat.{s}.{sf}", (("{f}", "{a}"),))
         case "float", "float":
             return ("fpext" if widen else "fptrunc") + " {f} {a} to {t}"
     raise TypeError(f"no conversion from {source} to {target}")

@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.index import Apply, Const, Expr
-from .ir_writer import number_text
+from .ir_writer import Declaration, number_text
+from .scalar_functions import Call, Row
 
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
-DECLARED = re.compile(rf"^declare <(\d+) x i32> @{NAME}\.\d+\(.*\)$", re.MULTILINE)
 # by how many places they look up at a time: the feature, and the instruction
 _PERMUTED = {
     16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"),
@@ -51,7 +50,7 @@ def _tree(e: Expr) -> Table | None:
     return None
 
 
-def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lanes: int) -> list[str]:
+def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lanes: int) -> Row:
     """The instructions that look up one entry for each lane: {0}, {1} ... are the results of earlier ones.
 
     `place` has the conditions' values, as `Table.conditions`.
@@ -76,20 +75,13 @@ def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lan
     table = ", ".join(f"{element} {number_text(c.value, type)}" for c in entries)
     lines.append(f"bitcast {wide} {{{last}}} to {words}")
     lines.append(f"bitcast <{len(entries)} x {element}> <{table}> to <8 x i32>")
-    lines.append(f"call {words} @{NAME}.{lanes * parts}({words} {{{last + 1}}}, <8 x i32> {{{last + 2}}})")
-    lines.append(f"bitcast {words} {{{last + 3}}} to <{lanes} x {element}>")
-    return lines
+    call = Call(words, f"{NAME}.{lanes * parts}", ((words, f"{{{last + 1}}}"), ("<8 x i32>", f"{{{last + 2}}}")))
+    return (*lines, call, f"bitcast {words} {{{last + 3}}} to <{lanes} x {element}>")
 
 
-def complete(text: str, features: Collection[str]) -> str:
-    """The module with every look-up defined."""
-    called: set[str] = set()
-    made = DECLARED.sub(lambda match: _defined(int(match[1]), features, called), text)
-    return "\n".join([made, *sorted(called), ""]) if called else made
-
-
-def _defined(count: int, features: Collection[str], called: set[str]) -> str:
+def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
+    count = declared.lanes
     words = f"<{count} x i32>"
     width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
     if width:

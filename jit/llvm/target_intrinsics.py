@@ -5,21 +5,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 
+from ...dialect.ir.types import I32
 from ...lowering.processor import DOT_PRODUCTS, DotProduct
+from .ir_writer import Declaration, spell_row
 from .scalar_functions import HALVES, WORDS, Row
 
-DECLARED = re.compile(rf"^declare <(\d+) x i32> @({'|'.join(WORDS)})\.v\1i32\(.*\)$", re.MULTILINE)
+NAMES = tuple(WORDS)
 
 
-def complete(text: str, features: Collection[str]) -> str:
-    """The module with every such function defined."""
-    called: set[str] = set()
+def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
+    """The definition for vectors of so many words, by an instruction of the processor if it has one."""
     has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
-    made = DECLARED.sub(lambda match: _defined(match[2], int(match[1]), has, called), text)
-    return "\n".join([made, *sorted(called)])
+    return _defined(declared.stem, declared.lanes, has, called)
 
 
 def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], called: set[str]) -> str:
@@ -70,9 +69,8 @@ def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
 def _plain(row: Row, lanes: int) -> list[str]:
     """The instructions for one word, on vectors."""
     names = [*(f"%v{n}" for n in range(len(row) - 1)), "%r"]
-    lines: list[str] = []
-    for name, template in zip(names, row, strict=True):
-        numbers = re.sub(r"(?<![\w{])-?\d+(?![\w}])", r"splat (i32_ \g<0>)", template)
-        typed = re.sub(r"\bi(32|1)\b", rf"<{lanes} x i\1>", numbers).replace("i32_", "i32")
-        lines.append(f"{name} = {typed.format(*names, a='%a', b='%b', c='%c')}")
-    return lines
+    spelled = spell_row(row, I32, lanes)
+    return [
+        f"{name} = {template.format(*names, a='%a', b='%b', c='%c')}"
+        for name, (template, _) in zip(names, spelled, strict=True)
+    ]

@@ -9,7 +9,7 @@ from cvm.dialect.notation.index import Expr, Index, constant, select
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm import select_to_table
-from cvm.jit.llvm.native_code import Library
+from cvm.jit.llvm.native_code import Library, complete
 from cvm.lowering.math.primitives import Pieces
 from loop_interpreter import execute
 from native_kernels import MachineCode, kernel, tensor
@@ -45,9 +45,9 @@ def test_each_lane_has_its_own(element: ElementType, lanes: int) -> None:
 def test_without_the_instruction_it_is_plain_ir(element: ElementType) -> None:
     code = MachineCode(looked_up(element, 16, ENTRIES[element]))
     assert f"@{select_to_table.NAME}." in code.text.module
-    plain = select_to_table.complete(code.text.module, ())
-    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in select_to_table.complete(code.text.module, {"avx2"})
-    assert "llvm.x86.avx512.permvar.sf.512" in select_to_table.complete(code.text.module, {"avx2", "avx512f"})
+    plain = complete(code.text.module, ())
+    assert "llvm.x86" not in plain and "llvm.x86.avx2.permps" in complete(code.text.module, {"avx2"})
+    assert "llvm.x86.avx512.permvar.sf.512" in complete(code.text.module, {"avx2", "avx512f"})
     place = np.arange(64, dtype=np.int32)
     (wanted,) = code(place)
     code.library = Library(plain, {"entry": ENTRY})

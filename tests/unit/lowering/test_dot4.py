@@ -9,7 +9,6 @@ import contraction_programs as contractions
 import numpy as np
 import pytest
 from cvm.jit.llvm import native_code
-from cvm.jit.llvm.target_intrinsics import complete
 from cvm.lowering.contraction import dot4, m_vectorized, winograd
 from cvm.lowering.processor import DOT_PRODUCTS, Processor
 from cvm.lowering.text.printer import kernels_text
@@ -125,6 +124,6 @@ def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 2])
 def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) -> None:
     wide = f"<{lanes} x i32>"
-    made = complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
+    made = native_code.complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
     assert ("vpdpbusd" in made) == (DOT_PRODUCTS[-1].is_in(features) and lanes > 2)
-    native_code.optimise(f"{complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")
+    native_code.optimise(f"{native_code.complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")
