@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import cast
 
+from ...dialect.ir.linear_form import LinearForm, add_term
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64, ElementType
 from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
+from ...lowering.analysis.accesses import index_factor, stride
 from .ir_writer import IRWriter, is_number, memory_text, type_text
 from .scalar_functions import INSTRUCTIONS, Row
 
@@ -29,13 +31,6 @@ class Val:
 
     text: str
     lanes: int = 1
-
-
-class Sum(NamedTuple):
-    """A constant and integer multiples of emitted values."""
-
-    terms: dict[str, int]
-    constant: int = 0
 
 
 @dataclass
@@ -90,16 +85,16 @@ class Addresses(IRWriter):
 
     def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> str:
         """The address of an element, at lane 0, of a buffer with so many lanes an element."""
-        terms, constant = self.offset(tensor, at)
+        offset = self.offset(tensor, at)
         element, found = memory_text(tensor.element, lanes), self.pointers[tensor]
-        ordered = [(self.level(t), _age(t), t, f) for t, f in terms.items() if f]
+        ordered = [(self.level(t), _age(t), t, f) for t, f in offset.terms.values()]
         if len(ordered) > 1:
             ordered.sort()
         for _, group in groupby(ordered, _first):
             found = self.place(element, found, self.total(tuple([(t, f) for *_, t, f in group])))
-        return self.place(element, found, str(constant)) if constant else found
+        return self.place(element, found, str(offset.constant)) if offset.constant else found
 
-    def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> Sum:
+    def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[str]:
         """How many elements after an array's first one the element is, at lane 0."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
             found = self.accesses.get((tensor, id(at)))
@@ -112,16 +107,12 @@ class Addresses(IRWriter):
                 found = self.accesses[tensor, id(at)] = apart, constant
                 self.kept.append(at)
             return self.added(*found)
-        terms: dict[str, int] = {}
-        constant = 0
+        total: LinearForm[str] = LinearForm({})
         step: Dim = 1
         for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-            more = self.times(self.sum(e), step)
-            constant += more.constant
-            for text, factor in more.terms.items():
-                terms[text] = terms.get(text, 0) + factor
+            total = total + self.times(self.sum(e), step)
             step = d * step
-        return Sum(terms, constant)
+        return total
 
     def place(self, element: str, base: str, offset: str) -> str:
         """A pointer so many elements further on. What lies between need not be inside of the array."""
@@ -193,7 +184,7 @@ class Addresses(IRWriter):
 
     # index arithmetic
 
-    def sum(self, e: Expr) -> Sum:
+    def sum(self, e: Expr) -> LinearForm[str]:
         """An index expression at lane 0, taken apart."""
         found = self.parts.get(id(e))
         if found is None:
@@ -202,25 +193,27 @@ class Addresses(IRWriter):
             self.kept.append(e)
         return self.added(*found)
 
-    def added(self, terms: list[tuple[Expr, int]], constant: int) -> Sum:
+    def added(self, terms: list[tuple[Expr, int]], constant: int) -> LinearForm[str]:
         """Multiples of index expressions and a constant, as multiples of values."""
-        sums: dict[str, int] = {}
+        sums: dict[object, tuple[str, int]] = {}
         for atom, factor in terms:
             text = self.address(atom)
             if is_number(text):
                 constant += factor * int(text)
             else:
-                sums[text] = sums.get(text, 0) + factor
-        return Sum(sums, constant)
+                add_term(sums, text, text, factor)
+        return LinearForm(sums, constant)
 
-    def times(self, sum: Sum, factor: Dim) -> Sum:
+    def times(self, sum: LinearForm[str], factor: Dim) -> LinearForm[str]:
         if isinstance(factor, int):
-            return sum if factor == 1 else Sum({t: f * factor for t, f in sum.terms.items()}, sum.constant * factor)
+            return sum if factor == 1 else sum * factor
         size = self.size(factor)
-        terms = {self.product(text, size): f for text, f in sum.terms.items()}
+        terms: dict[object, tuple[str, int]] = {}
+        for text, times in sum.terms.values():
+            add_term(terms, product := self.product(text, size), product, times)
         if sum.constant:
-            terms[size] = terms.get(size, 0) + sum.constant
-        return Sum(terms)
+            add_term(terms, size, size, sum.constant)
+        return LinearForm(terms)
 
     def product(self, a: str, b: str) -> str:
         return a if b == "1" else b if a == "1" else self.earliest(f"mul nsw i64 {a}, {b}", a, b)
@@ -250,41 +243,15 @@ class Addresses(IRWriter):
         key = tensor, id(at), id(self.lane)
         if key in self.strides:
             return self.strides[key]
-        found = self.compute_stride(tensor, at)
+        found = 0 if self.lane is None else stride(tensor, at, self.lane, self.varies)
         if not any(isinstance(x, (Var, Read)) for e in at for x in walk(e)):  # these may have one lane or several
             self.strides[key] = found
             self.kept += (at, self.lane)
         return found
 
-    def compute_stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
-        total = 0
-        step: Dim = 1
-        for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-            factor = self.factor(e)
-            if factor is None or (factor and not isinstance(step, int)):
-                return None
-            if factor:
-                assert isinstance(step, int)
-                total += factor * step
-            step = d * step
-        return total
-
     def factor(self, e: Expr) -> int | None:
         """The factor of the lane's index in an index expression; None where the expression is not linear in it."""
-        if e is self.lane:
-            return 1
-        if isinstance(e, Apply) and e.function in ("add", "sub", "mul"):
-            a, b = e.operands
-            fa, fb = self.factor(a), self.factor(b)
-            if fa is None or fb is None:
-                return None
-            if e.function != "mul":
-                return fa + fb if e.function == "add" else fa - fb
-            if fa == fb == 0:
-                return 0
-            other = b if fa else a
-            return (fa or fb) * other.value if isinstance(other, Const) else None
-        return None if self.varies(e) else 0
+        return 0 if self.lane is None else index_factor(e, self.lane, self.varies)
 
     def varies(self, e: Expr) -> bool:
         """Whether an expression may differ between lanes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from math import gcd
 
@@ -102,19 +102,30 @@ def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
     return found
 
 
-def stride(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:
+def stride(
+    tensor: Tensor, at: tuple[Expr, ...], index: Index, varies: Callable[[Expr], bool] | None = None
+) -> int | None:
     """The number of elements by which an access moves when the index grows by 1; None if it is not a constant."""
     total = 0
     step: Dim = 1
     for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
-        if depends(e, {index}):
-            sum = affine(e)
-            factor = sum.factor(index)
-            if any(depends(a, {index}) for a, _ in sum.without(index).terms.values()) or not isinstance(step, int):
-                return None
-            total += factor * step
+        factor = index_factor(e, index, varies)
+        if factor is None or (factor and not isinstance(step, int)):
+            return None
+        total += factor * step if isinstance(step, int) else 0
         step = d * step
     return total
+
+
+def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = None) -> int | None:
+    """The factor of an index in an expression; None if the expression is not linear in it. `varies` tests whether a
+    subexpression may change with the index.
+    """
+    varies = varies or (lambda e: depends(e, {index}))
+    if not varies(e):
+        return 0
+    form = affine(e)
+    return None if any(varies(a) for a, _ in form.without(index).terms.values()) else form.factor(index)
 
 
 def varying_values(block: Block, index: Index) -> set[object]:
