@@ -1,6 +1,7 @@
-"""Verified programs to kernels: graph passes, formulas and fusion, loop nests, loop passes and the plan of storage.
+"""Lowering: verified programs to scheduled kernels, through graph passes, formulas and loop passes.
 
-`pipeline` has the passes in their order. Those over operations are in `graph`; `formulas`, `fuse` and `nests` make loops;
-`schedule` has the passes over loops, of which `contraction`, `folds` and `movement` are families, and `gpu` those for a
-GPU. `ranges` tells what integers may be, `clocked` makes ticks of graphs, and `polynomials` has the transcendental functions.
+Read `pipeline`, which lists the passes in their order, then the packages in the order of the data: `graph`, `formulas`,
+`loops`, `reductions`, `contraction`, `layout`, `storage`, and `gpu` or `stepping`. `analysis` has facts that passes
+read, `math` the transcendental functions, `text` the printed form of kernels, and `processor` the description of the
+machine.
 """

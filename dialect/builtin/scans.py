@@ -1,4 +1,4 @@
-"""`builtin.cumulative`: what a fold along an axis has come to at each element, as NumPy's `accumulate`."""
+"""`builtin.cumulative`: the prefix reductions along an axis (scan), as NumPy's `accumulate`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .ordering import Along
 
 @operator
 class Cumulative(Along[T]):
-    """Y[d..., k, e...] = the fold by `scalar_op` of X[d..., j, e...] over all j <= k along `axis`, one after the other.
+    """Y[d..., k, e...] = the reduction by `scalar_op` of X[d..., j, e...] over all j <= k along `axis`, in order.
 
-    `exclusive` leaves out j = k, so that the fold starts from what changes nothing; `reverse` is the same from the other end.
+    `exclusive` leaves out j = k, so that the first result is the identity; `reverse` runs from the other end.
     """
 
     scalar_op: str = "add"

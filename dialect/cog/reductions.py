@@ -23,7 +23,7 @@ func @main(%x: !cog.field<[4, 5], tensor<3xf32>>) {{
 """
 
 
-def _fold(function: str, over: Any, x: Any) -> Any:
+def _reduction(function: str, over: Any, x: Any) -> Any:
     """A reduction; for complex numbers, of their parts."""
     if x.type is not C64:
         return reduce(function, over, x)
@@ -52,7 +52,7 @@ class ReduceSum(CogOperator[T]):
     def element(self: ReduceSum[Tensor], y: Tensor) -> Element:
         grid, _ = result_axes(y, y.rank)
         over = axes(self.x.shape[y.rank :], "t")
-        return Element(grid, _fold("add", over, self.x[(*grid, *over)]))
+        return Element(grid, _reduction("add", over, self.x[(*grid, *over)]))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         grid = self.types["x"].rank
@@ -76,7 +76,7 @@ class FieldReduce(CogOperator[T]):
     def element(self: FieldReduce[Tensor], y: Tensor) -> Element:
         at = axes(y.shape, "t")
         over = axes(self.x.shape[: self.grid("x")], "p")
-        return Element(at, _fold(self.function, over, self.x[(*over, *at)]))
+        return Element(at, _reduction(self.function, over, self.x[(*over, *at)]))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,) = results, cotangents

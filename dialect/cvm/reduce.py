@@ -35,7 +35,7 @@ class Reduction(CvmOperator[T]):
     keepdims: bool = False
     exclude: bool = False
 
-    scalar: ClassVar[str] = ""  # f as a fold by a scalar function
+    scalar: ClassVar[str] = ""  # f as a reduction by a scalar function
     exact: ClassVar[Callable[..., Any]]  # f of an array, over a tuple of its axes
 
     symbols = {
@@ -86,7 +86,7 @@ class Reduction(CvmOperator[T]):
         return Element(d, reduce(self.fold(), tuple(over.values()), self.x[at]))
 
     def fold(self: Any) -> str:
-        """f as a fold by a scalar function."""
+        """f as a reduction by a scalar function."""
         return self.scalar
 
     def spread(self: Any, y: Any) -> Any:

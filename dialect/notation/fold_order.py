@@ -1,4 +1,4 @@
-"""The documented order of a fold of floats, evaluated on an array as it lies in memory (docs/language.md, Arithmetic)."""
+"""The documented order of a float reduction, evaluated on an array in memory (docs/language.md, Arithmetic)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 LANES = 16
-MIN_TERMS = 1 << 18  # of a fold that goes by blocks
+MIN_TERMS = 1 << 18  # terms of a reduction in blocks
 BLOCK_TERMS = 1 << 12
 
 
-def fold_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False) -> np.ndarray:
-    """The fold of an array over some axes by `np.add` or `np.multiply`, in its element type.
+def reduce_in_order(ufunc: Any, x: np.ndarray, axes: tuple[int, ...], by_rows: bool = False) -> np.ndarray:
+    """The reduction of an array over some axes by `np.add` or `np.multiply`, in its element type.
 
-    Adjoining axes are one loop, unless it goes `by_rows`, as beside another fold of the same array.
+    Adjacent axes are one loop, unless the reduction goes `by_rows`, as beside another reduction of the same array.
     """
     folds = [j in axes for j, n in enumerate(x.shape) if n != 1]  # axes of one element are no axes
     terms = x.reshape([n for n in x.shape if n != 1])

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
-from ..notation.fold_order import fold_in_order
+from ..notation.fold_order import reduce_in_order
 from ..notation.index import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.signed_zero_minmax import largest, smallest
 from ..notation.traverse import substitute
@@ -19,17 +19,17 @@ from .casting import cast_to_element, to_element
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 
-Fold: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
+NumpyReduction: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
 MUL_WITHOUT_ZEROS = "mul_without_zeros"
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction(Operator[T]):
-    """The family of Y[kept...] = fold by scalar_op of X over the axes in `axis`; all of them where it is absent, none where
-    it is [].
+    """The family of Y[kept...] = reduction by scalar_op of X over the axes in `axis`; all of them where it is absent,
+    none where it is [].
 
-    X is to_element to the accumulator's type, folded in it, and the result to its own type. A fold of floats has the order
-    of every float reduction (see the lowering); it is the same on every target and for every number of threads.
+    X is converted to the accumulator's type, reduced in it, and the result converted to its own type. A reduction of
+    floats has the documented order (see the lowering); it is the same on every target and for every number of threads.
     """
 
     x: T
@@ -46,11 +46,11 @@ class Reduction(Operator[T]):
     )
 
     def function(self: Any) -> str:
-        """The scalar operation that folds."""
+        """The scalar operation of the reduction."""
         raise NotImplementedError
 
     def accumulator(self: Any) -> ElementType:
-        """The type in which X is folded."""
+        """The type in which X is reduced."""
         return self.x.element
 
     def result(self: Any) -> ElementType:
@@ -64,16 +64,16 @@ class Reduction(Operator[T]):
         return TensorType(tuple(kept), self.result())
 
     def typed(self: Any) -> Any:
-        """The same over types, for what depends on the element type."""
+        """The operator over types."""
         return self.map(lambda x: x if isinstance(x, TensorType) else TensorType(x.shape, element_of(x)))
 
     def prepared(self: Any, x: Any, convert: Callable[[Any, ElementType], Any]) -> Any:
-        """The elements in the accumulator's type; f16 is folded in f32."""
+        """The elements in the accumulator's type; f16 is reduced in f32."""
         accumulator = self.typed().accumulator()
         return convert(x, F32 if accumulator is F16 else accumulator)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
-        """By the operation that folds; a fold in integers has no derivative but zero."""
+        """By the operation of the reduction; a reduction in integers has no derivative but zero."""
         x, (y,), (g,) = self.x, results, cotangents
         if x.element.is_discrete and self.typed().accumulator().is_discrete:
             return [None]
@@ -110,7 +110,7 @@ class Reduction(Operator[T]):
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
-            fold = (IN_ORDER if in_order else FOLDS).get(self.function(), FOLDS[self.function()])
+            fold = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function(), NUMPY_REDUCTIONS[self.function()])
             folded = fold(self.prepared(self.x, to_element), self.over())
             return to_element(np.asarray(folded), typed.result())
 
@@ -118,20 +118,20 @@ class Reduction(Operator[T]):
         d = iter(at := axes(y.shape))
         over = {j: Index(f"k{j}", self.x.shape[j]) for j in self.over()}
         x = self.prepared(self.x[tuple(over[j] if j in over else next(d) for j in range(self.x.rank))], cast_to_element)
-        return Element(at, cast_to_element(fold(self.function(), tuple(over.values()), x), y.element))
+        return Element(at, cast_to_element(reduction(self.function(), tuple(over.values()), x), y.element))
 
 
 def element_of(x: Any) -> ElementType:
     return BY_DTYPE[x.dtype] if isinstance(x, np.ndarray) else x.element
 
 
-def fold(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
-    """The fold of an element by a scalar operation."""
+def reduction(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
+    """The reduction of an element by a scalar operation."""
     if not over:
         return x
     if function == MUL_WITHOUT_ZEROS:
-        product = fold("mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x)
-        again = tuple(Index(i.name, i.extent) for i in over)  # a fold's indices are its own
+        product = reduction("mul", over, select(x.eq(0), constant(1, x.type), x) if x.type is not I1 else x | ~x)
+        again = tuple(Index(i.name, i.extent) for i in over)  # each reduction has indices of its own
         x = substitute(x, dict(zip(over, again, strict=True)))
         return select(reduce("or", again, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
     name = SCALAR_OPS[function].fold
@@ -146,7 +146,7 @@ def fold(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
 ON_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 
 
-def _product_of_nonzero(product: Fold) -> Fold:
+def _product_of_nonzero(product: NumpyReduction) -> NumpyReduction:
     def fold(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
         if not axis:
             return x
@@ -156,8 +156,8 @@ def _product_of_nonzero(product: Fold) -> Fold:
     return fold
 
 
-def _accurate(ufunc: Any) -> Fold:
-    """NumPy's fold in the array's own type, which a float sum does pairwise."""
+def _accurate(ufunc: Any) -> NumpyReduction:
+    """NumPy's reduction in the array's own type, which a float sum does pairwise."""
 
     def fold(x: np.ndarray, axis: tuple[int, ...]) -> Any:
         return ufunc.reduce(x, axis, x.dtype) if axis else x
@@ -165,11 +165,11 @@ def _accurate(ufunc: Any) -> Fold:
     return fold
 
 
-def _in_order(ufunc: Any, by_rows: bool = False) -> Fold:
-    return lambda x, axis: fold_in_order(ufunc, x, axis, by_rows) if axis else x
+def _in_order(ufunc: Any, by_rows: bool = False) -> NumpyReduction:
+    return lambda x, axis: reduce_in_order(ufunc, x, axis, by_rows) if axis else x
 
 
-FOLDS: dict[str, Fold] = {
+NUMPY_REDUCTIONS: dict[str, NumpyReduction] = {
     "add": _accurate(np.add),
     "mul": _accurate(np.multiply),
     "maximum": lambda x, axis: largest(x, axis) if axis else x,
@@ -179,7 +179,7 @@ FOLDS: dict[str, Fold] = {
     "xor": _accurate(np.bitwise_xor),
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_accurate(np.multiply)),
 }
-IN_ORDER: dict[str, Fold] = {  # where floats accumulate what becomes an integer, whose bits go by the order
+IN_ORDER: dict[str, NumpyReduction] = {  # where floats accumulate what becomes an integer, whose bits go by the order
     "add": _in_order(np.add),
     "mul": _in_order(np.multiply),
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_in_order(np.multiply, by_rows=True)),
@@ -190,11 +190,11 @@ NONEMPTY = C(
     "n_j > 0 for j in axis, n being shape(x): the fold has no identity",
     lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()),
 )
-FOLDABLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in FOLDS, at="scalar_op")
-ELEMENTS = C(5, "element(x) can be folded by scalar_op", lambda o: foldable(o.scalar_op, o.x.element))
+REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, at="scalar_op")
+ELEMENTS = C(5, "element(x) can be folded by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
 
 
-def foldable(function: str, element: ElementType) -> bool:
+def is_reducible(function: str, element: ElementType) -> bool:
     if function in ("maximum", "minimum") and element.kind == "complex":
         return False
     return SCALAR_OPS[function].takes(element, element)
@@ -202,11 +202,11 @@ def foldable(function: str, element: ElementType) -> bool:
 
 @operator
 class Careduce(Reduction[T]):
-    """A fold by `scalar_op`, in the operand's type: no upcast, integers wrap.   (CAReduce)"""
+    """A reduction by `scalar_op`, in the operand's type: no upcast, integers wrap.   (CAReduce)"""
 
     scalar_op: str = field(kw_only=True)
 
-    constraints = (FOLDABLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
+    constraints = (REDUCIBLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<2xi32> {
           %y = theano.careduce %x {scalar_op = "xor", axis = [1]}
@@ -255,7 +255,7 @@ class Min(Max[T]):
 
 @dataclass(frozen=True, eq=False)
 class Truth(Reduction[T]):
-    """The family of folds of whether elements are not 0; NaN is not 0."""
+    """The family of reductions of the truth of elements; NaN is true."""
 
     def accumulator(self) -> ElementType:
         return I1

@@ -41,7 +41,7 @@ class ScalarOp:
 
     `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex` is the formula over complex
     numbers: "same" where the formula serves them too, None where the operation does not take them. `fold` is the scalar
-    function that a reduction by this operation folds with.
+    function of a reduction by this operation.
     """
 
     name: str

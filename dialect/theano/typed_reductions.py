@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
 from ..spec.op import C, T, operator
-from .reduce import FOLDABLE, MUL_WITHOUT_ZEROS, NONEMPTY, Reduction, foldable
+from .reduce import MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
 
 
@@ -32,7 +32,7 @@ def keeps_precision(element: ElementType, accumulator: ElementType) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class TypedReduction(Reduction[T]):
-    """The family of folds in `acc_dtype` whose result is of `dtype`.
+    """The family of reductions in `acc_dtype` whose result is of `dtype`.
 
     By default the result of integers has 64 bits, and the accumulator of floats is f64 (f32 of f16).
     """
@@ -63,14 +63,14 @@ class TypedReduction(Reduction[T]):
 
 @operator
 class CareduceDtype(TypedReduction[T]):
-    """A fold by `scalar_op`, in types of its own.   (CAReduceDtype)"""
+    """A reduction by `scalar_op`, in types of its own.   (CAReduceDtype)"""
 
     scalar_op: str = field(kw_only=True)
 
     constraints = (
-        FOLDABLE,
+        REDUCIBLE,
         *TypedReduction.constraints,
-        C(5, "accumulator can be folded by scalar_op", lambda o: foldable(o.scalar_op, o.accumulator())),
+        C(5, "accumulator can be folded by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
         NONEMPTY,
     )
     example = """

@@ -1,4 +1,4 @@
-"""A fold of floats has one order, which depends on its sizes alone: known beforehand or not, in whole or in part, on every
+"""A reduction of floats has one order, which depends on its sizes alone: known beforehand or not, in whole or in part, on every
 compiled target and for every number of threads the bits are the same, around the number of terms from which on there are blocks,
 and beside what fills vectors, tiles and lanes."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, F16, I1, ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator
-from cvm.dialect.theano.reduce import FOLDS, foldable
+from cvm.dialect.theano.reduce import NUMPY_REDUCTIONS, is_reducible
 from cvm.dialect.theano.scalar_op import SCALAR_OPS
 from cvm.dialect.theano.typed_reductions import keeps_precision
 from samples import axes_among, between, flag, sample, shape
@@ -114,10 +114,10 @@ def reduction(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 def fold(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = tuple(max(1, d) for d in shape(random))
     while True:
-        name, kind, accumulator = str(random.choice(list(FOLDS))), element(random), element(random)
+        name, kind, accumulator = str(random.choice(list(NUMPY_REDUCTIONS))), element(random), element(random)
         if (
-            foldable(name, kind)
-            and foldable(name, accumulator)
+            is_reducible(name, kind)
+            and is_reducible(name, accumulator)
             and keeps_precision(kind, accumulator)
             and I1 not in (kind, accumulator)
         ):

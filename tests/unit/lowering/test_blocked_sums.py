@@ -1,4 +1,4 @@
-"""Long folds into few elements go by blocks: the same for every number of threads, and near the reference on every target."""
+"""Long reductions into few elements go by blocks: the same for every number of threads, and near the reference on every target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folds of booleans, whatever their length and axis."""
+"""Reductions of booleans, whatever their length and axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folds along an axis that is not the last read memory along its rows, and sum in the order of their indices."""
+"""Reductions along an axis that is not the last read memory along its rows, and sum in the order of their indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folds over many rows in any order: threads take shares of the rows, and how many they are changes nothing."""
+"""Reductions over many rows in any order: threads take shares of the rows, and how many they are changes nothing."""
 
 from __future__ import annotations
 
