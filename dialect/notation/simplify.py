@@ -87,7 +87,7 @@ def recombine(form: Affine) -> Affine:
 
 
 def _wholes(form: Affine, x: Expr, divisor: Const | Extent) -> Iterator[tuple[Expr, Expr]]:
-    """What is left of x divided, and what that is together with the remainder: x itself, or a remainder of x."""
+    """The remaining quotient of x, and the number that it forms with the remainder: x, or a remainder of x."""
     quotient = apply("floordiv", x, divisor)
     yield quotient, x
     extent = divisor.value if isinstance(divisor, Const) else divisor.size

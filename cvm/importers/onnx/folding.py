@@ -56,7 +56,7 @@ class FoldingBuilder(Builder):
 
 
 def is_cheap(operation: Operation) -> bool:
-    """Whether an operation may be computed while importing."""
+    """Test whether an operation may be computed while importing."""
     operator: Any = operation.operator
     sizes = [v.known_type.size for v in (*(v for _, v in operator.operands()), *operation.results)]
     moving = operator.view or operator.name in MOVING or getattr(operator, "scalar_op", "") in ARITHMETIC

@@ -33,7 +33,7 @@ def length(at: At, sequence: Items) -> Known:
 
 
 def place(sequence: Items, position: Array | None, beyond: int = 0) -> int:
-    """Where a position is, counted from the front; without one, the end."""
+    """The position counted from the front; by default the end."""
     most = len(sequence) + beyond
     k = most - 1 if position is None else int(position.reshape(()))
     if not -most <= k < most:
