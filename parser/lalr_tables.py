@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from .. import grammar
+from ..grammar import read
 
 END = "$END"
 NAME = "cvm.json"
@@ -50,7 +50,7 @@ class Tables:
 @cache
 def tables() -> Tables:
     """The tables that are kept."""
-    found = json.loads(resources.files(grammar).joinpath(NAME).read_text("utf-8"))
+    found = json.loads(read(NAME))
     return Tables(**{**found, "rules": [Rule(*r) for r in found["rules"]]})
 
 
@@ -139,5 +139,5 @@ def text_of(made: Tables) -> str:
 
 
 if __name__ == "__main__":
-    with resources.as_file(resources.files(grammar)) as folder:
-        folder.joinpath(NAME).write_text(text_of(make(grammar.read())), "utf-8")
+    with resources.as_file(resources.files(read.__module__)) as folder:
+        folder.joinpath(NAME).write_text(text_of(make(read())), "utf-8")

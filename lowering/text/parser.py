@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
 
-from ... import grammar
 from ...dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ...dialect.ir.sizes import OPERATIONS, Dim, Size
 from ...dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
@@ -35,6 +34,7 @@ from ...dialect.notation.index import (
 )
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ...dialect.notation.scalars import SCALARS
+from ...grammar import read
 from .printer import PRECEDENCE
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def _mistake(message: str, span: Span) -> ParseError:
 def _language() -> Any:
     from lark import Lark
 
-    return Lark(grammar.read("loops.lark"), parser="lalr", start=["start", "size_sum"], maybe_placeholders=True)
+    return Lark(read("loops.lark"), parser="lalr", start=["start", "size_sum"], maybe_placeholders=True)
 
 
 class _Reader:

@@ -97,7 +97,10 @@ def test_packages_are_listed() -> None:
     ("code", "absent"),
     [
         ("import cvm", "llvmlite lark pycuda argparse cvm.parser cvm.lowering cvm.jit cvm.dialect.spec.op"),
-        ("import cvm; cvm.parse('func @main() { return }')", "llvmlite lark pycuda cvm.lowering cvm.jit"),
+        (
+            "import cvm; cvm.parse('func @main(%x: tensor<i32>) { %y = cvm.relu %x\\n return %y }')",
+            "llvmlite lark pycuda cvm.lowering cvm.jit cvm.operator_functions cvm.dialect.dali cvm.dialect.theano",
+        ),
         ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
         ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),
     ],
