@@ -7,13 +7,14 @@ What cannot be imported is collected, and reported at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.sizes import Dim, Size, same_size
+from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
 
@@ -158,6 +159,9 @@ class Importer:
                 if isinstance(e, Unsupported) and e.of is not None:
                     self.needed |= self.inputs_of(e.of)
                 made = [MISSING] * len(node.output)
+            except Undecided:
+                self.refuse(at, "what it does depends on unknown sizes")
+                made = [MISSING] * len(node.output)
             except cvm.Error as e:
                 self.refuse(at, e.diagnostics[0].message)
                 made = [MISSING] * len(node.output)
@@ -279,7 +283,8 @@ class At:
             inputs.pop()
         arrays = all(x is None or isinstance(x, np.ndarray) for x in inputs)
         if rule.symbolic is not None and arrays and any(x is not None and x.dtype == object for x in inputs):
-            return as_sizes(rule.symbolic(self, *inputs))
+            with suppress(Undecided):  # the rule may know what to do where a size is compared
+                return as_sizes(rule.symbolic(self, *inputs))
         return self.call(rule, inputs)
 
     def overlooked(self) -> str:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvm.dialect.ir.sizes import Dim, same_size
 from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number
-from .rules import Array, Known, Unsupported, real_axes, rule, static
+from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
 
 if TYPE_CHECKING:
     from .importer import At
@@ -30,10 +31,10 @@ def upsample(at: At, x: Node, scales: Array) -> Known:
 
 def upsampled(at: At, x: Node, scales: Sequence[float]) -> Node:
     mode = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}[at["mode"]]
-    whole = static(x, "what is resized")
     how = Sampling(mode, "asymmetric", "floor")
-    for axis, (n, scale) in enumerate(zip(whole, scales, strict=True)):
-        x = along(at, x, axis, int(np.floor(n * scale)), float(scale), how)
+    for axis, scale in enumerate(scales):
+        if scale != 1:
+            x = along(at, x, axis, known_size(scaled(x.shape[axis], scale), "what is resized"), float(scale), how)
     return x
 
 
@@ -43,32 +44,40 @@ def resize_by_scales(at: At, x: Node, scales: Array) -> Known:
 
 
 @rule("Resize", since=11)
-def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None) -> Known:
+def resize(at: At, x: Node, roi: Array | None = None, scales: Array | None = None, sizes: Ints | None = None) -> Known:
+    """Axes of unknown size keep their size."""
     axes = real_axes(at["axes"], x.rank) if at["axes"] is not None else tuple(range(x.rank))
-    n = static(x, "what is resized", axes)
     how = Sampling(
         at["mode"].replace("bilinear", "linear"), at["coordinate_transformation_mode"], at["nearest_mode"],
         at["cubic_coeff_a"], bool(at["exclude_outside"]), at["extrapolation_value"], bool(at["antialias"]),
     )  # fmt: skip
-    if sizes is not None and sizes.size:
-        wanted = [int(m) for m in sizes]
-        factors = [m / k for m, k in zip(wanted, n, strict=True)]
-        policy = at["keep_aspect_ratio_policy"]
+    policy = at["keep_aspect_ratio_policy"]
+    if sizes:
+        factors = [factor_of(x.shape[a], m) for a, m in zip(axes, sizes, strict=True)]
+        wanted: list[Dim] = list(sizes)
         if policy not in (None, "stretch"):
             factor = (min if policy == "not_larger" else max)(factors)
-            factors = [factor] * len(n)
-            wanted = [int(np.floor(k * factor + 0.5)) for k in n]
+            factors = [factor] * len(axes)
+            wanted = [int(np.floor(n * factor + 0.5)) for n in static(x, "what is resized", axes)]
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales]
-        wanted = [int(np.floor(k * s)) for k, s in zip(n, factors, strict=True)]
-        _ = at["keep_aspect_ratio_policy"]
+        wanted = [scaled(x.shape[a], s) for a, s in zip(axes, factors, strict=True)]
     else:
         raise ValueError("it has neither sizes nor scales")
     region = None if roi is None or how.transform != "tf_crop_and_resize" else roi.astype(np.float64)
     for k, axis in enumerate(axes):
         part = (0.0, 1.0) if region is None else (float(region[k]), float(region[len(axes) + k]))
-        x = along(at, x, axis, wanted[k], factors[k], how, part)
+        if not (same_size(wanted[k], x.shape[axis]) and factors[k] == 1 and part == (0.0, 1.0)):
+            x = along(at, x, axis, known_size(wanted[k], "what is resized"), factors[k], how, part)
     return x
+
+
+def factor_of(n: Dim, m: Dim) -> float:
+    return 1.0 if same_size(n, m) else known_size(m, "what is resized") / known_size(n, "what is resized")
+
+
+def scaled(n: Dim, factor: float) -> Dim:
+    return n if factor == 1 else int(np.floor(known_size(n, "what is resized") * factor))
 
 
 class Sampling:
@@ -145,8 +154,6 @@ def along(
 ) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
     (n,) = static(x, "what is resized", (axis,))
-    if n == m and scale == 1 and part == (0.0, 1.0):
-        return x
     if m > 1 << 24 or n == 0:
         raise Unsupported(f"an axis of {n} elements resized to {m}")
     places = how.places(n, m, scale, part)
