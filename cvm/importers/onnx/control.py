@@ -154,6 +154,8 @@ def recurrent(
     if batch_first:
         x = x.dimshuffle((1, 0, 2))
     hidden = at["hidden_size"] or known_size(r.shape[2], "a hidden state")
+    if hidden != r.shape[2]:
+        raise ValueError(f"hidden_size is {hidden}, the weights are of {r.shape[2]}")
     if at["input_forget"]:
         raise Unsupported("input_forget")
     limit = at["clip"]

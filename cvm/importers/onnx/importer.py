@@ -165,6 +165,9 @@ class Importer:
             except cvm.Error as e:
                 self.refuse(at, e.diagnostics[0].message)
                 made = [MISSING] * len(node.output)
+            except MemoryError:
+                self.refuse(at, "it takes more memory than there is")
+                made = [MISSING] * len(node.output)
             except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
                 self.refuse(at, f"it is not as ONNX defines it: {e}")
                 made = [MISSING] * len(node.output)

@@ -58,9 +58,11 @@ def gather_elements(at: At, x: Node, indices: Node) -> Known:
     return taken(at, x, indices, axis, elements=True)
 
 
-def coordinates(at: At, indices: Node, batch: int = 0) -> list[Node]:
+def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
     """The last axis of indices taken apart, after the places along the first axes."""
     count = static(indices, "the number of coordinates", (indices.rank - 1,))[0]
+    if not 0 < batch + count <= x.rank:
+        raise ValueError(f"{count} coordinates for {x.rank - batch} axes")
     begin, end = [0] * indices.rank, [FAR] * indices.rank
     found: list[Node] = []
     for k in range(count):
@@ -72,13 +74,13 @@ def coordinates(at: At, indices: Node, batch: int = 0) -> list[Node]:
 
 @rule("GatherND")
 def gather_nd(at: At, x: Node, indices: Node) -> Known:
-    places = coordinates(at, indices, at["batch_dims"] or 0)
+    places = coordinates(at, x, indices, at["batch_dims"] or 0)
     return at.apply("builtin.gather", x, *places, axes=tuple(range(len(places))))
 
 
 @rule("ScatterND")
 def scatter_nd(at: At, x: Node, indices: Node, updates: Node) -> Known:
-    places = coordinates(at, indices)
+    places = coordinates(at, x, indices)
     return scattered(at, x, updates, places, tuple(range(len(places))))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .importer import At
 
 FAR = 1 << 40
+MAX_CONSTANT = 1 << 24  # elements of a constant that is computed here
 
 
 # Constants and shapes
@@ -76,7 +77,7 @@ def filled(shape: tuple[int, ...], value: Array) -> Array:
 def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
     """Range of known sizes."""
     start, limit, delta = (v.reshape(()) for v in (start, limit, delta))
-    if abs(float(limit) - float(start)) / abs(float(delta)) > 1 << 24:
+    if abs(float(limit) - float(start)) / abs(float(delta)) > MAX_CONSTANT:
         raise Unsupported("a range of more than 2^24 numbers")
     return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
 
@@ -322,8 +323,10 @@ def split_sizes(at: At, x: Array, parts: Any = None) -> Any:
 def split(at: At, x: Node, parts: Ints | None = None) -> Any:
     axis = real_axes((at["axis"],), x.rank)[0]
     sizes = parts if parts is not None else at["split"]
+    if sizes is None and at["num_outputs"] not in (None, len(at.node_proto.output)):
+        raise ValueError(f"num_outputs is {at['num_outputs']}, of {len(at.node_proto.output)} outputs")
     if sizes is None:
-        whole, count = static(x, "an axis that is split", (axis,))[0], at["num_outputs"] or len(at.node_proto.output)
+        whole, count = static(x, "an axis that is split", (axis,))[0], len(at.node_proto.output)
         each = -(-whole // count)
         sizes = [min(each, whole - min(k * each, whole)) for k in range(count)]
     return pieces(at, x, axis, sizes)
@@ -409,6 +412,8 @@ def bordered(at: At, x: Node, before: Sequence[int], after: Sequence[int]) -> No
     for axis, (b, a) in enumerate(zip(before, after, strict=True)):
         if b or a:
             (n,) = static(x, "an axis with a border", (axis,))
+            if n + b + a > MAX_CONSTANT:
+                raise Unsupported(f"a border of {b} and {a} elements")
             places = np.arange(-b, n + a)
             if n == 0 or (mode == "reflect" and n == 1 and places.size > 1):
                 raise ValueError("nothing is there to fill a border with")

@@ -12,6 +12,7 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number
+from .movement import MAX_CONSTANT
 from .rules import Array, Ints, Known, Unsupported, known_size, real_axes, rule, static
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def along(
 ) -> Node:
     """An axis resized: for each of the elements that go into one, what is there times its weight."""
     (n,) = static(x, "what is resized", (axis,))
-    if m > 1 << 24 or n == 0:
+    if n == 0 or m < 0 or scale <= 0 or m * max(1.0, 1 / scale) > MAX_CONSTANT:
         raise Unsupported(f"an axis of {n} elements resized to {m}")
     places = how.places(n, m, scale, part)
     near, weights = how.weights(n, places, scale)
