@@ -27,7 +27,7 @@ class DotProduct:
     result_bits: int  # element of its result
 
     def is_in(self, features: Collection[str]) -> bool:
-        """Whether a processor with these features has the instruction."""
+        """Test whether a processor with these features has the instruction."""
         return any(set(alternative.split()) <= set(features) for alternative in self.requires)
 
 
@@ -81,7 +81,7 @@ class Processor:
 
     @property
     def has_dot4(self) -> bool:
-        """Whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
+        """Test whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
         return any(d.function == "quadsum" for d in self.dot_products)
 
 

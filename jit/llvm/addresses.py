@@ -42,7 +42,7 @@ class Frame:
 
 
 class Addresses(IRWriter):
-    """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
+    """The emitter's environment at the current point: emitted expressions, pointers of arrays, the current vector loop."""
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Addresses(IRWriter):
         raise NotImplementedError
 
     def changes(self, e: Expr) -> bool:
-        """Whether an expression reads an array that the kernel writes."""
+        """Test whether an expression reads an array that the kernel writes."""
         found = self.changing.get(id(e))
         if found is None:
             found = (isinstance(e, Read) and e.tensor in self.written) or any(self.changes(c) for c in children(e))
@@ -95,7 +95,7 @@ class Addresses(IRWriter):
         return self.place(element, found, str(offset.constant)) if offset.constant else found
 
     def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[str]:
-        """How many elements after an array's first one the element is, at lane 0."""
+        """The offset of the element at lane 0 from its array's first one, in elements."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
             found = self.accesses.get((tensor, id(at)))
             if found is None:
@@ -149,7 +149,7 @@ class Addresses(IRWriter):
 
     @contextmanager
     def at_beginning(self) -> Iterator[None]:
-        """What is emitted meanwhile goes to the beginning of the function."""
+        """Emit at the beginning of the function while inside."""
         here = self.lines, self.frames
         self.lines, self.frames = cast(list[str], self.frames[0].lines), []
         yield
@@ -219,7 +219,7 @@ class Addresses(IRWriter):
         return a if b == "1" else b if a == "1" else self.earliest(f"mul nsw i64 {a}, {b}", a, b)
 
     def steps(self, tensor: Tensor) -> list[str]:
-        """How many elements apart neighbours along each axis are."""
+        """The strides of a tensor's axes, in elements."""
         step: Dim = 1
         found: list[str] = []
         for d in reversed(tensor.shape):
@@ -239,7 +239,7 @@ class Addresses(IRWriter):
     # what differs between lanes
 
     def stride(self, tensor: Tensor, at: tuple[Expr, ...]) -> int | None:
-        """How far apart, in elements, neighbouring lanes access a tensor; None where that is not one number."""
+        """The distance of neighbouring lanes' accesses to a tensor, in elements; None if it varies."""
         key = tensor, id(at), id(self.lane)
         if key in self.strides:
             return self.strides[key]
@@ -254,7 +254,7 @@ class Addresses(IRWriter):
         return 0 if self.lane is None else index_factor(e, self.lane, self.varies)
 
     def varies(self, e: Expr) -> bool:
-        """Whether an expression may differ between lanes."""
+        """Test whether an expression may differ between lanes."""
         if e is self.lane or (isinstance(e, Read) and self.widths.get(e.tensor, 1) > 1):
             return True
         if isinstance(e, Var):

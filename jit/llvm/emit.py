@@ -116,7 +116,7 @@ def _dims(plan: Plan) -> list[Dim]:
 
 
 def _declaration(function: str) -> str:
-    """That of a function of another module."""
+    """The declaration of a function of another module."""
     head = function.partition("\n")[0]
     return f"declare {head.removeprefix(INTERNAL).removesuffix(' {')}"
 

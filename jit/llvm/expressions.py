@@ -36,7 +36,7 @@ class Square(NamedTuple):
 
 
 class Expressions(Addresses):
-    """What is known at the current point of a function: emitted expressions, pointers of arrays, the current vector loop."""
+    """The emitter of expressions: emitted values, pointers of arrays, the current vector loop."""
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written)
@@ -144,7 +144,7 @@ class Expressions(Addresses):
         return Val(self.spell(row, [], e.type, lanes), lanes)
 
     def any_lane(self, condition: str, lanes: int) -> str:
-        """Whether a condition holds in one of the lanes."""
+        """Test whether a condition holds in one of the lanes."""
         return condition if lanes == 1 else self.over_lanes("or", condition, lanes)
 
     def over_lanes(self, operation: str, condition: str, lanes: int) -> str:

@@ -47,7 +47,7 @@ def number_text(value: object, element: ElementType) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether the text of a value is a literal."""
+    """Test whether the text of a value is a literal."""
     return not text.startswith("%")
 
 
@@ -97,7 +97,7 @@ class _Constants(NamedTuple):
 
 @cache
 def words(element: ElementType, lanes: int) -> dict[str, object]:
-    """What stands for the letters of a row."""
+    """The values of a row's letters."""
 
     def splat(number: object) -> str:
         text = number_text(number, element)

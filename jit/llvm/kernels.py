@@ -58,7 +58,9 @@ def parallel_loop(kernel: Kernel) -> For | None:
 
 
 def is_square(s: For) -> bool:
-    """Whether an unrolled loop holds one vector each time, and no branches: its first iteration may load for all."""
+    """Test whether every iteration of an unrolled loop has one vector and no branches, so that its first one may load
+    for all.
+    """
     match s.body:
         case (For(_, body, Const(0), _, "vector", width) as lanes,):
             return lanes.index.extent == width and not any(isinstance(b, (For, If)) for b in statements(body))
@@ -66,7 +68,7 @@ def is_square(s: For) -> bool:
 
 
 def folds_vectors(s: For) -> bool:
-    """Whether a loop folds vectors into accumulators, each after the one before, and has no other loops inside."""
+    """Test whether a loop reduces vectors into accumulators, one after the other, without inner loops."""
     if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
         return False
     loops = [b for b in statements(s.body) if isinstance(b, For)]
@@ -243,7 +245,7 @@ class Function(Streams):
         self.start(after)
 
     def holds_loop(self, since: int) -> bool:
-        """Whether a loop was emitted since then: copies of it, turn after turn, save nothing."""
+        """Test whether a loop was emitted since then; unrolling around it does not pay."""
         return any(isinstance(line, str) and " = phi " in line for line in self.lines[since:])
 
     def first_place(self, s: For, store: Store, start: str) -> str:
@@ -251,7 +253,7 @@ class Function(Streams):
             return self.pointer(store.tensor, store.indices)
 
     def compute_before(self, s: For) -> None:
-        """What the loop's iterations share."""
+        """Emit a loop's invariant values before it."""
         for e, is_index in self.invariants.of(s):
             if self.changes(e):
                 continue

@@ -1,8 +1,4 @@
-"""What LLVM makes machine code with: a context, a code generator and passes, which one thread uses at a time.
-
-llvmlite holds one lock around all of LLVM. Threads whose modules are in contexts of their own need none: what takes its time
-is called without it.
-"""
+"""LLVM contexts: a context, a code generator and passes, used by one thread at a time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ FENCE = 'fence syncscope("singlethread") acquire'  # no instruction: what the co
 
 
 def reads_in_order(s: For) -> bool:
-    """Whether each turn of a loop reads vectors of arrays, all of which go on with what follows, and one of which is large."""
+    """Test whether each iteration of a loop reads consecutive vectors of arrays, one of which is large."""
     match s.body:
         case (For(kind="vector", width=width) as lanes,):
             arrays = [r for r in reads(lanes.body) if r.tensor.space != "register"]

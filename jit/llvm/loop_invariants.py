@@ -1,7 +1,6 @@
-"""What a loop does not change, found so that it can be computed before:  for i { y[i] = x[j] * i }  =>  x[j] goes first.
+"""Find loop-invariant values, which are computed before the loop (LLVM's LICM).
 
-Only what surely runs counts, so that nothing is read that the loop would not read: what stands in the body itself and in the
-loops there that have an iteration, not under a branch.
+for i { y[i] = x[j] * i }  =>  let a = x[j]; for i { y[i] = a * i }
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from ...dialect.notation.traverse import children
 
 
 def runs(loop: For) -> bool:
-    """Whether a loop surely has an iteration."""
+    """Test whether a loop has at least one iteration."""
     return isinstance(loop.start, Const) and isinstance(loop.end, Const) and loop.start.value < loop.end.value
 
 
 class Dependences(NamedTuple):
-    """What an expression depends on, indices, variables and arrays by id, and whether its value takes more than arithmetic."""
+    """The dependences of an expression: indices, variables and arrays by id, and whether its value takes more than
+    arithmetic.
+    """
 
     expression: Expr
     depends: frozenset[int]
@@ -69,7 +70,7 @@ class Invariants:
                     bound.update(id(v.var) for v in (*s.then, *s.otherwise) if isinstance(v, Let))
 
     def parts(self, e: Expr, bound: set[int], is_index: bool, found: list[tuple[Expr, bool]]) -> None:
-        """Of one expression; what it has in several places is looked into once."""
+        """The dependences of one expression; shared nodes are visited once."""
         seen: set[tuple[int, bool]] = set()
         stack = [(e, is_index)]
         while stack:

@@ -36,7 +36,7 @@ ONCE = "1"  # what is said of a loop that is not worth unrolling
 
 
 class Streams(Expressions):
-    """How the stores of the current point's loop stream."""
+    """The state of non-temporal stores in the current loop."""
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written, declarations)
@@ -52,7 +52,7 @@ class Streams(Expressions):
         raise NotImplementedError
 
     def first_place(self, s: For, store: Store, start: str) -> str:
-        """Where a loop's first vector is stored."""
+        """The address of a loop's first stored vector."""
         raise NotImplementedError
 
     def shift(self, s: For, start: str, stop: str) -> bool:
@@ -100,7 +100,7 @@ class Streams(Expressions):
         return True
 
     def to_line(self, address: str, size: int) -> str:
-        """How many elements it is from an address to the next line."""
+        """The number of elements from an address to the next cache line."""
         rest = self.add(f"and i64 {self.add(f'sub i64 0, {address}')}, {processor().line_bytes - 1}")
         return self.add(f"lshr i64 {rest}, {size.bit_length() - 1}")
 
@@ -144,7 +144,7 @@ class Streams(Expressions):
         self.turns(single, end, self.add(f"select i1 {self.add(last)}, i64 {stop}, i64 {end}"), "1")
 
     def worth_it(self, s: For, store: Store, address: str, length: str) -> str:
-        """Whether an array's elements lie at multiples of their size, and the loop is long."""
+        """Test whether an array's elements are aligned to their size, and the loop is long."""
         size = store.tensor.element.bytes
         tests = [f"eq i64 {self.add(f'and i64 {address}, {size - 1}')}, 0"]
         if not (isinstance(s.start, Const) and isinstance(s.end, Const)):
@@ -185,8 +185,9 @@ class Streams(Expressions):
         self.start(after)
 
     def is_aligned(self, tensor: Tensor, pointer: str) -> str:
-        """Whether a vector's parts may stream. Where its loop is not shifted they may if the array is aligned, which is found
-        once, at the function's entry."""
+        """Test whether a vector's parts may be stored by streaming. In a loop that is not shifted, they may if the
+        array is aligned, which is tested once, at the function's entry.
+        """
         if self.won is not None:
             found = self.add(f"icmp eq i64 {self.add(f'and i64 {self.address_of(pointer)}, {PART - 1}')}, 0")
             return self.add(f"and i1 {self.won}, {found}")

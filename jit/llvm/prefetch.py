@@ -1,18 +1,14 @@
-"""What memory is asked for before it is read, since processors foresee one row that is read to its end, but not
+"""Prefetch memory where the hardware prefetcher fails: it follows one row to its end, but not
 
-- rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] } } }: the next eight are;
+- rows side by side:  for r { for j vector { for u in 0..8 unrolled { acc = acc + x[r * 8 + u, j] } } }: the next eight rows
+  are prefetched;
 - the next row while this one is read again:  for i { for k { ... x[i, k] ... }; for j { ... x[i, j] ... } }: the second
-  loop, which finds its row in the cache, asks for the next one.
-
-- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: those of some turns
-  later are;
-
-- rows that other reads pick:  for i { for j vector { y[i, j] = x[w[i], j] } }: those of some turns later are;
-
-- a few numbers each time:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
-  those some lines further on are, since what is foreseen ends with a page.
-
-Of large arrays; whose rows, but for the last, are no less than a page, and no more than the cache holds until it is their turn.
+  loop, which finds its row in the cache, prefetches the next one;
+- pieces of rows:  for p { for k in 0..16 { for c in 0..64 vector { y[k, c] = x[p * 16 + k, c] } }; ... }: the pieces of
+  later iterations are prefetched;
+- selected rows:  for i { for j vector { y[i, j] = x[w[i], j] } }: the rows of later iterations are prefetched;
+- a few numbers per iteration:  for s { for r in 0..6 unrolled { for l vector { acc[r, l] = acc[r, l] + w[s, r] * x[s, l] } } }:
+  numbers some cache lines ahead are prefetched, since the hardware prefetcher stops at the end of a page.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ def cache_bytes() -> int:
 
 
 def is_fed_by_memory(kernel: Kernel) -> bool:
-    """Whether there is anything to ask for: an array that the cache may not hold."""
+    """Test whether there is anything to prefetch: an array that may exceed the cache."""
     arrays = [(t, product(t.shape)) for t in (*kernel.parameters, *allocated(kernel.body))]
     return any(is_large(t) or (isinstance(n, int) and n * t.element.bytes >= cache_bytes()) for t, n in arrays)
 
@@ -102,7 +98,7 @@ def _next_rows(s: For) -> Iterator[tuple[int, int]]:
 
 
 def _turns(s: For) -> int:
-    """How often what stands in a loop, or in the loop that is in it, runs; 0 where that is not known."""
+    """The trip count of the statements of a loop, or of its inner loop; 0 if unknown."""
     length = affine(s.end) - affine(s.start)
     inner = next((b for b in s.body if isinstance(b, For)), None)
     return 0 if length.terms else length.constant * (1 if inner is None else _turns(inner))
@@ -117,7 +113,7 @@ def _apart(block: Block, index: Index) -> Iterator[tuple[Read, int]]:
 
 
 def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
-    """What each turn of a loop goes on from in large constants, by its id: the first of the numbers that it reads."""
+    """The first of the numbers of large constants that each iteration of a loop reads, by its id."""
     found: dict[int, list[Read]] = {}
     for s in statements(kernel.body):
         if isinstance(s, For) and s.kind == "serial":
@@ -134,7 +130,9 @@ def few_each_time(kernel: Kernel) -> dict[int, list[Read]]:
 
 
 def _is_few(r: Read, along: Index, lane: Index) -> bool:
-    """Whether a few numbers of a large constant are read in each turn, by all lanes, and the next ones in the next turn."""
+    """Test whether each iteration reads a few numbers of a large constant, the same for all lanes, and the next
+    iteration the next ones.
+    """
     size, step = product(r.tensor.shape), stride(r.tensor, r.indices, along)
     if not isinstance(size, int) or step is None or r.tensor.space != "constant":
         return False
@@ -143,7 +141,7 @@ def _is_few(r: Read, along: Index, lane: Index) -> bool:
 
 
 def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
-    """What is asked for before a vector loop, by its id: the beginning of the rows that are picked some turns later."""
+    """The rows selected by later iterations, to be prefetched before a vector loop, by its id."""
     found: dict[int, list[Read]] = {}
     changed = {s.tensor for s in stores(kernel.body)}
     for s in statements(kernel.body):
@@ -157,7 +155,7 @@ def picked_later(kernel: Kernel) -> dict[int, list[Read]]:
 
 
 def _is_picked(r: Read, outer: Index, inner: For, changed: set[Tensor]) -> bool:
-    """Whether a loop goes along a row of a large array, which a read picks by the loop around."""
+    """Test whether a loop runs along a row of a large array that the loop around selects by a read."""
     parts = [x for e in r.indices for x in walk(e)]
     where = [x for x in parts if isinstance(x, Read)]
     known = all(x is outer or x is inner.index for x in parts if isinstance(x, (Index, Var)))

@@ -142,7 +142,7 @@ class _Look(IRWriter):
         return self.splat(0 if self.element.is_integer else -1, self.width, lanes)
 
     def judged(self, lanes: int, x: str) -> str:
-        """What is known of a vector."""
+        """The check of a vector."""
         kind = type_text(self.element, lanes)
         low, high = (
             self.splat(number_text(v, self.element), type_text(self.element), lanes) for v in (self.low, self.high)
@@ -163,7 +163,7 @@ class _Look(IRWriter):
             self.raw(f"{name} = and {kind} {a}, {b}")
 
     def both(self, lanes: int, known: Sequence[str]) -> str:
-        """What is known of several vectors."""
+        """The check of several vectors."""
         found, *rest = known
         for other in rest:
             name = self.fresh()
@@ -172,7 +172,7 @@ class _Look(IRWriter):
         return found
 
     def inside(self, lanes: int, known: str) -> str:
-        """Whether all are."""
+        """Test whether all elements are inside the range."""
         kind = _many(self.width, lanes)
         if not self.element.is_integer:
             good = self.add(f"icmp slt {kind} {known}, {self.splat(0, self.width, lanes)}")

@@ -1,9 +1,4 @@
-"""How LLVM IR spells each scalar function and conversion: one row for each function and kind of element.
-
-A row is one or more instructions. {t} is the type, {a} {b} {c} the operands, {0} {1} ... the results of the row's earlier
-instructions, {m} the type of a comparison's result, {d} that of as many f64, {s} the type as intrinsics write it ("v8i32"), {z} and {x} the type's splat of zero
-and of all bits set, {o} of one.
-"""
+"""The spelling of scalar functions and conversions in LLVM IR: a row for each function and kind of element."""
 
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ def _extreme(comparison: str) -> Row:
 
 
 def _floor_fix(correction: Row) -> Row:
-    """What follows a truncated remainder {0} to see whether the signs of remainder and divisor differ: {4}."""
+    """Instructions after a truncated remainder {0}: the signs of remainder and divisor differ in {4}."""
     return (
         "srem {t} {a}, {b}",
         "icmp ne {t} {0}, {z}",

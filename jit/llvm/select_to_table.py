@@ -25,7 +25,7 @@ _PERMUTED = {
 
 
 class Table(NamedTuple):
-    """What is chosen from, and the conditions that choose, the one that halves the table first being the first."""
+    """The entries of a table lookup and the conditions that select one, the condition that halves the table first."""
 
     conditions: tuple[Expr, ...]
     entries: tuple[Const, ...]
@@ -92,7 +92,7 @@ def define(declared: Declaration, features: Collection[str], called: set[str]) -
 
 
 def _permuted(count: int, width: int) -> list[str]:
-    """So many places at a time."""
+    """The function that looks up `count` lanes at once."""
     floats, places = f"<{width} x float>", f"<{width} x i32>"
     again = ", ".join(f"i32 {k % 8}" for k in range(width))
     lines = [f"%words = shufflevector <8 x i32> %table, <8 x i32> poison, {places} <{again}>"]
