@@ -196,7 +196,7 @@ def _lower(commands: Any) -> None:
         "--to",
         required=True,
         metavar="STAGE",
-        help="graph, mlir, formulas, loops, schedule, llvm, llvm-opt, asm, cuda or ptx",
+        help="graph, mlir, formulas, loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")

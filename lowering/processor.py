@@ -80,6 +80,11 @@ class Processor:
         return self.vector_bytes // 4
 
     @property
+    def pairdot_instructions(self) -> int:
+        """The instructions that add the products of pairs of terms to a sum: vpdpwssd, or vpmaddwd and vpaddd."""
+        return 1 if self.has_dot4 else 2
+
+    @property
     def has_dot4(self) -> bool:
         """Test whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
         return any(d.function == "quadsum" for d in self.dot_products)

@@ -1,5 +1,6 @@
 """The printed stages of a program: graph (the program itself), mlir (the same in MLIR's generic form), formulas (index
-notation, for people), loops (a nest for each formula) and schedule (the nests after the loop passes)."""
+notation, for people), loops (a nest for each formula),
+strategies (how each contraction and reduction is computed, and why) and schedule (the nests after the loop passes)."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Callable
 
 from ..dialect.program.module import Function, Module
 from ..dialect.program.printer import print_module
+from .explain import strategies_text
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .processor import processor
 from .text.printer import formulas_text, kernels_text
 
-STAGES = ("graph", "mlir", "formulas", "loops", "schedule")
+STAGES = ("graph", "mlir", "formulas", "loops", "strategies", "schedule")
 
 
 def show(module: Module, function: Function, stage: str, optimize: int = 2) -> str:
@@ -21,6 +23,7 @@ def show(module: Module, function: Function, stage: str, optimize: int = 2) -> s
         "mlir": lambda: print_module(module, generic=True),
         "formulas": lambda: formulas_text(to_formulas(module, function, optimize)),
         "loops": lambda: kernels_text((unscheduled if optimize else unoptimized)(module, function).kernels),
+        "strategies": lambda: strategies_text(module, function),
         "schedule": lambda: kernels_text(lower(module, function, processor(), optimize).kernels),
     }
     return shows[stage]()

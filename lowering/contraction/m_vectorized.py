@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -78,24 +79,27 @@ def lower_m_vectorized(
     sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
 ) -> tuple[LoweredContraction, Expr | bool] | None:
-    """The kernels that multiply so, and where they compute what they should; None where they never do, or take longer. `flat` is
+    """The kernels that multiply so, and where they compute what they should; None where they never do. `flat` is
     the same with all that a window goes over as one."""
-    last = flat[1]
-    if processor().vector_registers not in TILES or c.unknown or last.window is not None:
-        return None
-    if extent_of(c.row) < LANES or extent_of(last.column) < LANES:
-        return None
-    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[processor().vector_registers])
-    read = only_read(c.b)
-    gain = MAX_COST_RATIO * (1 if read is None or is_plain(read) else GATHERED)
-    if quick >= gain * min(cost(way, processor().vector_registers)[0] for way in (c, last)):
-        return None
+    tile = m_vectorized_cost(c, flat[1])[2]
     made = with_sign_offset(
         sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor().vector_registers, tile)
     )
     if made is None or c.window is None:
         return made
     return replace(made[0], views={**made[0].views, **reshaped_parameters(kernel, flat[0])}), made[1]
+
+
+def m_vectorized_cost(c: Contraction, last: Contraction) -> tuple[float, float, tuple[int, int]]:
+    """The steps that the best tile takes, their ratio to those of vectors of columns, and the tile."""
+    registers = processor().vector_registers
+    if c.unknown or last.window is not None or extent_of(c.row) < LANES or extent_of(last.column) < LANES:
+        return inf, inf, TILES[registers][0]
+    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[registers])
+    read = only_read(c.b)
+    gain = MAX_COST_RATIO * (1 if read is None or is_plain(read) else GATHERED)
+    most = gain * min(cost(way, registers)[0] for way in (c, last))
+    return quick, quick / most if most else inf, tile
 
 
 def _cost(c: Contraction, height: int, together: int) -> float:

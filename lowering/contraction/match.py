@@ -97,8 +97,10 @@ class LoweredContraction:
 def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Tensor]) -> Kernel:
     """A kernel that takes part in another one's work."""
     own = {s.tensor for s in stores(body)}
-    given = {r.tensor for r in reads(body)} - own
-    inputs = sorted_tensors({t for t in given if t.space in ("argument", "constant", "heap")})
+    given = dict.fromkeys(
+        r.tensor for r in reads(body)
+    )  # in the order of their reads, which decides between equal names
+    inputs = sorted_tensors([t for t in given if t not in own and t.space in ("argument", "constant", "heap")])
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
 
 

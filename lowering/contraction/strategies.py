@@ -1,63 +1,120 @@
-"""Contractions over packed panels, in tiles of registers:
+"""The table of ways to compute a contraction, and the choice among them by estimated cost.
 
-    for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
-    =>  rows[r, k / 2] = a[r, k] and a[r, k + 1] as halves of a word       the same for the columns, as an image or as panels
-        for panel in columns by 16 parallel {
-          panel[k / 2, q] = those words of these columns
-          if everything fits 16 bits {
-            for tile in rows by 6 {
-              sums[6, 16] = 0 in registers
-              for k / 2 { sums[r, q] = sums[r, q] + pairdot(rows[r, k / 2], panel[k / 2, q]) }
-              y[r, q] = f(sums[r, q])
-            }
-          } else { the same with numbers in place of words }
-        }
-
-A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is known from their ranges
-or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
-blocks a panel, or three of floats. Blocks and tiles that would reach beyond the end move back and compute elements again, so
-that nothing is masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and
-one has no sign, `bytewise` does the same with words of four terms; where the processor adds their products to a sum by one
-instruction, `quads` does, and signs do not matter.
+A strategy says why it does not apply to a problem, estimates its cost, and builds kernels together with the condition under
+which they are exact. The cheapest that applies is taken; where its condition is known only by a call, the next ones are compiled
+beside it, each guarded by the failure of those before. `cvm lower --to strategies` prints the whole table for a program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from types import MappingProxyType
 
 import numpy as np
 
-from ...dialect.ir.sizes import Dim, product
-from ...dialect.ir.types import F32, F64, I16, I32
-from ...dialect.notation.index import Expr, Read, Tensor, apply, both
-from ...dialect.notation.loops import Alloc, Block, If, Kernel, reshaped_parameters
-from ...dialect.notation.traverse import substitute, walk
+from ...dialect.ir.sizes import Dim
+from ...dialect.ir.types import F32, F64, I32, ElementType
+from ...dialect.notation.index import Expr, Index, Read, Tensor
+from ...dialect.notation.loops import Kernel, reshaped_parameters
+from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
-from .dot4 import are_bytes, lower_dot4
-from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
-from .m_vectorized import lower_m_vectorized
+from .dot4 import LOADS, are_bytes, cost, lower_dot4
+from .k_packing import size_of
+from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .maddubs import lower_maddubs
-from .match import Contraction, LoweredContraction, match_contraction
-from .micro_kernel import BLOCKS, LANES, ROWS, SUMS
+from .match import Contraction, LoweredContraction, match_contraction, windowed
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
-from .pack_panels import PackedContraction
+from .pairdot import lower_pairdot, lower_single_terms, worth_packing
 from .split_groups import split_groups
-from .winograd import lower_winograd
-from .winograd_transforms import F2X2_3X3, F4X4_3X3
+from .winograd import lower_winograd, winograd_products
+from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform
 
 Constants = Mapping[Tensor, np.ndarray]
-Kernels = Callable[[Kernel], LoweredContraction | None]
+Version = tuple[LoweredContraction, Expr | bool]  # and where it is exact
 
-FLAT = 1.25  # rows of columns that waste more of their vectors are joined
-MIN_ROWS, MIN_K = 4, 8
-WIDTHS = {16: (2, 3), 32: (2, 3, 4)}  # vectors of a panel of floats, by registers
-MOST_SUMS = {16: SUMS, 32: 2 * SUMS}  # of a tile of these
+FLAT = 1.25  # ratio of lanes computed to lanes needed from which the lines of a window are joined to one
+# cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range would say so
+UNPROVED = 1.5
+GUESS = 64  # what an unknown size is taken for in estimates
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A kernel to be computed, matched as a contraction unless it is none, and what is known of its operands."""
+
+    kernel: Kernel
+    c: Contraction | None
+    constants: Constants
+    ranges: Ranges
+    magnitudes: OperandMagnitudes | None = None  # of operands that are i32
+    shapes: Mapping[Tensor, Tensor] = field(default_factory=dict)  # parameters seen in another shape, and as they were
+
+    @property
+    def contraction(self) -> Contraction:
+        assert self.c is not None
+        return self.c
+
+    @property
+    def element(self) -> ElementType:
+        return self.contraction.accumulator.element
+
+    @cached_property
+    def panels(self) -> Problem:
+        """The problem as panels see it: the lines of a window joined to one, where each by itself would waste vectors."""
+        c, kernel = self.contraction, self.kernel
+        if c.unknown:
+            kernel = replace(kernel, name=f"{kernel.name}.large")
+        if c.window is not None and _waste(c.window.extent, c.column.extent) > FLAT:
+            flat = _reshaped(self, flatten(kernel))
+            if flat is not None and flat.kernel is not kernel:
+                return flat
+        return replace(self, kernel=kernel)
+
+    @cached_property
+    def joined(self) -> Problem | None:
+        """The problem with the lines of its window joined, in any case."""
+        return self if self.contraction.window is None else _reshaped(self, flatten(self.kernel))
+
+    @property
+    def vectors(self) -> int:
+        """The vectors of results, by estimate."""
+        c, lanes = self.contraction, processor().lanes
+        return _guess(c.row) * _guess(c.window) * -(-_guess(c.column) // lanes)
+
+    @property
+    def terms(self) -> int:
+        """The terms of each sum, by estimate."""
+        terms = 1
+        for i in self.contraction.folds:
+            terms *= _guess(i)
+        return terms
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One way to compute a contraction. `applies` gives the reason why it does not, or nothing; `cost` is in vector
+    instructions; `build` may find that operands do not fit after all, and gives None."""
+
+    name: str
+    applies: Callable[[Problem], str]
+    cost: Callable[[Problem], float]
+    build: Callable[[Problem], Version | None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate for a problem: why it does not apply, its cost, and where it is taken, `None` standing for nowhere."""
+
+    strategy: Strategy
+    why_not: str
+    cost: float
+    taken: Expr | bool | None = None
 
 
 def lower_contraction(
@@ -65,51 +122,67 @@ def lower_contraction(
     constants: Constants = MappingProxyType({}),
     ranges: Ranges = MappingProxyType({}),
     described: Processor | None = None,
+    explained: list[tuple[Problem, list[Choice]]] | None = None,
 ) -> LoweredContraction | None:
-    """The kernels that compute a contraction by panels and tiles; None where the kernel is not one, or too small.
+    """Replace a contraction by kernels that pack its operands and multiply them tile by tile.
 
-    `constants` are packed here, once. Where `ranges` tell that factors fit 16 bits, nothing looks whether they do.
+        for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
+        =>  kernels that pack a and b;  for panel { for tile { sums in registers; ...; y[r, q] = f(sums) } }
+
+    Legal for sums of products whose epilogue stores contiguous columns. Pays from processor().packing_products on; None
+    where no strategy applies. Constants are packed here, once. `explained` receives the candidates of every problem.
     """
     with compiling_for(described):
-        return _lowered(kernel, constants, ranges)
+        return _lowered(kernel, constants, ranges, [] if explained is None else explained)
 
 
-def _lowered(kernel: Kernel, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
-    found = match_contraction(kernel)
-    if found is None and (cut := split_groups(kernel)) is not None and match_contraction(cut.kernel) is not None:
-        made = _seen_as(kernel, cut.kernel, _lowered, constants, ranges)
+def _lowered(
+    kernel: Kernel, constants: Constants, ranges: Ranges, explained: list[tuple[Problem, list[Choice]]]
+) -> LoweredContraction | None:
+    c = match_contraction(kernel)
+    problem = Problem(kernel, c, constants, ranges)
+    if c is None and (cut := split_groups(kernel)) is not None and match_contraction(cut.kernel) is not None:
+        seen = _reshaped(problem, cut.kernel)
+        assert seen is not None
+        made = _with_shapes(seen, _lowered(seen.kernel, seen.constants, seen.ranges, explained))
         if made is None or not isinstance(cut.whole, Expr):
             return made
         plain = replace(kernel, name=f"{kernel.name}.other")
         return made.only(cut.whole).beside(LoweredContraction((plain,), {}).only(~cut.whole))
-    if found is None:
-        return lower_depthwise(kernel, constants, ranges)
-    if found.unknown:
-        return _where_large(kernel, found, constants, ranges)
-    sizes = operand_magnitudes(kernel, found, ranges, constants) if found.accumulator.element is I32 else None
-
-    def others(kernel: Kernel) -> LoweredContraction | None:
-        return _by_panels(kernel, sizes, constants, ranges)
-
-    made = _turned(found, sizes, constants, kernel, others)
-    return None if made is None else _after(sizes, made)
-
-
-def _where_large(kernel: Kernel, c: Contraction, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
-    """Of sizes that are not known: by panels where they turn out to be large, and else as it was."""
-    large = _worth_packing(c)
-    if not isinstance(large, Expr):
+    if c is not None and c.accumulator.element is I32:
+        problem = replace(problem, magnitudes=operand_magnitudes(kernel, c, ranges, constants))
+    candidates = [Choice(s, why := s.applies(problem), inf if why else s.cost(problem)) for s in STRATEGIES]
+    explained.append((problem, candidates))
+    large = worth_packing(c) if c is not None and c.unknown else True
+    if large is False:
         return None
-    sizes = operand_magnitudes(kernel, c, ranges, constants) if c.accumulator.element is I32 else None
-
-    def others(kernel: Kernel) -> LoweredContraction | None:
-        return _by_panels(replace(kernel, name=f"{kernel.name}.large"), sizes, constants, ranges)
-
-    made = _turned(c, sizes, constants, kernel, others)
+    order = sorted((c for c in candidates if not c.why_not), key=lambda c: c.cost)
+    made = _versions(problem, order, candidates)
     if made is None:
         return None
-    plain = replace(kernel, name=f"{kernel.name}.small")
-    return _after(sizes, made).only(large).beside(LoweredContraction((plain,), {}).only(~large))
+    sizes = problem.magnitudes
+    if isinstance(large, Expr):
+        plain = replace(kernel, name=f"{kernel.name}.small")
+        return _after(sizes, made).only(large).beside(LoweredContraction((plain,), {}).only(~large))
+    return _after(sizes, made)
+
+
+def _versions(problem: Problem, order: Sequence[Choice], found: list[Choice]) -> LoweredContraction | None:
+    """The kernels of the first strategy that can be built, and of others for where it is not exact; each is noted as taken."""
+    for n, choice in enumerate(order):
+        made = choice.strategy.build(problem)
+        place = found.index(choice)
+        if made is None:
+            found[place] = replace(choice, why_not="operands do not fit, or are not read so that they can be packed")
+            continue
+        first, exact = made
+        found[place] = replace(choice, taken=exact)
+        if not isinstance(exact, Expr):
+            return first
+        plain = replace(problem.kernel, name=f"{problem.kernel.name}.other")
+        others = _versions(replace(problem, kernel=plain), order[n + 1 :], found)
+        return first.only(exact).beside((others or LoweredContraction((plain,), {})).only(~exact))
+    return None
 
 
 def _after(sizes: OperandMagnitudes | None, made: LoweredContraction) -> LoweredContraction:
@@ -123,197 +196,208 @@ def _read(e: Expr | None) -> set[Tensor]:
     return set() if e is None else {r.tensor for r in walk(e) if isinstance(r, Read)}
 
 
-def _seen_as(
-    kernel: Kernel,
-    other: Kernel,
-    contracted: Callable[[Kernel, Constants, Ranges], LoweredContraction | None],
-    constants: Constants,
-    ranges: Ranges,
-) -> LoweredContraction | None:
-    """What becomes of a kernel whose arrays are given other shapes."""
-    shapes = reshaped_parameters(kernel, other)
+def _reshaped(problem: Problem, other: Kernel) -> Problem | None:
+    """The problem of a kernel whose parameters have other shapes; None where it is no contraction."""
+    c = match_contraction(other)
+    if c is None:
+        return None
+    shapes = reshaped_parameters(problem.kernel, other)
+    constants, ranges = problem.constants, problem.ranges
     arrays = {**constants, **{new: constants[old] for new, old in shapes.items() if old in constants}}
     known = {**ranges, **{new: ranges[old] for new, old in shapes.items() if old in ranges}}
-    made = contracted(other, arrays, known)
-    return None if made is None else replace(made, views={**made.views, **shapes})
+    return replace(problem, kernel=other, c=c, constants=arrays, ranges=known, shapes=shapes)
 
 
-def _turned(
-    c: Contraction,
-    sizes: OperandMagnitudes | None,
-    constants: Constants,
-    kernel: Kernel,
-    others: Kernels,
-) -> LoweredContraction | None:
-    """By windows that are turned where that is right, by large tiles where these are, and others where neither is."""
-    if sizes is None:
-        return others(kernel)
-
-    def by_two(kernel: Kernel) -> LoweredContraction | None:
-        if processor().has_dot4 and are_bytes(c, sizes, constants):  # twice as many products at once are nearly as good
-            return others(kernel)
-        return _with(lower_winograd(F2X2_3X3, kernel, c, sizes, constants), kernel, others)
-
-    return _with(lower_winograd(F4X4_3X3, kernel, c, sizes, constants), kernel, by_two)
+def _with_shapes(problem: Problem, made: LoweredContraction | None) -> LoweredContraction | None:
+    return None if made is None else replace(made, views={**made.views, **problem.shapes})
 
 
-def _with(
-    quick: tuple[LoweredContraction, Expr | bool] | None, kernel: Kernel, others: Kernels
-) -> LoweredContraction | None:
-    """The quick kernels where a condition holds, and others where it does not, or the kernel as it was."""
-    if quick is None:
-        return others(kernel)
-    first, held = quick
-    if not isinstance(held, Expr):
-        return first
-    plain = replace(kernel, name=f"{kernel.name}.other")
-    made = others(plain) or LoweredContraction((plain,), {})
-    return first.only(held).beside(made.only(~held))
-
-
-def _by_panels(
-    kernel: Kernel, sizes: OperandMagnitudes | None, constants: Constants, ranges: Ranges
-) -> LoweredContraction | None:
-    """By panels of columns as they are, or of all that a window goes over as one."""
-
-    def contracted(kernel: Kernel, constants: Constants, ranges: Ranges) -> LoweredContraction | None:
-        c = match_contraction(kernel)
-        if c is None or _worth_packing(c) is False:
-            return None
-        element = c.accumulator.element
-        quick = None
-        if sizes is not None and not c.unknown:
-            quick = _of_bytes(kernel, c, sizes, constants, ranges)
-
-        def plain(kernel: Kernel) -> LoweredContraction | None:
-            pairs = pack_k_axis(c.folds, 2)
-            words = None if sizes is None else _Contract(kernel, c, constants, pairs).in_words(sizes)
-            if words is None and element is I32:
-                return _Contract(kernel, c, constants, pairs).in_full()
-            if element in (F32, F64) and not c.guard:  # a guard's zero could make a NaN
-                return _Contract(kernel, c, constants, pairs, *choose_tile(c, processor().vector_registers)).in_full()
-            return words
-
-        return _with(quick, kernel, plain)
-
-    found = match_contraction(kernel)
-    if found is not None and sizes is not None and processor().has_dot4:
-        flat = kernel if found.window is None else flatten(kernel)
-        last = match_contraction(flat)
-        if last is not None and _worth_packing(last) is True:
-            quick = lower_m_vectorized(kernel, found, (flat, last), sizes, constants)
-            if quick is not None:
-                return _with(quick, kernel, lambda other: _flat_or_not(other, contracted, constants, ranges))
-    return _flat_or_not(kernel, contracted, constants, ranges)
-
-
-def _flat_or_not(
-    kernel: Kernel,
-    contracted: Callable[[Kernel, Constants, Ranges], LoweredContraction | None],
-    constants: Constants,
-    ranges: Ranges,
-) -> LoweredContraction | None:
-    """As it is, or with all that a window goes over as one where lines of it waste vectors."""
-    found = match_contraction(kernel)
-    if found is not None and found.window is not None and _waste(found.window.extent, found.column.extent) > FLAT:
-        flat = flatten(kernel)
-        if flat is not kernel and match_contraction(flat) is not None:
-            return _seen_as(kernel, flat, contracted, constants, ranges)
-    return contracted(kernel, constants, ranges)
-
-
-def _of_bytes(
-    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges
-) -> tuple[LoweredContraction, Expr | bool] | None:
-    """By words of four bytes, as the processor multiplies them."""
-    if processor().has_dot4:
-        return lower_dot4(kernel, c, sizes, constants)
-    return lower_maddubs(kernel, c, sizes, constants, ranges)
+def _guess(index: Index | None) -> int:
+    size = size_of(index)
+    return size if isinstance(size, int) else GUESS
 
 
 def _waste(rows: Dim, columns: Dim) -> float:
     """How many lanes are computed for each that is needed; without end where a vector does not fit."""
+    lanes = processor().lanes
     if not isinstance(rows, int) or not isinstance(columns, int):
         return 1
-    return inf if columns < LANES else -(-columns // LANES) * LANES / columns
+    return inf if columns < lanes else -(-columns // lanes) * lanes / columns
 
 
-def _worth_packing(c: Contraction) -> Expr | bool:
-    """Whether there are tiles to fill and enough to do; what has to be seen when called, if sizes are not known."""
-    rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
-    work = rows * columns * size_of(c.window) * terms
-    exact = c.accumulator.element.is_integer and isinstance(rows, int)
-    fewest = MIN_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
-    wanted = ((rows, fewest), (columns, LANES), (terms, MIN_K), (work, processor().packing_products))
-    return both(*(at_least(n, least) for n, least in wanted))
+# what strategies have in common: reasons why they do not apply, and builders
 
 
-def choose_tile(c: Contraction, registers: int) -> tuple[int, int]:
-    """How many vectors of floats a panel has, and how many sums a tile, which has the fewer rows the more vectors: as many as
-    take the least time. What a step loads takes a third of the time of its sums."""
-    most = MOST_SUMS[registers]
-    if c.unknown:
-        return BLOCKS, most
-    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
-
-    def cost(together: int) -> int:
-        height = min(ROWS, most // together)
-        return -(-blocks // together) * -(-rows // height) * (3 * height * together + height + together)
-
-    return min(WIDTHS[registers], key=cost), most
+def _of_integers(problem: Problem) -> str:
+    if problem.c is None:
+        return "no factor has rows of its own"
+    if problem.element is not I32:
+        return f"sums are {problem.element}, not i32"
+    return "" if problem.magnitudes is not None else "no kernel can tell how large the operands are"
 
 
-class _Contract(PackedContraction):
-    """The kernels of one contraction, with factors as they are or in words of two."""
+def _of_panels(problem: Problem) -> str:
+    """Why operands are not packed into panels."""
+    if problem.c is None:
+        return "no factor has rows of its own"
+    few = worth_packing(problem.panels.contraction) is False
+    return "too few rows, columns, terms or products for packing to pay" if few else ""
 
-    def in_full(self) -> LoweredContraction:
-        """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
-        return self.contracted(self.full() if self.element is I32 else self.of_floats())
 
-    def full(self) -> Block:
-        """With the columns of a panel at hand."""
-        fill, column = self.filled()
+def _of_bytes(problem: Problem) -> str:
+    unknown = "" if problem.c is None or not problem.c.unknown else "sizes are known only by a call"
+    return _of_integers(problem) or unknown or _of_panels(problem)
 
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return sum + substitute(self.c.a, {self.c.row: at}) * column
 
-        return *fill, *self.tiles(self.c.folds, self.height(ROWS // 2), added, self.parts(self.terms))
+def _by_panels(
+    build: Callable[[Problem], Version | LoweredContraction | None],
+) -> Callable[[Problem], Version | None]:
+    """The builder of a strategy that packs panels."""
 
-    def of_floats(self) -> Block:
-        """The same of floats, by some panels at a time where that is possible."""
-        c, terms = self.c, Terms(self.c.folds)
-        columns = self.some_panels(terms)
-        if columns is None:
-            element = self.panels_of(terms, self.k)
-            columns = self.filled() if element is None else ((), element)
-        fill, column = columns
+    def built(problem: Problem) -> Version | None:
+        seen = problem.panels
+        made = build(seen)
+        first, exact = made if isinstance(made, tuple) else (made, True)
+        shaped = _with_shapes(seen, first)
+        return None if shaped is None else (shaped, exact)
 
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return apply("fma", substitute(c.a, {c.row: at}), column, sum)
+    return built
 
-        tiles = self.tiles(c.folds, self.height(self.highest), added, self.parts(self.terms))
-        return *fill, *self.each_of_group(tiles)
 
-    def filled(self) -> tuple[Block, Expr]:
-        """What fills a panel with factors as they are, and the one of a step."""
-        panel = self.buffer("full", self.terms)
-        return (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
+def _magnitudes(problem: Problem) -> OperandMagnitudes:
+    assert problem.magnitudes is not None
+    return problem.magnitudes
 
-    def in_words(self, sizes: OperandMagnitudes) -> LoweredContraction | None:
-        """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
-        held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
-        if held is False:
-            return None
-        height = self.height(ROWS)
-        self.share_rows(height, self.terms)
-        row = self.rows(height)
-        columns = self.columns()
-        if columns is None:
-            return None
-        fill, column = columns
 
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return sum + apply("pairdot", row(tile, at, r), column)
+def _unproved(problem: Problem) -> float:
+    known = are_bytes(problem.contraction, _magnitudes(problem), problem.constants)
+    return 1 if known else UNPROVED
 
-        body = (*fill, *self.tiles((self.step,), height, added, self.parts(self.words.steps)))
-        return self.contracted(body if held is True else (If(held, body, self.full()),))
+
+# the strategies
+
+
+def _winograd(name: str, transform: WinogradTransform) -> Strategy:
+    def applies(problem: Problem) -> str:
+        if why := _of_integers(problem):
+            return why
+        c = problem.contraction
+        if transform is F2X2_3X3 and processor().has_dot4 and are_bytes(c, _magnitudes(problem), problem.constants):
+            return "products of four bytes take less time"
+        return winograd_products(transform, problem.kernel, c, problem.constants)[1]
+
+    def cost(problem: Problem) -> float:
+        return winograd_products(transform, problem.kernel, problem.contraction, problem.constants)[0]
+
+    def build(problem: Problem) -> Version | None:
+        given = problem.kernel, problem.contraction, _magnitudes(problem), problem.constants
+        return lower_winograd(transform, *given)
+
+    return Strategy(name, applies, cost, build)
+
+
+def _m_vectorized_applies(problem: Problem) -> str:
+    if why := _of_bytes(problem):
+        return why
+    if not processor().has_dot4:
+        return "the processor has no dot product of four bytes"
+    last = problem.joined
+    if last is None or worth_packing(last.contraction) is not True:
+        return "too few rows, columns, terms or products for packing to pay"
+    ratio = m_vectorized_cost(problem.contraction, last.contraction)[1]
+    return "" if ratio < 1 else f"vectors of columns take less time, {1 / ratio:.2f} of this"
+
+
+def _m_vectorized_cost(problem: Problem) -> float:
+    last = problem.joined
+    assert last is not None
+    steps = m_vectorized_cost(problem.contraction, last.contraction)[0]
+    return min(steps / LOADS * problem.terms / 4 * _unproved(problem), _dot4_cost(problem) * (1 - 1e-9))
+
+
+def _m_vectorized(problem: Problem) -> Version | None:
+    last = problem.joined
+    assert last is not None
+    given = problem.kernel, problem.contraction, (last.kernel, last.contraction)
+    return lower_m_vectorized(*given, _magnitudes(problem), problem.constants)
+
+
+def _dot4_cost(problem: Problem) -> float:
+    """The steps of the best tile; never more than by pairs, since lanes that this tile wastes theirs would waste, too."""
+    steps = cost(problem.panels.contraction, processor().vector_registers)[0]
+    return min(steps / LOADS * problem.terms / 4 * _unproved(problem), _pairdot_cost(problem) * (1 - 1e-9))
+
+
+def _pairdot_cost(problem: Problem) -> float:
+    return problem.panels.vectors * problem.terms / 2 * processor().pairdot_instructions
+
+
+def _if_dot4(has: bool) -> Callable[[Problem], str]:
+    why = (
+        "the processor has a dot product of four bytes" if not has else "the processor has no dot product of four bytes"
+    )
+    return lambda problem: _of_bytes(problem) or ("" if processor().has_dot4 is has else why)
+
+
+def _single_integers(problem: Problem) -> str:
+    if problem.c is not None and problem.element is not I32:
+        return f"sums are {problem.element}, not i32"
+    return _of_panels(problem)
+
+
+def _floats(problem: Problem) -> str:
+    if problem.c is None:
+        return "no factor has rows of its own"
+    if problem.element not in (F32, F64):
+        return f"sums are {problem.element}, not f32 or f64"
+    guarded = "a zero in place of a guarded operand could make a NaN" if problem.contraction.guard else ""
+    return guarded or _of_panels(problem)
+
+
+def _windows(problem: Problem) -> str:
+    if problem.c is not None:
+        return "a factor has rows of its own"
+    return "" if windowed(problem.kernel) is not None else "no window moves over one array"
+
+
+def _depthwise(problem: Problem) -> Version | None:
+    made = lower_depthwise(problem.kernel, problem.constants, problem.ranges)
+    return None if made is None else (made, True)
+
+
+STRATEGIES = (
+    _winograd("winograd_4x4", F4X4_3X3),
+    _winograd("winograd_2x2", F2X2_3X3),
+    Strategy("m_vectorized_dot4", _m_vectorized_applies, _m_vectorized_cost, _m_vectorized),
+    Strategy(
+        "dot4",
+        _if_dot4(True),
+        _dot4_cost,
+        _by_panels(lambda p: lower_dot4(p.kernel, p.contraction, _magnitudes(p), p.constants)),
+    ),
+    Strategy(
+        "maddubs",
+        _if_dot4(False),
+        lambda p: p.panels.vectors * p.terms * 3 / 4,  # three instructions for four terms
+        _by_panels(lambda p: lower_maddubs(p.kernel, p.contraction, _magnitudes(p), p.constants, p.ranges)),
+    ),
+    Strategy(
+        "pairdot",
+        lambda p: _of_integers(p) or _of_panels(p),
+        _pairdot_cost,
+        _by_panels(lambda p: lower_pairdot(p.kernel, p.contraction, _magnitudes(p), p.constants)),
+    ),
+    Strategy(
+        "mul_i32",
+        _single_integers,
+        lambda p: p.panels.vectors * p.terms * 3,  # a product of two steps, and a sum
+        _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
+    ),
+    Strategy(
+        "fma",
+        _floats,
+        lambda p: p.panels.vectors * p.terms * p.element.bytes / 4,
+        _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
+    ),
+    Strategy("depthwise", _windows, lambda p: 0, _depthwise),
+)

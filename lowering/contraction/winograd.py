@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
-from ...dialect.ir.types import I32
 from ...dialect.notation.affine import affine
 from ...dialect.notation.index import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
@@ -73,18 +73,14 @@ def lower_winograd(
     sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
 ) -> tuple[LoweredContraction, Expr | bool] | None:
-    """The kernels that turn 3 x 3 windows, and where what they compute is right; None where that does not pay."""
-    known = c.accumulator.element is I32 and c.unknown.isdisjoint((c.row, *c.folds))
-    windows = windows_of(c) if known else None
-    pays = windows is not None and _pays(c, windows)
-    if windows is None or pays is False:
-        return None
+    """The kernels that transform 3 x 3 windows, and where they are exact; None where they never are."""
+    windows = windows_of(c)
+    assert windows is not None
+    pays = _pays(c, windows)
     turned = WinogradKernels(kernel, c, windows, turning)
     array = known_terms(c.a, constants, (*turned.rows, *turned.folds))
-    if turning is not F2X2_3X3 and (array is None or not _fewer(turned, WinogradKernels(kernel, c, windows, F2X2_3X3))):
-        return None
-    if array is None and (pays := both(pays, at_least(size_of(c.window) * c.column.extent, MIN_RESULTS))) is False:
-        return None
+    if array is None:
+        pays = both(pays, at_least(size_of(c.window) * c.column.extent, MIN_RESULTS))
     packed: dict[Tensor, np.ndarray] = {}
     views: dict[Tensor, Tensor] = {}
     kernels: list[Kernel] = []
@@ -117,6 +113,33 @@ def lower_winograd(
     return LoweredContraction((*kernels, *ready), views, packed, frozenset(ready)), held
 
 
+def winograd_products(
+    turning: WinogradTransform, kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray]
+) -> tuple[float, str]:
+    """The vector instructions of the products in the transformed domain, and why they do not apply, if so."""
+    windows = windows_of(c) if c.unknown.isdisjoint((c.row, *c.folds)) else None
+    if windows is None:
+        return inf, "no windows of 3 x 3 that move by one over an even number of channels of known sizes"
+    if _pays(c, windows) is False:
+        return inf, "too few rows, tiles or channels for transforms to pay"
+    turned = WinogradKernels(kernel, c, windows, turning)
+    words = (_vectors(turned) - 1) * turning.points * extent_of(c.row) * windows.pairs.steps
+    products = words * processor().pairdot_instructions
+    if known_terms(c.a, constants, (*turned.rows, *turned.folds)) is None:
+        if turning is not F2X2_3X3:
+            return products, "weights are not constant"
+        if at_least(size_of(c.window) * c.column.extent, MIN_RESULTS) is False:
+            return products, "too few results for transforming weights in every call"
+    if turning is not F2X2_3X3 and not _fewer(turned, WinogradKernels(kernel, c, windows, F2X2_3X3)):
+        return products, "takes no fewer products than tiles of 2 x 2"
+    return products, ""
+
+
+def _vectors(turned: WinogradKernels) -> int:
+    """The vectors of tiles, and one more for reading a weight; a number of tiles that only a call tells counts as 64."""
+    return -(-(turned.count if isinstance(turned.count, int) else 64) // LANES) + 1
+
+
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     """Whether there is enough to do; what has to be seen when called, if it is not known how far windows move."""
     high, wide = size_of(c.window), c.column.extent
@@ -139,5 +162,5 @@ def _fewer(one: WinogradKernels, other: WinogradKernels) -> bool:
     known how many tiles there are."""
     if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < MIN_TILES:
         return False
-    first, second = ((-(-n // LANES) + 1) * t.turning.points for n, t in ((one.count, one), (other.count, other)))
+    first, second = (_vectors(t) * t.turning.points for t in (one, other))
     return first < MAX_COST_RATIO * second

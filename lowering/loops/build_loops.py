@@ -8,6 +8,7 @@ expression.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import count
 
 from ...dialect.ir.types import F32, F64
@@ -93,7 +94,7 @@ def build_nest(formula: Formula, name: str) -> Kernel:
     )
 
 
-def sorted_tensors(tensors: set[Tensor]) -> list[Tensor]:
+def sorted_tensors(tensors: Collection[Tensor]) -> list[Tensor]:
     return sorted(tensors, key=lambda t: t.name)
 
 

@@ -334,7 +334,7 @@ def ordered(name: str) -> Callable[[Filetest], None]:
     return checked
 
 
-STAGES = ("formulas", "loops", "schedule", "llvm", "cuda")
+STAGES = ("formulas", "loops", "strategies", "schedule", "llvm", "cuda")
 GOLDENS: dict[str, Callable[[Filetest], Golden]] = {
     "graph": graph,
     "ranges": ranges,

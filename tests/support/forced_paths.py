@@ -23,6 +23,7 @@ from cvm.dialect.program.printer import print_module
 from cvm.jit.cache.keys import environment
 from cvm.jit.host_processor import host_processor
 from cvm.lowering import pipeline
+from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.processor import DOT_PRODUCTS, compiling_for, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
@@ -232,8 +233,9 @@ def _part(function: Any, given: Given, case: Case) -> Any:
     return function(*given)[case["part"]]
 
 
+WITHOUT_WINOGRAD = tuple(s for s in STRATEGIES if not s.name.startswith("winograd"))
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
-SMALL = {"packing_products": 0, f"{C}.strategies.MIN_ROWS": 1, f"{C}.strategies.MIN_K": 1}
+SMALL = {"packing_products": 0, f"{C}.pairdot.MIN_ROWS": 1, f"{C}.pairdot.MIN_K": 1}
 SHARED = {
     "wake_operations": 0,
     "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
@@ -244,7 +246,7 @@ SHARED = {
 }
 PLAIN = {"dot_products": DOT_PRODUCTS[:4], "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
-UPRIGHT = SMALL | {f"{C}.strategies.lower_winograd": lambda *_: None, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
+UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
@@ -264,7 +266,7 @@ IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATI
 
 TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("PRODUCTS", "ROWS", "TILES", "STEPS", "RESULTS")}
 BY_TWO, BY_FOUR = ({f"{C}.winograd.MAX_COST_RATIO": gain} for gain in (0, inf))
-NOT_TURNED = {f"{C}.strategies.lower_winograd": lambda *_: None}
+NOT_TURNED = {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {
     f"{M}.interleave.MIN_TRIPS_RATIO": 0,

@@ -9,7 +9,7 @@ import pytest
 from cvm.dialect.ir.types import F32, F64, ElementType
 from cvm.dialect.notation.index import indices, total
 from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.contraction import micro_kernel, pack_panels, strategies
+from cvm.lowering.contraction import micro_kernel, pack_panels, pairdot, strategies
 from cvm.lowering.formulas.build_formulas import Formula
 from cvm.lowering.loops.build_loops import build_nest
 from cvm.lowering.text.printer import kernels_text
@@ -210,7 +210,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     tile: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(strategies, "choose_tile", lambda c, registers: tile)
+    monkeypatch.setattr(pairdot, "choose_tile", lambda c, registers: tile)
     monkeypatch.setattr(micro_kernel, "MAX_CACHED_K", 256)
     monkeypatch.setattr(pack_panels, "SHARED", 1)
     monkeypatch.setattr(pack_panels, "BESIDE", 4)

@@ -1,0 +1,45 @@
+"""Every contraction of a program is explained: its candidates, their costs, and the one that is taken."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from cvm.lowering.contraction.strategies import STRATEGIES
+
+import cvm
+
+# channels, channels of the result, size, window, stride, groups, and the least value: the convolutions that are benchmarked
+CONVOLUTIONS = {
+    (64, 64, 56, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
+    (128, 128, 28, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
+    (256, 256, 14, 3, 1, 1, 0): ("winograd_4x4", "winograd_4x4"),
+    (512, 512, 7, 3, 1, 1, 0): ("winograd_2x2", "m_vectorized_dot4"),
+    (64, 128, 56, 3, 2, 1, 0): ("maddubs", "m_vectorized_dot4"),
+    (256, 1024, 14, 1, 1, 1, 0): ("maddubs", "dot4"),
+    (256, 256, 28, 3, 1, 256, 0): ("depthwise", "depthwise"),
+    (64, 64, 112, 3, 2, 64, 0): ("depthwise", "depthwise"),
+    (3, 32, 224, 3, 2, 1, -127): ("pairdot", "dot4"),
+    (3, 64, 224, 7, 2, 1, -127): ("pairdot", "dot4"),
+}
+
+
+@pytest.mark.parametrize(("shape", "taken"), CONVOLUTIONS.items(), ids=str)
+def test_convolutions_of_the_benchmark(shape: tuple[int, ...], taken: tuple[str, str]) -> None:
+    c, oc, size, kernel, stride, groups, low = shape
+    w = np.random.default_rng(0).integers(-127, 128, (oc, c // groups, kernel, kernel))
+    program = cvm.parse(f"""func @main(%x: tensor<1x{c}x{size}x{size}xi32> {{range = [{low}, 127]}}) {{
+  %w = const dense<{w.tolist()}> : tensor<{oc}x{c // groups}x{kernel}x{kernel}xi32>
+  %y = cvm.conv2d %x, %w {{padding = [{kernel // 2}, {kernel // 2}], stride = [{stride}, {stride}], groups = {groups}}}
+  return %y
+}}
+""")
+    for cpu, first in zip(("x86-64-v3", "cascadelake"), taken, strict=True):
+        text = cvm.compile(program, target="reference", cpu=cpu).lower("strategies")
+        rows = re.findall(r"^  (taken|not) +(\w+) *([\d,]*) *(.*)$", text, re.M)
+        assert {name for _, name, _, _ in rows} == {s.name for s in STRATEGIES}
+        assert all(cost or why or name == "depthwise" for _, name, cost, why in rows), "each is explained"
+        assert rows[0][:2] == ("taken", first), text
+        costs = [int(cost.replace(",", "")) for kind, _, cost, why in rows if why in ("costs least", "costs more")]
+        assert costs == sorted(costs)
