@@ -123,7 +123,9 @@ def winograd_products(
     if _pays(c, windows) is False:
         return inf, "too few rows, tiles or channels for transforms to pay"
     turned = WinogradKernels(kernel, c, windows, turning)
-    words = (_vectors(turned) - 1) * turning.points * extent_of(c.row) * windows.pairs.steps
+    steps = windows.pairs.steps
+    assert isinstance(steps, int)
+    words = (_vectors(turned) - 1) * turning.points * extent_of(c.row) * steps
     products = words * processor().pairdot_instructions
     if known_terms(c.a, constants, (*turned.rows, *turned.folds)) is None:
         if turning is not F2X2_3X3:
