@@ -1,4 +1,4 @@
-"""Why each contraction and reduction of a program is computed as it is: every candidate, its estimated cost, and the choice.
+"""Explain the choice of strategy for each contraction and reduction of a program: candidates, costs, and the one taken.
 
     contraction @main.0: 64 rows, 1024 columns, 1024 terms of i32
       taken   pairdot       8,388,608
@@ -90,7 +90,7 @@ def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:
 
 
 def _why(choice: Choice, several: bool) -> str:
-    """Why a candidate is taken, or not."""
+    """The reason why a candidate is taken, or not."""
     if choice.why_not:
         return choice.why_not
     if isinstance(choice.taken, Expr):

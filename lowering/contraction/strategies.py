@@ -237,7 +237,7 @@ def _of_integers(problem: Problem) -> str:
 
 
 def _of_panels(problem: Problem) -> str:
-    """Why operands are not packed into panels."""
+    """The reason why operands are not packed into panels, if so."""
     if problem.c is None:
         return "no factor has rows of its own"
     few = worth_packing(problem.panels.contraction) is False
