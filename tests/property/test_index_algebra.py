@@ -47,6 +47,9 @@ def compound(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return st.one_of(sums, multiples, divided, parts.map(lambda e: -e))
 
 
+divided = st.tuples(st.sampled_from(["floordiv", "floormod"]), numbers, numbers, st.sampled_from([2, 4])).map(
+    lambda t: apply(t[0], INDICES[0] * t[1] + INDICES[1] * (t[2] * 4), t[3])
+)
 expressions = st.recursive(leaves, compound, max_leaves=7)
 comparisons = st.tuples(st.sampled_from(["lt", "le", "gt", "ge", "eq"]), expressions, expressions).map(
     lambda t: apply(*t)
@@ -158,14 +161,14 @@ def test_quotients_and_remainders_of_a_position_recombine(e: Expr, shape: list[D
     np.testing.assert_array_equal(everywhere(found), everywhere(e))
     assert not any(isinstance(n, Apply) and n.function in DIVISIONS and n not in walk(e) for n in walk(found))
     last, added = (*at[:-1], at[-1] + a), tuple(i + b for i in at)
-    for indices in (last, added, at[::-1]):
+    for indices, sizes in ((last, shape), (added, shape), (at[::-1], shape), (at[1:], shape[1:])):
         np.testing.assert_array_equal(
-            everywhere(linear_index(indices, tuple(shape))), everywhere(flat_index(indices, tuple(shape)))
+            everywhere(linear_index(indices, tuple(sizes))), everywhere(flat_index(indices, tuple(sizes)))
         )
 
 
 @settings(deadline=None)
-@given(expressions, st.sampled_from([2, 4, 8]), st.integers(0, 3))
+@given(st.one_of(expressions, divided), st.sampled_from([2, 4, 8]), st.integers(0, 3))
 def test_offsets_of_lanes_are_those_of_their_values(e: Expr, count: int, block: int) -> None:
     lane = Index("l", 64)
     e = substitute(e, {INDICES[0]: lane})
