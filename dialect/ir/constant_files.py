@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from .types import TensorType
 
 LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger file is read in parts and has no digest
 
-Get = Callable[[Any], Any]
+Get = Callable[[Any, TensorType], Any]
 Names = Mapping[str | None, None]
 
 
@@ -45,7 +46,7 @@ class Files:
         with _told(path):
             if path not in self._opened:
                 self._opened[path] = self._open(path)
-            array = _pick(*self._opened[path], name)
+            array = _pick(*self._opened[path], name, wanted)
         if array.shape != wanted.shape:
             raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {array.shape}")
         return widened(array, wanted)
@@ -103,15 +104,15 @@ def widened(array: np.ndarray, wanted: TensorType) -> np.ndarray:
     return np.ascontiguousarray(array.astype(target)).reshape(array.shape)
 
 
-def _pick(names: Names, get: Get, name: str | None) -> np.ndarray:
+def _pick(names: Names, get: Get, name: str | None, wanted: TensorType) -> np.ndarray:
     if ONLY in names:
-        return np.asarray(get(ONLY))
+        return np.asarray(get(ONLY, wanted))
     if name is None and len(names) == 1:
         name = next(iter(names))
     if name is None or name not in names:
         listed = ", ".join(sorted(map(str, names))[:12])
         raise FileConstantError(f'the file holds no array "{name}"; it holds {listed}')
-    return np.asarray(get(name))
+    return np.asarray(get(name, wanted))
 
 
 # Formats: the names of a file's arrays, and a reader for each
@@ -121,13 +122,38 @@ _SAFETENSORS = {"BOOL": "?", "I8": "i1", "I16": "<i2", "I32": "<i4", "I64": "<i8
 
 
 def _npy(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
-    array = np.asarray(np.load(file, allow_pickle=False))
-    return {ONLY: None}, lambda _: array
+    def get(_: Any, wanted: TensorType) -> np.ndarray:
+        with file.open("rb") if isinstance(file, Path) else nullcontext(file) as opened:
+            opened.seek(0)
+            _check_header(opened, wanted)
+            opened.seek(0)
+            return np.asarray(np.load(opened, allow_pickle=False))
+
+    return {ONLY: None}, get
 
 
 def _npz(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
     archive = np.load(file, allow_pickle=False)
-    return dict.fromkeys(archive.files), lambda name: archive[name]
+
+    def get(name: str, wanted: TensorType) -> np.ndarray:
+        member = f"{name}.npy"
+        if member in archive.zip.namelist():
+            with archive.zip.open(member) as opened:
+                _check_header(opened, wanted)
+        return archive[name]
+
+    return dict.fromkeys(archive.files), get
+
+
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def _check_header(file: Any, wanted: TensorType) -> None:
+    """Refuse an array of another shape before its elements are read."""
+    read = HEADERS.get(np.lib.format.read_magic(file))
+    shape = None if read is None else read(file)[0]
+    if shape is not None and shape != wanted.shape:
+        raise FileConstantError(f"the constant is {wanted}, but the file holds an array of shape {shape}")
 
 
 def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
@@ -137,9 +163,19 @@ def _safetensors(file: Path | io.BytesIO, title: str) -> tuple[Names, Get]:
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise FileConstantError(f'"{title}" is not a safetensors file')
-    entries = {k: v for k, v in json.loads(data[8 : 8 + length]).items() if k != "__metadata__"}
 
-    def get(n: Any) -> np.ndarray:
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) != len(pairs):
+            raise FileConstantError(f'"{title}" has two entries of one name')
+        return found
+
+    entries = json.loads(data[8 : 8 + length], object_pairs_hook=distinct)
+    entries.pop("__metadata__", None)
+    places = sorted(tuple(entry["data_offsets"]) for entry in entries.values())
+    if any(end > begin for (_, end), (begin, _) in pairwise(places)):
+        raise FileConstantError(f'"{title}" has entries that share bytes')
+
+    def get(n: Any, wanted: TensorType) -> np.ndarray:
         entry = entries[n]
         begin, end = entry["data_offsets"]
         dtype = np.dtype(_SAFETENSORS[entry["dtype"]])

@@ -19,7 +19,7 @@ from .pytree import form_words
 from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]
-FEWEST, MOST = 64, 1 << 16  # slots that there are at first, entries that there are at most
+FEWEST, MOST = 64, 1 << 12  # slots that there are at first, entries that there are at most
 
 
 _growing = held_at_fork(threading.RLock())  # of all tables: signal handlers and finalizers may call

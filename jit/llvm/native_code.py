@@ -29,11 +29,13 @@ DEFINITIONS: dict[str, Callable[[Declaration, Collection[str], set[str]], str]] 
     select_to_table.NAME: select_to_table.define,
     integer_powers.NAME: integer_powers.define,
 }
+LIBRARIES_PER_LINKER = 256
 _numbers = itertools.count(1)  # of libraries; any thread may make one
 
 
 @lru_cache(maxsize=1)
-def _linker() -> Any:
+def _linker(generation: int) -> Any:
+    """A linker of some libraries, as which it goes: LLVM keeps some KB of each library until then."""
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
@@ -120,7 +122,10 @@ class Library:
             builder = builder.export_symbol(name)
         for name, address in (imports or {}).items():
             builder = builder.import_symbol(name, address)
-        self._tracker = builder.link(_linker(), f"cvm{next(_numbers)}")
+        number = next(_numbers)
+        linker = _linker(number // LIBRARIES_PER_LINKER)
+        self._tracker = builder.link(linker, f"cvm{number}")
+        vars(self._tracker)["linker"] = linker  # freed after the library
         self.addresses: dict[str, int] = {name: self._tracker[name] for name in (*exports, *data)}
         self.functions: dict[str, Callable[..., int]] = {
             name: ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.addresses[name]) for name, types in exports.items()

@@ -1,0 +1,92 @@
+"""Memory stays bounded: of files that hold more than a program declares, and of functions that come and go."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from child_process import run_script
+from cvm.jit.calls import dispatch_table
+
+import cvm
+
+PROGRAM = 'func @main() {{ %c = const file("{file}", "w") : tensor<3xi32>\nreturn %c }}'
+BOUNDED = """
+import resource, sys
+import cvm
+
+limit = 2 << 30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    cvm.load(sys.argv[1])
+except cvm.Error as e:
+    print(e.diagnostics[0].message)
+"""
+LINKED = """
+import gc
+from cvm.jit.llvm.native_code import Library, fresh_object_code
+
+def kilobytes():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * 4
+
+image = fresh_object_code("define i32 @f() {\\n ret i32 7\\n}\\n")
+kept = [Library([image], {"f": ()}) for _ in range(20)]
+for _ in range(600):
+    Library([image], {"f": ()})
+before = kilobytes()
+for _ in range(2048):
+    Library([image], {"f": ()})
+assert all(library.functions["f"]() == 7 for library in kept)
+print((kilobytes() - before) / 2048)
+"""
+
+
+@pytest.mark.parametrize("extension", ["npz", "npy"])
+def test_an_array_of_another_shape_is_not_read(extension, tmp_path):
+    with open(tmp_path / "w.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (3 << 28,)})
+        file.write(bytes(12))
+    with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
+        archive.write(tmp_path / "w.npy", "w.npy")
+    program = tmp_path / "p.cvm"
+    program.write_text(PROGRAM.format(file="c.npz" if extension == "npz" else "w.npy"))
+    said = run_script(BOUNDED, str(program))
+    assert "the constant is tensor<3xi32>, but the file holds an array of shape (805306368,)" in said
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ('"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "v": {"dtype": "I32", "shape": [3], "data_offsets": [8, 20]}', "entries that share bytes"),
+        ('"w": {"dtype": "I32", "shape": [3], "data_offsets": [0, 12]}, "w": {"dtype": "I32", "shape": [3], "data_offsets": [12, 24]}', "two entries of one name"),
+    ],
+)  # fmt: skip
+def test_ambiguous_safetensors_files(entries, message, tmp_path):
+    header = f"{{{entries}}}".encode()
+    (tmp_path / "c.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(24))
+    (tmp_path / "p.cvm").write_text(PROGRAM.format(file="c.safetensors"))
+    with pytest.raises(cvm.Error, match=message):
+        cvm.load(tmp_path / "p.cvm")
+
+
+def test_safetensors_files_as_they_should_be(tmp_path):
+    entries = {n: {"dtype": "I32", "shape": [3], "data_offsets": [12 * k, 12 * k + 12]} for k, n in enumerate("vw")}
+    entries["empty"] = {"dtype": "I32", "shape": [0], "data_offsets": [12, 12]}
+    header = json.dumps({"__metadata__": {"a": "b"}, **entries}).encode()
+    data = np.arange(6, dtype=np.int32).tobytes()
+    (tmp_path / "c.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    (tmp_path / "p.cvm").write_text(PROGRAM.format(file="c.safetensors"))
+    assert cvm.compile(cvm.load(tmp_path / "p.cvm"))().tolist() == [3, 4, 5]
+
+
+def test_libraries_that_are_dropped_are_freed():
+    assert float(run_script(LINKED)) < 2  # KB each; LLVM keeps some of each library as long as their linker
+
+
+def test_few_sizes_of_a_function_are_kept(monkeypatch):
+    monkeypatch.setattr(dispatch_table, "MOST", 100)
+    f = cvm.compile("func @main(%x: tensor<?xi32>) { %y = cvm.negative %x return %y }")
+    for n in range(1000):
+        assert f(np.full(n, 3, np.int32)).sum() == -3 * n
+    assert len(f.table.entries) <= 100
