@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from cvm.jit.llvm.native_code import Library
-from cvm.jit.runtime.fp_environment import MXCSR, declarations, register_of
+from cvm.jit.runtime.fp_environment import MXCSR, declarations, in_default_environment, register_of, set_default
 
 import cvm
 
@@ -166,3 +168,19 @@ def test_code_built_ahead_of_time(name, tmp_path):
     with mode(name):
         run(*(ctypes.c_void_p(v.ctypes.data) for v in (A, B, y)))
     assert same(y, cvm.compile(text)(A, B))
+
+
+def test_the_control_register_of_aarch64_is_assembled():
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        machine = llvm.Target.from_triple("aarch64-linux-gnu").create_target_machine()
+    except RuntimeError:
+        pytest.skip("LLVM is without this target")
+    register = register_of("aarch64")
+    called = in_default_environment("i32 @f(ptr %x) nounwind", "@inner", ("ptr %x",), register)
+    stays = f"define void @worker() {{\n{set_default(register)}\n  ret void\n}}\n"
+    text = f"{declarations(register)}declare i32 @inner(ptr)\n{called}{stays}"
+    found = machine.emit_assembly(llvm.parse_assembly(text))
+    assert len(re.findall(r"mrs\s+x\d+, FPCR", found)) == 1
+    assert len(re.findall(r"msr\s+FPCR, x", found)) == 3  # set and restored, and set to stay
