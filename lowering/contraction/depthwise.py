@@ -91,7 +91,7 @@ def lower_depthwise(
 
 
 def _rows_of_a_word(w: Windowed, many: int) -> int:
-    """How many rows of results words of so many terms are good for."""
+    """The number of result rows for which words of this many terms serve."""
     first, k, read = w.places[0], w.folds[0], only_read(w.values)
     found = [] if read is None else [affine(e) for e in read.indices if depends(e, {first, k})]
     if len(found) != 1 or found[0].factor(first) != found[0].factor(k):
@@ -108,7 +108,7 @@ def _in_places(known: np.ndarray, axis: int, rows: int, many: int) -> np.ndarray
 
 
 def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges: Ranges, quads: bool) -> int | None:
-    """How many terms of these ranges go in a word, if any do."""
+    """The number of terms of these ranges that fit a word; None if none do."""
     values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
     if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
         return TERMS_PER_WORD

@@ -67,7 +67,7 @@ def with_sign_offset(
 
 
 def are_bytes(c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]) -> bool:
-    """Whether it is known, before any call, that factors are such bytes."""
+    """Test whether the factors are known to be such bytes at compile time."""
     least, most = I8.limits[1], UI8.limits[1]
     rows = known_terms(c.a, constants, [i for i in (*c.outer, c.row, *c.folds) if depends(c.a, {i})]) is not None
     below, under = sizes.negative
@@ -78,7 +78,7 @@ def are_bytes(c: Contraction, sizes: OperandMagnitudes, constants: Mapping[Tenso
 
 
 def _is_byte(size: Expr | int, sign: Expr | bool) -> Expr | bool:
-    """Whether numbers are those of a byte, with a sign or without one, of which 128 is taken."""
+    """Test whether numbers fit a byte: unsigned, or signed and offset by 128."""
     small, large = size <= I8.limits[1], size <= UI8.limits[1]
     if isinstance(sign, bool):
         return small if sign else large
@@ -87,8 +87,9 @@ def _is_byte(size: Expr | int, sign: Expr | bool) -> Expr | bool:
 
 
 def cost(c: Contraction, registers: int) -> tuple[int, tuple[int, int]]:
-    """What a step of all tiles takes, LOADS for a sum, and of which tiles: so many rows and vectors of a panel that the least is
-    computed that is not needed, and the least loaded."""
+    """The estimated time of a step of all tiles, one accumulation costing LOADS, and the best tile as rows and vectors
+    of a panel: the one with the fewest superfluous products, then the fewest loads.
+    """
     rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
 
     def of(tile: tuple[int, int]) -> int:

@@ -49,11 +49,11 @@ class Terms:
 
     @property
     def partial(self) -> bool:
-        """Whether the last step may not be whole."""
+        """Test whether the last step may be partial."""
         return False
 
     def value(self, e: Expr) -> Expr:
-        """What a step has of a factor."""
+        """A step's value of a factor."""
         return e
 
     def packed(self, array: np.ndarray) -> np.ndarray:
@@ -112,17 +112,17 @@ def size_of(index: Index | None) -> Dim:
 
 
 def at_least(size: Dim, least: int) -> Expr | bool:
-    """Whether a size is no less than that; what has to be seen when called, if it is not known."""
+    """Test whether a size is at least `least`; a run-time condition for an unknown size."""
     return size >= least if isinstance(size, int) else as_index(size) >= least
 
 
 def divided(size: Dim, by: int) -> Dim:
-    """How many pieces of so many there are, the last one perhaps smaller."""
+    """The number of pieces of a size, the last one possibly smaller."""
     return (size + (by - 1)) // by
 
 
 def is_multiple(size: Dim, of: int) -> bool:
-    """Whether a size is a multiple, as far as is known."""
+    """Test whether a size is known to be a multiple."""
     rest = size % of
     return isinstance(rest, int) and rest == 0
 
@@ -168,7 +168,7 @@ def read_at(e: Expr, read: Read, at: Sequence[Expr]) -> Expr:
 
 
 def is_plain(read: Read) -> bool:
-    """Whether an array is read along indices of loops, each once."""
+    """Test whether an array is read along loop indices, each once."""
     plain = [i for i in read.indices if isinstance(i, Index)]
     return len(set(plain)) == len(plain) and all(isinstance(i, (Index, Const)) for i in read.indices)
 
@@ -249,7 +249,7 @@ class _Axis:
     size: Dim  # of the array
 
     def within(self, term: int) -> tuple[int, Dim]:
-        """Where the image is read from inside of the array."""
+        """The condition that the packed input is read inside of the array."""
         low = self.low + self.between * term
         stop = (self.size - 1 - low + self.apart) // self.apart
         return max(0, -(low // self.apart)), larger(0, smaller(self.index.extent, stop))
@@ -354,7 +354,7 @@ def _axis(e: Expr, size: Dim, n: int, words: Words) -> _Axis | None:
 
 
 def is_edge(condition: Expr, read: Read) -> bool:
-    """Whether a guard says no more than that the read is inside of its array."""
+    """Test whether a guard only keeps the read inside of its array."""
     sums = affine_conditions(condition)
     edges = [affine(e) for e in read.indices]
     edges += [affine(as_index(d)).plus(-1) - affine(e) for e, d in zip(read.indices, read.tensor.shape, strict=True)]

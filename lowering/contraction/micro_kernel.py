@@ -107,7 +107,7 @@ class PanelTiling:
         self.panel: Expr = self.turn if several == 1 else Var("at", I64)
 
     def each_of_group(self, body: Block) -> Block:
-        """What is done for every panel of a group."""
+        """The statements for every panel of a group."""
         if self.several == 1:
             return body
         m, first = Index("m", self.several), self.turn * self.several
@@ -154,7 +154,7 @@ class PanelTiling:
         return *(() if window is None else (Let(self.p, block // self.across),)), Let(self.q, first)
 
     def column(self, lane: Expr) -> dict[Expr, Expr]:
-        """Where the contraction's indices are in a block."""
+        """The contraction's column indices at a position in a block."""
         found: dict[Expr, Expr] = {self.c.column: self.q + lane}
         return found if self.c.window is None else {**found, self.c.window: self.p}
 
@@ -201,7 +201,7 @@ class PanelTiling:
     # tiles
 
     def height(self, most: int) -> int:
-        """How many rows a tile has: as many as registers hold, or somewhat fewer where much less is left over."""
+        """The rows of a tile: as many as registers hold, or a few less if the remainder is then much smaller."""
         rows = self.c.row.extent
         if not isinstance(rows, int):
             return most
@@ -259,7 +259,9 @@ class PanelTiling:
         return (For(tile, body, self.share * per, minimum(self.share * per + per, tile.extent)),)
 
     def parts(self, steps: Dim) -> int:
-        """How many parts of so many steps of a panel stay in the nearest cache, where sums of all rows can wait."""
+        """The number of parts of a panel's steps such that a part stays in the L1 cache, while the sums of all rows are
+        kept.
+        """
         return -(-steps // MAX_CACHED_K) if isinstance(steps, int) and isinstance(self.c.row.extent, int) else 1
 
     def each(self, r: Index, body: Block) -> For:
@@ -280,7 +282,7 @@ class PanelTiling:
         return Alloc(waiting), save, self.finish(waiting, r, start, r)
 
     def finish(self, sums: Tensor, line: Expr, start: Expr, r: Index) -> Statement:
-        """What follows the fold, for every element of the tile."""
+        """The epilogue, for every element of the tile."""
         place = (line, self.v * LANES + self.lane)
         values = {**self.column(self.lane), self.c.row: start + r}
 

@@ -1,9 +1,9 @@
-"""How large the factors of a contraction are: from their ranges, or found by kernels that look at every element:
+"""Bound the operands of a contraction, from interval analysis or by kernels that examine every element at run time.
 
     for i { acc = 0; for j { acc = acc | bits(x[i, j]) }; found[i] = acc }
 
-The bits of a number are its sign and its magnitude. Ored magnitudes are at least as large as the largest of them, and less
-than twice that; the sign is there if any number is negative.
+The bits of a number are its sign and its magnitude. The bitwise or of magnitudes is at least the largest of them, and
+less than twice that; its sign is set if any number is negative.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OperandMagnitudes:
 def operand_magnitudes(
     kernel: Kernel, c: Contraction, ranges: Ranges, constants: Mapping[Tensor, np.ndarray]
 ) -> OperandMagnitudes | None:
-    """How large the factors of rows and columns are; None where nothing can tell."""
+    """The magnitudes of the factors of rows and columns; None if unknown."""
     found: list[tuple[int, bool] | None] = []
     looked: list[Kernel] = []
     ored: list[Tensor] = []

@@ -1,6 +1,6 @@
-"""The factors of a contraction packed for its panels: the rows' words, and those of the columns as an image or as panels.
+"""Pack the factors of a contraction for its panels: words of the rows, and the columns as a packed input or as panels.
 
-Constants are packed here, once; for others there are kernels that do it before the tiles are computed.
+Constants are packed at compile time; other factors by kernels that run before the tiles.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PackedContraction(PanelTiling):
         return None if known is None else self.words.packed(known)
 
     def squares(self, fold: Index, lanes: Block, placed: Callable[[Block], Block]) -> Block:
-        """What a vector does along an index, so many steps together that squares of what it reads are turned in registers."""
+        """The vectors of several steps along an index, so that squares of their loads are transposed in registers."""
         side = SQUARE // self.element.bytes
         t, u = Index("t", fold.extent // side), Index("u", side)
         square = For(u, substitute_block(lanes, {fold: t * side + u}), kind="unrolled")
@@ -110,7 +110,7 @@ class PackedContraction(PanelTiling):
         return flat
 
     def columns(self) -> tuple[Block, Expr] | None:
-        """What fills a panel with words, and a word of it."""
+        """The statements that fill a panel with words, and a word of it."""
         panels = self.panels_of(self.words, self.step)
         if panels is not None:
             return (), panels
@@ -169,7 +169,7 @@ class PackedContraction(PanelTiling):
         return packed
 
     def is_turned(self, value: Expr) -> bool:
-        """Whether columns are not side by side."""
+        """Test whether columns are not contiguous."""
         apart = [stride(r.tensor, r.indices, self.c.column) for r in walk(value) if isinstance(r, Read)]
         return not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in apart)
 
@@ -192,8 +192,10 @@ class PackedContraction(PanelTiling):
         return lanes, placed
 
     def some_panels(self, terms: Terms) -> tuple[Block, Expr] | None:
-        """What fills some panels, and an element of the one at hand: rows of the array are read in longer pieces then, and
-        what was read is still near when it is multiplied. None for constants, which are packed here, and for deep panels."""
+        """The statements that fill several panels, and an element of the current one: rows of the array are read in
+        longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
+        and for deep panels.
+        """
         read = only_read(self.c.b)
         if self.own or (read is not None and read.tensor in self.known):
             return None

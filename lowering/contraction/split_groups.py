@@ -1,9 +1,10 @@
-"""Rows that come in groups, each with columns of its own, as two loops:
+"""Split rows in groups with columns of their own into two loops (grouped convolution).
 
     for r in 0..8 { ... x[r // 4, k] ... w[r, k] }  =>  for g in 0..2 { for r in 0..4 { ... x[g, k] ... w[g, r, k] } }
 
-Arrays that have an axis for such an index have two axes then: the same elements in the same order. Where it is only known
-when called how many rows there are, it is seen then whether the groups are whole.
+
+Legal always: arrays with an axis for such an index get two axes, with the same elements in the same order. For an unknown
+number of rows a run-time condition tests that the groups are whole.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def split_groups(kernel: Kernel) -> SplitGroups | None:
 
 
 def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
-    """How many groups of which size an extent has; of those that are not known, it has to be seen that they are whole."""
+    """The number of groups of an extent, and their size; for an unknown extent, the condition that groups are whole."""
     match divisor:
         case Const(size):
             many = isinstance(extent, int) and 1 < size < extent and extent % size == 0
@@ -59,7 +60,7 @@ def _count(extent: Dim, divisor: Expr) -> tuple[int, Dim] | None:
 
 
 def _group(e: Expr, index: Index) -> Expr | None:
-    """What an index is divided by."""
+    """The divisor of an index."""
     match e:
         case Apply("floordiv", (Index() as i, (Const() | Extent()) as n), _) if i is index:
             return n
@@ -111,7 +112,7 @@ class _Cut:
         return None
 
     def otherwise(self, e: Expr) -> bool:
-        """Whether the index takes part in an expression other than by its group."""
+        """Test whether an expression uses the index other than by its group."""
         return e is self.old or (_group(e, self.old) is None and any(self.otherwise(c) for c in children(e)))
 
     def placed(self, tensor: Tensor, at: tuple[Expr, ...]) -> tuple[Expr, ...]:

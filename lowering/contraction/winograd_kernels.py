@@ -1,6 +1,5 @@
-"""The kernels of a contraction over windows that `winograd` turns: words of what columns are read from by where they are in
-tiles, panels of turned columns, their products with turned weights by tiles of rows in registers, and results that are
-turned back and brought to where they belong.
+"""The kernels of a Winograd convolution: packing of the input, transformed columns, products with transformed weights,
+inverse transforms.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """What a contraction over windows of 3 x 3 that move by one is made of."""
+    """The parts of a contraction over 3 x 3 windows of stride 1."""
 
     rows: Index  # of the window
     columns: Index
@@ -194,11 +193,11 @@ class WinogradKernels:
         return (For(v, (For(self.lane, tuple(body), kind="vector", width=LANES),)),)
 
     def whose(self, panel: Index) -> tuple[Expr, ...]:
-        """Where a panel's columns are."""
+        """The position of a panel's columns."""
         return (*self.beside, panel) if self.columns.space == "heap" else ()
 
     def of_panel(self, panel: Index, block: Callable[[Expr, Index], Block]) -> Block:
-        """What is done with a panel's tiles, of which it is given the first and the vectors."""
+        """The statements for a panel's tiles, given the first tile and the number of vectors."""
         first = Var("first", I64)
 
         def by(begin: Expr, width: int) -> Block:
@@ -274,7 +273,7 @@ class WinogradKernels:
     # results
 
     def finish(self) -> Block:
-        """What follows the fold, from the tiles of results to where they belong, by vectors of whole tiles of a row."""
+        """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a row."""
         c, window, size, columns = self.c, self.c.window, self.turning.size, self.c.column.extent
         assert window is not None
         q = c.column

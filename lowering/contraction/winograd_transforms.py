@@ -1,4 +1,4 @@
-"""Winograd's algorithms for windows of 3 that move by one, in integers and exact: tiles of 2 or 4 results.
+"""Winograd's transforms F(2, 3) and F(4, 3), for windows of 3 of stride 1, exact in integers.
 
     y[i + u] = sum over r of w[r] * x[i + r]      u < 2
     =>  y = A' ((G w) * (B' x)) / 2               4 products in place of 6, for 4 results 6 in place of 12
@@ -70,8 +70,9 @@ class WinogradTransform:
         return (sum * inverse if self.odd > 1 else sum) >> self.bits
 
     def fits(self, x: Expr | int, w: Expr | int, terms: int, reach: int | None = None) -> Expr | bool:
-        """Whether factors of these magnitudes are turned within 16 bits, and results are not too large to be divided; `reach` is
-        the largest sum of magnitudes of known weights, which are within 16 bits."""
+        """The condition that transformed factors of these magnitudes fit 16 bits and results can be divided exactly.
+        `reach` is the largest sum of magnitudes of known weights, which fit 16 bits.
+        """
         one, other = (cast(n, I64) + 1 if isinstance(n, Expr) else n + 1 for n in (x, w))
         largest = one * other * terms if reach is None else one * reach
         tests = [x <= self.most_input, largest < 1 << (31 - self.bits)]
