@@ -103,7 +103,7 @@ def m_vectorized_cost(c: Contraction, last: Contraction) -> tuple[float, float, 
 
 
 def _cost(c: Contraction, height: int, together: int) -> float:
-    """What tiles of so many columns and vectors of rows take, as `quads` counts it."""
+    """The estimated time of tiles of this many columns and vectors of rows, in the unit of `dot4`."""
     blocks, terms = -(-extent_of(c.row) // LANES), product(tuple(i.extent for i in c.folds))
     assert isinstance(terms, int)
     height = min(height, extent_of(c.column))
@@ -269,7 +269,7 @@ class _Upright(Dot4Tiles):
         return np.ascontiguousarray(sums.reshape(*sums.shape[:-2], -1))
 
     def inside(self, fold: Index) -> tuple[Expr, Expr]:
-        """Where a line's window is inside of the array."""
+        """The condition that a line's window is inside of the array."""
         start, stop = as_index(0), as_index(fold.extent)
         if self.c.window is not None:
             for sum in self.sums_of(fold, self.c.window):
@@ -299,14 +299,14 @@ class _Upright(Dot4Tiles):
         return found
 
     def sums_of(self, fold: Index, along: Index) -> list[Affine]:
-        """What the guard wants to be no less than 0, of those sums that have no other indices than these, and the first once."""
+        """The affine forms of the guard over these indices only, without repetition."""
         if not self.leaves_out:
             return []
         sums = [s for g in self.c.guard for s in affine_conditions(g) or []]
         return [s for s in sums if abs(s.factor(fold)) == 1 and not s.without(fold).without(along).terms]
 
     def ended(self, held: Tensor, panel: Expr, start: Expr) -> For:
-        """What follows the fold, by vectors of a strip's columns: sums are turned, four rows at once."""
+        """The epilogue, by vectors of a strip's columns: sums are transposed, four rows at once."""
         c, count = self.last, self.high * self.line
         side = SQUARE // self.element.bytes
         block, part, u = Index("block", self.wide // LANES), Index("t", LANES // side), Index("u", side)

@@ -57,7 +57,7 @@ def lower_maddubs(
 
 
 def fit(limit: int, signed: Interval, words: int = 1) -> bool:
-    """Whether sums of the products of so many words fit 16 bits, whatever the bytes are."""
+    """Test whether sums of the products of this many words fit 16 bits for all bytes."""
     products = 2 * words * limit
     return products * signed.high <= POSITIVE and products * -signed.low <= NEGATIVE
 
@@ -111,7 +111,7 @@ class _Bytes(PackedContraction):
         return None if known is None else self.words.packed(known)
 
     def neighbours(self, known: np.ndarray | None) -> int:
-        """How many words, one after the other, go together everywhere."""
+        """The number of consecutive words that are adjacent everywhere."""
         for words in TOGETHER:
             if self.words.steps % words == 0:
                 if fit(self.limit, self.signed, words):

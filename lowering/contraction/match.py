@@ -129,7 +129,7 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
 
 
 def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
-    """Of a sum of products of floats: the loops' indices that only one factor depends on, and those that only the other does."""
+    """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
     parts = _sum_of_products(kernel)
     if parts is None or parts[4].element.kind != "float":
         return None
@@ -187,8 +187,9 @@ def _guard(block: Block) -> tuple[list[Expr], Block]:
 
 
 def _is_guarded(b: Expr, guard: Sequence[Expr], own: set[Expr]) -> bool:
-    """Whether it is b alone that may not be read where the guard does not hold: it has the indices that the guard is of for
-    its own, or the guard is an edge of its array."""
+    """Test whether the guard protects the read of b alone: b has the guard's indices for its own, or the guard is an
+    edge of its array.
+    """
     return all(depends(g, own) or any(isinstance(r, Read) and is_edge(g, r) for r in walk(b)) for g in guard)
 
 
@@ -207,14 +208,14 @@ def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
 
 
 def _is_plain(block: Block) -> bool:
-    """Whether what follows the fold computes values and stores them, reading no array that it writes."""
+    """Test whether the epilogue computes and stores values without reading an array that it writes."""
     written = {s.tensor for s in _results(block)}
     requires = any(isinstance(s, Assert) for s in statements(block))
     return is_straight(block) and bool(written) and not requires and not any(r.tensor in written for r in reads(block))
 
 
 def _results(epilogue: Block) -> list[Store]:
-    """What is stored to arrays that are not its own."""
+    """The stores to arrays other than the kernel's own buffers."""
     own = allocated(epilogue)
     return [s for s in stores(epilogue) if s.tensor not in own]
 

@@ -63,7 +63,7 @@ def lower_single_terms(
 
 
 def worth_packing(c: Contraction) -> Expr | bool:
-    """Whether there are tiles to fill and enough to do; what has to be seen when called, if sizes are not known."""
+    """Test whether tiles are filled and there are enough products; a run-time condition for unknown sizes."""
     rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
@@ -73,8 +73,9 @@ def worth_packing(c: Contraction) -> Expr | bool:
 
 
 def choose_tile(c: Contraction, registers: int) -> tuple[int, int]:
-    """How many vectors of floats a panel has, and how many sums a tile, which has the fewer rows the more vectors: as many as
-    take the least time. What a step loads takes a third of the time of its sums."""
+    """The vectors of floats of a panel, and the sums of a tile with the least estimated time: the more vectors, the
+    fewer rows. The loads of a step take a third of the time of its sums.
+    """
     most = MOST_SUMS[registers]
     if c.unknown:
         return BLOCKS, most
@@ -119,7 +120,7 @@ class _Contract(PackedContraction):
         return *fill, *self.each_of_group(tiles)
 
     def filled(self) -> tuple[Block, Expr]:
-        """What fills a panel with factors as they are, and the one of a step."""
+        """The statements that fill a panel with unpacked factors, and the factor of a step."""
         panel = self.buffer("full", self.terms)
         return (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
 

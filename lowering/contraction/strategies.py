@@ -218,7 +218,7 @@ def _guess(index: Index | None) -> int:
 
 
 def _waste(rows: Dim, columns: Dim) -> float:
-    """How many lanes are computed for each that is needed; without end where a vector does not fit."""
+    """The ratio of computed to needed lanes; infinite if a vector does not fit."""
     lanes = processor().lanes
     if not isinstance(rows, int) or not isinstance(columns, int):
         return 1

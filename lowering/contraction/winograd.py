@@ -143,7 +143,7 @@ def _vectors(turned: WinogradKernels) -> int:
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
-    """Whether there is enough to do; what has to be seen when called, if it is not known how far windows move."""
+    """Test whether there are enough products; a run-time condition if the window's stride is unknown."""
     high, wide = size_of(c.window), c.column.extent
     work = high * wide * (extent_of(c.row) * windows.terms)
     if extent_of(c.row) < MIN_ROWS or not MIN_STEPS <= windows.pairs.steps <= MAX_STACK_STEPS:
@@ -160,8 +160,9 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
 
 
 def _fewer(one: WinogradKernels, other: WinogradKernels) -> bool:
-    """Whether one takes fewer products, by vectors of tiles; to read a weight takes as long as one of them. Only where it is
-    known how many tiles there are."""
+    """Test whether one transform takes fewer products, by vectors of tiles; reading a weight costs as much as a
+    product. Only for a known number of tiles.
+    """
     if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < MIN_TILES:
         return False
     first, second = (_vectors(t) * t.turning.points for t in (one, other))
