@@ -6,7 +6,7 @@ How far apart neighbouring lanes are decides between one load of a vector, one o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
 from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
@@ -19,6 +19,9 @@ from .ir_writer import Declaration, is_number, memory_text, number_text, spell_c
 from .register_transpose import joined, turn
 from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, Row
 from .select_to_table import ENTRIES, look_up, table_of
+
+if TYPE_CHECKING:
+    from .nontemporal_stores import NontemporalStores
 
 PREFETCH = Declaration("void", "llvm.prefetch.p0", ("ptr", "i32", "i32", "i32"))
 ROW = 16  # bytes of a row of a square that is turned in registers
@@ -37,6 +40,8 @@ class Square(NamedTuple):
 
 class Expressions(Addresses):
     """The emitter of expressions: emitted values, pointers of arrays, the current vector loop."""
+
+    nontemporal: NontemporalStores
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written)
@@ -334,13 +339,9 @@ class Expressions(Addresses):
             text = self.add(f"zext {type_text(I1, lanes)} {text} to {memory_text(I1, lanes)}")
         wide = memory_text(tensor.element, lanes)
         if streaming and lanes > 1 and lanes * align % PART == 0:
-            self.stream(text, wide, tensor, pointer, lanes)
+            self.nontemporal.stream(text, wide, tensor, pointer, lanes)
         else:
             self.raw(f"store {wide} {text}, ptr {pointer}, align {align}")
-
-    def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
-        """A vector past the caches."""
-        raise NotImplementedError
 
     def write(self, tensor: Tensor, at: tuple[Expr, ...], value: Val, streaming: bool = False) -> None:
         """Stores a value: one element, or one for each lane."""

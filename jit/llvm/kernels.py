@@ -31,11 +31,11 @@ from ...lowering.loops.nontemporal_stores import leading_store, left_over
 from ...lowering.loops.parallelize import adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT
 from .addresses import Val
-from .expressions import Square
+from .expressions import Expressions, Square
 from .ir_writer import is_number, memory_text
 from .load_order import FENCE, reads_in_order
 from .loop_invariants import Invariants
-from .nontemporal_stores import Streams
+from .nontemporal_stores import NontemporalStores
 from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance
 
 LARGEST_UNROLLED = 40  # lines of the body of a loop that folds vectors: beyond that LLVM does not unroll it
@@ -101,13 +101,14 @@ class _Pointers(dict[Tensor, str]):
         return [*self.used, *self.unused]
 
 
-class Function(Streams):
+class Function(Expressions):
     """One kernel's statements being emitted. `ask` numbers what it requires, `declarations` are of what it calls."""
 
     def __init__(
         self, kernel: Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
     ) -> None:
         super().__init__({atom: f"%s{n}" for n, atom in enumerate(sizes)}, written(kernel), set())
+        self.nontemporal = NontemporalStores(self)
         self.ask = ask
         self.kernel = kernel
         self.pointers = self.arrays = _Pointers(arrays_of(kernel))
@@ -128,7 +129,7 @@ class Function(Streams):
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays, in the order of its parameters."""
         self.emit_block(self.kernel.body)
-        if self.streams:
+        if self.nontemporal.used:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
         body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])
@@ -190,7 +191,7 @@ class Function(Streams):
         self.along(inner, start, stop)
 
     def along(self, s: For, start: str, stop: str) -> None:
-        if s.kind != "vector" or not self.shift(s, start, stop):
+        if s.kind != "vector" or not self.nontemporal.shift(s, start, stop):
             self.turns(s, start, stop, str(s.width if s.kind == "vector" else 1))
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:

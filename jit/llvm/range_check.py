@@ -100,17 +100,17 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     i, furthest = look.turns(i, lanes, [look.both(lanes, furthest)])
     many = look.inside(lanes, furthest[0])
     _, furthest = look.turns(i, 1, [look.nothing(1)])
-    good = look.add(f"and i1 {many}, {look.inside(1, furthest[0])}")
-    look.raw(f"ret i1 {good}")
-    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{look.text()}\n}}\n"
+    good = look.f.add(f"and i1 {many}, {look.inside(1, furthest[0])}")
+    look.f.raw(f"ret i1 {good}")
+    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{look.f.text()}\n}}\n"
 
 
-class _Look(IRWriter):
+class _Look:
     """The instructions of such a function. What is known of a vector's elements is their greatest difference from the least
     value, or of floats, whether they are inside."""
 
     def __init__(self, element: ElementType, low: float, high: float) -> None:
-        super().__init__()
+        self.f = IRWriter()
         self.element, self.width = element, f"i{element.bits}"
         if element.is_integer:
             low, high = max(low, element.limits[0]), min(high, element.limits[1])
@@ -118,24 +118,24 @@ class _Look(IRWriter):
 
     def turns(self, start: str, lanes: int, before: Sequence[str]) -> tuple[str, list[str]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
-        entry, head, body, after = self.block, self.label(), self.label(), self.label()
-        known = [(self.fresh(), self.fresh()) for _ in before]
-        i, following = self.fresh(), self.fresh()
-        self.raw(f"br label %{head}")
-        self.start(head)
-        self.raw(f"{i} = phi i64 [ {start}, %{entry} ], [ {following}, %{body} ]")
+        entry, head, body, after = self.f.block, self.f.label(), self.f.label(), self.f.label()
+        known = [(self.f.fresh(), self.f.fresh()) for _ in before]
+        i, following = self.f.fresh(), self.f.fresh()
+        self.f.raw(f"br label %{head}")
+        self.f.start(head)
+        self.f.raw(f"{i} = phi i64 [ {start}, %{entry} ], [ {following}, %{body} ]")
         for (now, later), first in zip(known, before, strict=True):
-            self.raw(f"{now} = phi {_many(self.width, lanes)} [ {first}, %{entry} ], [ {later}, %{body} ]")
-        self.raw(f"{following} = add i64 {i}, {lanes * len(before)}")
-        self.raw(f"br i1 {self.add(f'icmp sle i64 {following}, %count')}, label %{body}, label %{after}")
-        self.start(body)
+            self.f.raw(f"{now} = phi {_many(self.width, lanes)} [ {first}, %{entry} ], [ {later}, %{body} ]")
+        self.f.raw(f"{following} = add i64 {i}, {lanes * len(before)}")
+        self.f.raw(f"br i1 {self.f.add(f'icmp sle i64 {following}, %count')}, label %{body}, label %{after}")
+        self.f.start(body)
         for n, (now, later) in enumerate(known):
-            at = self.add(f"add i64 {i}, {n * lanes}")
-            place = self.add(f"getelementptr {type_text(self.element)}, ptr %array, i64 {at}")
-            x = self.add(f"load {type_text(self.element, lanes)}, ptr {place}, align 1")
+            at = self.f.add(f"add i64 {i}, {n * lanes}")
+            place = self.f.add(f"getelementptr {type_text(self.element)}, ptr %array, i64 {at}")
+            x = self.f.add(f"load {type_text(self.element, lanes)}, ptr {place}, align 1")
             self.fold(lanes, later, now, self.judged(lanes, x))
-        self.raw(f"br label %{head}")
-        self.start(after)
+        self.f.raw(f"br label %{head}")
+        self.f.start(after)
         return i, [now for now, _ in known]
 
     def nothing(self, lanes: int) -> str:
@@ -148,25 +148,25 @@ class _Look(IRWriter):
             self.splat(number_text(v, self.element), type_text(self.element), lanes) for v in (self.low, self.high)
         )
         if self.element.is_integer:
-            return self.add(f"sub {kind} {x}, {low}")
-        above, below = (self.add(f"fcmp {test} {kind} {x}, {b}") for test, b in (("oge", low), ("ole", high)))
-        inside = self.add(f"and {_many('i1', lanes)} {above}, {below}")
-        return self.add(f"sext {_many('i1', lanes)} {inside} to {_many(self.width, lanes)}")
+            return self.f.add(f"sub {kind} {x}, {low}")
+        above, below = (self.f.add(f"fcmp {test} {kind} {x}, {b}") for test, b in (("oge", low), ("ole", high)))
+        inside = self.f.add(f"and {_many('i1', lanes)} {above}, {below}")
+        return self.f.add(f"sext {_many('i1', lanes)} {inside} to {_many(self.width, lanes)}")
 
     def fold(self, lanes: int, name: str, a: str, b: str) -> None:
         kind = _many(self.width, lanes)
         if self.element.is_integer:
-            self.raw(
-                f"{name} = select {_many('i1', lanes)} {self.add(f'icmp ugt {kind} {a}, {b}')}, {kind} {a}, {kind} {b}"
+            self.f.raw(
+                f"{name} = select {_many('i1', lanes)} {self.f.add(f'icmp ugt {kind} {a}, {b}')}, {kind} {a}, {kind} {b}"
             )
         else:
-            self.raw(f"{name} = and {kind} {a}, {b}")
+            self.f.raw(f"{name} = and {kind} {a}, {b}")
 
     def both(self, lanes: int, known: Sequence[str]) -> str:
         """The check of several vectors."""
         found, *rest = known
         for other in rest:
-            name = self.fresh()
+            name = self.f.fresh()
             self.fold(lanes, name, found, other)
             found = name
         return found
@@ -175,11 +175,11 @@ class _Look(IRWriter):
         """Test whether all elements are inside the range."""
         kind = _many(self.width, lanes)
         if not self.element.is_integer:
-            good = self.add(f"icmp slt {kind} {known}, {self.splat(0, self.width, lanes)}")
+            good = self.f.add(f"icmp slt {kind} {known}, {self.splat(0, self.width, lanes)}")
         else:
-            good = self.add(f"icmp ule {kind} {known}, {self.splat(self.high - self.low, self.width, lanes)}")
-        bits = self.add(f"bitcast {_many('i1', lanes)} {good} to i{lanes}")
-        return self.add(f"icmp eq i{lanes} {bits}, -1")
+            good = self.f.add(f"icmp ule {kind} {known}, {self.splat(self.high - self.low, self.width, lanes)}")
+        bits = self.f.add(f"bitcast {_many('i1', lanes)} {good} to i{lanes}")
+        return self.f.add(f"icmp eq i{lanes} {bits}, -1")
 
     def splat(self, value: object, kind: str, lanes: int) -> str:
         return str(value) if lanes == 1 else f"<{', '.join([f'{kind} {value}'] * lanes)}>"
