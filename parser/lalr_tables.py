@@ -1,6 +1,6 @@
 """The grammar as tables: what the lexer looks for, what each rule makes of its parts, and what to do in each state of the parser.
 
-They lie beside the grammar as `cvm.json`, so that no program has to wait until they are made; `python -m cvm.parser.lalr_tables` makes
+They lie beside this file, so that no program has to wait until they are made; `python -m cvm.parser.lalr_tables` makes
 them again through Lark, from the grammar alone, and a test says where that was forgotten.
 """
 
@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ..grammar import read
 
 END = "$END"
-NAME = "cvm.json"
+PLACE = Path(__file__).with_suffix(".json")
 Part = (
     int | None | list[int]
 )  # a part of a rule by its place, nothing where an optional one is left out, or each of a repeated one
@@ -50,7 +50,7 @@ class Tables:
 @cache
 def tables() -> Tables:
     """The tables that are kept."""
-    found = json.loads(read(NAME))
+    found = json.loads(PLACE.read_text("utf-8"))
     return Tables(**{**found, "rules": [Rule(*r) for r in found["rules"]]})
 
 
@@ -139,5 +139,4 @@ def text_of(made: Tables) -> str:
 
 
 if __name__ == "__main__":
-    with resources.as_file(resources.files(read.__module__)) as folder:
-        folder.joinpath(NAME).write_text(text_of(make(read())), "utf-8")
+    PLACE.write_text(text_of(make(read())), "utf-8")
