@@ -52,7 +52,7 @@ it was measured, or where another argument is found to be worse; `tests/property
 
 
 def total(function: str, element: ElementType) -> int:
-    """How many arguments are to be tried."""
+    """The number of arguments to test."""
     if element is F64:
         return MILLION + (16 * MILLION if _has_quick(function) else 0)
     return 128 * MILLION if function in PAIRS else 1 << element.bits
@@ -76,7 +76,7 @@ def error(function: str, element: ElementType, start: int) -> tuple[float, tuple
 
 
 def measure(function: str, element: ElementType, known: dict[str, Any], deadline: float) -> dict[str, Any]:
-    """What is known of a function, taken further until all is tried or time is up."""
+    """Continue the measurement of a function until all arguments are tested or time is up."""
     bits = digest(function, element)
     found = known if known.get("bits") == bits else {"bits": bits, "tried": 0, "ulps": 0.0, "at": []}
     count = total(function, element)

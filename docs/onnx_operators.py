@@ -36,7 +36,7 @@ the 8-bit floats, integers of less than 8 bits, strings, sequences and optional 
 
 
 def about(schema: Any) -> tuple[str, str]:
-    """What happens to an operator, and what there is to say about it."""
+    """The support of an operator, with a remark."""
     rules = sorted(RULES.get(schema.name, ()), key=lambda r: r.since)
     if rules:
         notes: list[str] = []

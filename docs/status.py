@@ -33,7 +33,7 @@ SECTION = re.compile(r"<details><summary><b>(\w+)</b>.*?</details>\n", re.S)
 
 
 def section(dialect: str, names: list[str]) -> str:
-    """How a dialect stands as a whole, and its operators when it is unfolded: the cases of the programs that use each."""
+    """The status of a dialect, and of its operators when it is unfolded: the cases of the programs that use each."""
     about = [n for n in names if n in cases()]
     uses = Counter(used for n in about for case in cases()[n] for used in operators(case))
     total = sum(len(cases()[n]) for n in about)
@@ -64,7 +64,7 @@ def _failing(about: str, target: str) -> list[set[str]]:
 
 
 def _by_example(name: str, target: str) -> str:
-    """Whether an operator's example gives on a target what it gives by definition."""
+    """Test whether an operator's example gives the reference's results on a target."""
     try:
         agree(cvm.parse(OPERATORS[name].example), ("reference", target))
     except (AssertionError, cvm.Error):

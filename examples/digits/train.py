@@ -225,7 +225,7 @@ def right_shift(x, shift):
 
 
 def integer_scores(q, shifts, images):
-    """What digits.cvm computes, in int64, with a check that i32 would have held every sum."""
+    """The scores of digits.cvm, in int64, with a check that every sum fits i32."""
     p = {name: value.astype(np.int64) for name, value in q.items()}
     for layer, largest in (("conv1", 2**PIXEL_BITS), ("conv2", LIMIT), ("dense", LIMIT)):
         weight = p[f"{layer}.weight"]

@@ -126,7 +126,7 @@ def _constants(layer: Layer, net: Network, file: str) -> list[str]:
 
 
 def _ending(layer: Layer, line: str, value: str) -> list[str]:
-    """What brings a value back to 8 bits, and the largest of it and zero."""
+    """The operations that requantize a value to 8 bits, then its maximum with zero."""
     short = f"%{layer.name}.short" if layer.relu else f"%{layer.name}"
     lines = [line.format(f"%{layer.name}.sum"), f"{short} = {value.format(f'%{layer.name}.sum')}"]
     return [*lines, f"%{layer.name} = cvm.relu {short}"] if layer.relu else lines

@@ -11,7 +11,7 @@ import pytest
 from cvm.lowering.pipeline import PASSES
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("benchmarks", "cvm", "dialect", "grammar", "jit", "lowering", "parser", "tests")
+ROOMS = ("benchmarks", "cvm", "dialect", "docs", "examples", "grammar", "jit", "lowering", "parser", "tests")
 HEADLESS = re.compile(r"(What|How|Where|Whether|Which|Who|Whose|Why|Of|So|That)\b")
 
 
