@@ -21,7 +21,6 @@ from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import extent_of, known_terms, pack_k_axis
 from .match import Contraction, LoweredContraction
-from .micro_kernel import LANES
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PackedContraction
 
@@ -90,7 +89,7 @@ def cost(c: Contraction, registers: int) -> tuple[int, tuple[int, int]]:
     """The estimated time of a step of all tiles, one accumulation costing LOADS, and the best tile as rows and vectors
     of a panel: the one with the fewest superfluous products, then the fewest loads.
     """
-    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
+    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // processor().lanes) * extent_of(c.window)
 
     def of(tile: tuple[int, int]) -> int:
         height, together = tile

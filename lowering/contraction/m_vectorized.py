@@ -57,7 +57,6 @@ from ..processor import processor
 from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
 from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .micro_kernel import LANES
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import SQUARE
 
@@ -65,7 +64,6 @@ TILES = {  # columns, and vectors of rows, by registers
     16: ((6, 2), (5, 2), (4, 2), (12, 1)),
     32: ((14, 2), (13, 2), (12, 2), (8, 3), (7, 3), (6, 4), (5, 5), (4, 6)),
 }
-MAX_NEAR_BYTES = 1 << 14  # bytes of sums that wait in a near cache
 MAX_COST_RATIO = 1.0  # of the time of tiles with vectors of columns that these take, less than that,
 GATHERED = 1.15  # and times as much where panels of those are gathered from an image
 PLACES = 16  # steps of words for each place, for which sums are kept of each
@@ -93,7 +91,12 @@ def lower_m_vectorized(
 def m_vectorized_cost(c: Contraction, last: Contraction) -> tuple[float, float, tuple[int, int]]:
     """The steps that the best tile takes, their ratio to those of vectors of columns, and the tile."""
     registers = processor().vector_registers
-    if c.unknown or last.window is not None or extent_of(c.row) < LANES or extent_of(last.column) < LANES:
+    if (
+        c.unknown
+        or last.window is not None
+        or extent_of(c.row) < processor().lanes
+        or extent_of(last.column) < processor().lanes
+    ):
         return inf, inf, TILES[registers][0]
     quick, tile = min((_cost(c, *tile), tile) for tile in TILES[registers])
     read = only_read(c.b)
@@ -104,7 +107,7 @@ def m_vectorized_cost(c: Contraction, last: Contraction) -> tuple[float, float, 
 
 def _cost(c: Contraction, height: int, together: int) -> float:
     """The estimated time of tiles of this many columns and vectors of rows, in the unit of `dot4`."""
-    blocks, terms = -(-extent_of(c.row) // LANES), product(tuple(i.extent for i in c.folds))
+    blocks, terms = -(-extent_of(c.row) // processor().lanes), product(tuple(i.extent for i in c.folds))
     assert isinstance(terms, int)
     height = min(height, extent_of(c.column))
     steps = -(-blocks // together) * -(-extent_of(c.column) // height) * extent_of(c.window)
@@ -132,17 +135,19 @@ class _Upright(Dot4Tiles):
         self.sign: Expr | bool = False
         self.more: Tensor | None = None  # what is taken from the sums of each place
         self.length = extent_of(c.column)  # of a line
-        self.tall, self.wide = min(height, self.length), together * LANES
-        most = max(1, MAX_NEAR_BYTES // (4 * self.wide))  # columns of a strip
+        self.tall, self.wide = min(height, self.length), together * processor().lanes
+        most = max(1, processor().l1_bytes // 2 // (4 * self.wide))  # columns of a strip
         self.count = size_of(c.window)
         if c.window is None:
             count = -(-self.length // most)
-            self.line = max(min(LANES, self.length), -(-self.length // count))
+            self.line = max(min(processor().lanes, self.length), -(-self.length // count))
             self.high, self.strips = 1, -(-self.length // self.line)
         else:
             assert isinstance(self.count, int)
             self.line = self.length
-            self.high = -(-self.count // -(-self.count // max(-(-LANES // self.length), most // self.length)))
+            self.high = -(
+                -self.count // -(-self.count // max(-(-processor().lanes // self.length), most // self.length))
+            )
             self.strips = -(-self.count // self.high)
 
     def made(self) -> LoweredContraction | None:
@@ -157,9 +162,9 @@ class _Upright(Dot4Tiles):
     def by_panels(self, lines: np.ndarray) -> Tensor:
         """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
         rows = lines.shape[-2]
-        blocks = np.arange(-(-rows // self.wide) * (self.wide // LANES))
-        first = np.minimum(blocks * LANES, rows - LANES)
-        panels = lines[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.wide), :].swapaxes(-1, -2)
+        blocks = np.arange(-(-rows // self.wide) * (self.wide // processor().lanes))
+        first = np.minimum(blocks * processor().lanes, rows - processor().lanes)
+        panels = lines[..., (first[:, None] + np.arange(processor().lanes)).reshape(-1, self.wide), :].swapaxes(-1, -2)
         packed = Tensor("rows", panels.shape, I32, "constant")
         self.constants[packed] = np.ascontiguousarray(panels)
         return packed
@@ -193,9 +198,9 @@ class _Upright(Dot4Tiles):
         c = self.c
         line, tile, r = Index("line", self.high), Index("tile", -(-self.line // self.tall)), Index("r", self.tall)
         q = Var("q", I64)  # in the strip's line
-        v, lane = Index("v", self.wide // LANES), self.lane
+        v, lane = Index("v", self.wide // processor().lanes), self.lane
         sums = Tensor("sums", (self.tall, self.wide), I32, "register")
-        place = (r, v * LANES + lane)
+        place = (r, v * processor().lanes + lane)
         column: dict[Expr, Expr] = {c.column: (first if c.window is None else as_index(0)) + q + r}
         if c.window is not None:
             column[c.window] = first + line
@@ -204,7 +209,7 @@ class _Upright(Dot4Tiles):
         factors = (row, words) if self.swapped else (words, row)
 
         def each(store: Store, some: range = range(self.tall)) -> For:
-            lanes = For(lane, (store,), kind="vector", width=LANES)
+            lanes = For(lane, (store,), kind="vector", width=processor().lanes)
             columns = as_index(some.start), as_index(some.stop)
             return For(r, (For(v, (lanes,), kind="unrolled"),), *columns, kind="unrolled")
 
@@ -284,7 +289,7 @@ class _Upright(Dot4Tiles):
         """The columns of a tile that are inside of the array, for each turn of the innermost loop; None where a tile is not a
         whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
         c, count = self.c, extent_of(fold)
-        read = self.tall * self.wide // LANES + self.wide // LANES + self.tall + count
+        read = self.tall * self.wide // processor().lanes + self.wide // processor().lanes + self.tall + count
         if c.window is None or self.tall < self.line or read >= self.registers:
             return None
         sums = self.sums_of(fold, c.column)
@@ -309,9 +314,13 @@ class _Upright(Dot4Tiles):
         """The epilogue, by vectors of a strip's columns: sums are transposed, four rows at once."""
         c, count = self.last, self.high * self.line
         side = SQUARE // self.element.bytes
-        block, part, u = Index("block", self.wide // LANES), Index("t", LANES // side), Index("u", side)
-        v, q, row = Index("v", -(-count // LANES)), Var("at", I64), Var("row", I64)
-        result = held[q + self.lane, block * LANES + part * side + u]
+        block, part, u = (
+            Index("block", self.wide // processor().lanes),
+            Index("t", processor().lanes // side),
+            Index("u", side),
+        )
+        v, q, row = Index("v", -(-count // processor().lanes)), Var("at", I64), Var("row", I64)
+        result = held[q + self.lane, block * processor().lanes + part * side + u]
         values: dict[Expr, Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
 
         def rest() -> Expr:
@@ -324,8 +333,8 @@ class _Upright(Dot4Tiles):
             return rest() if isinstance(e, Read) and e.tensor is c.accumulator else None
 
         body = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
-        lanes = For(self.lane, body, kind="vector", width=LANES)
+        lanes = For(self.lane, body, kind="vector", width=processor().lanes)
         square = For(u, (lanes,), kind="unrolled")
-        begin = Let(row, minimum(panel * self.wide + block * LANES, extent_of(c.row) - LANES))
-        at = Let(q, minimum(v * LANES, count - LANES))
+        begin = Let(row, minimum(panel * self.wide + block * processor().lanes, extent_of(c.row) - processor().lanes))
+        at = Let(q, minimum(v * processor().lanes, count - processor().lanes))
         return For(block, (begin, For(v, (at, For(part, (square,))))))

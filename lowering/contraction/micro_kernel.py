@@ -44,13 +44,13 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import accumulators, depends, stride
 from ..loops.tighten_bounds import narrowed
+from ..processor import processor
 from .k_packing import PackedInput, Words, divided, is_multiple, loops_of, size_of, turned
 from .match import Contraction, kernel_from_body
 
-LANES = 8
 BLOCKS = 2  # vectors of a panel, of 4 bytes an element
 ROWS = 6  # of a tile: 12 sums, 2 vectors of the panel and a factor fill 16 registers
-SUMS, VECTOR = 12, 32  # of a tile, and bytes of each
+SUMS = 12  # vectors of sums of a tile
 MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
 MAX_CACHED_K = 2048  # steps of a panel that stay in a near cache, 128 KB; sums of deeper ones wait in memory
 UNROLLED = 2  # steps, one after the other
@@ -72,16 +72,16 @@ class PanelTiling:
         self.element = c.accumulator.element
         self.terms = product(tuple(i.extent for i in c.folds))
         self.k: Expr = flat_index(c.folds, tuple(i.extent for i in c.folds))
-        self.across = divided(c.column.extent, LANES)
+        self.across = divided(c.column.extent, processor().lanes)
         self.blocks = self.across * size_of(c.window)
         most = blocks * 4 // self.element.bytes
         self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
-        self.width = self.together * LANES
-        self.highest = min(ROWS, sums // (self.width * self.element.bytes // VECTOR))
+        self.width = self.together * processor().lanes
+        self.highest = min(ROWS, sums // (self.width * self.element.bytes // processor().vector_bytes))
         self.panels = divided(self.blocks, self.together)
         self.p, self.q = Var("p", I64), Var("q", I64)
-        self.v, self.lane = Index("v", self.together), Index("l", LANES)
-        self.place = self.v * LANES + self.lane
+        self.v, self.lane = Index("v", self.together), Index("l", processor().lanes)
+        self.place = self.v * processor().lanes + self.lane
         self.outer = [Var(i.name, I64) for i in c.outer]
         self.by_groups(1)
         self.lines = (c.column,) if c.window is None else (c.window, c.column)
@@ -149,8 +149,8 @@ class PanelTiling:
         if not is_multiple(self.blocks, self.together):
             block = minimum(block, self.blocks - 1)
         columns, window = self.c.column.extent, self.c.window
-        first: Expr = (block if window is None else block % self.across) * LANES
-        first = first if is_multiple(columns, LANES) else minimum(first, columns - LANES)
+        first: Expr = (block if window is None else block % self.across) * processor().lanes
+        first = first if is_multiple(columns, processor().lanes) else minimum(first, columns - processor().lanes)
         return *(() if window is None else (Let(self.p, block // self.across),)), Let(self.q, first)
 
     def column(self, lane: Expr) -> dict[Expr, Expr]:
@@ -162,17 +162,19 @@ class PanelTiling:
         """Fills a panel with words of an image."""
         at = tuple(substitute(e, self.column(self.lane)) for e in image.at)
         store = Store(
-            to, (*self.own, words.step, self.v * LANES + self.lane), turned(image.words[at], self.column_bits)
+            to,
+            (*self.own, words.step, self.v * processor().lanes + self.lane),
+            turned(image.words[at], self.column_bits),
         )
         apart = stride(image.words, at, self.lane)
         if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
-            lanes = For(self.lane, (store,), kind="vector", width=LANES)
+            lanes = For(self.lane, (store,), kind="vector", width=processor().lanes)
             return (self.placed(loops_of(words.folds, (lanes,))),)
         return (self.placed((For(self.lane, loops_of(words.folds, (store,))),)),)
 
     def of_factors(self, to: Tensor) -> Block:
         """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
-        c, column = self.c, self.v * LANES + self.lane
+        c, column = self.c, self.v * processor().lanes + self.lane
 
         one = Store(to, (*self.own, self.k, column), substitute(c.b, self.column(self.lane)))
         tests = [substitute(g, self.column(self.lane)) for g in c.guard]
@@ -182,13 +184,13 @@ class PanelTiling:
             inner: Block = (If(_all(tests), (one,)),) if tests else (one,)
             alone = self.placed((For(self.lane, narrowed(loops_of(c.folds, inner))),))
             return (*self._cleared(to), alone) if tests else (alone,)
-        wide = For(self.lane, (one,), kind="vector", width=LANES)
+        wide = For(self.lane, (one,), kind="vector", width=processor().lanes)
         if not tests:
             return (self.placed(loops_of(c.folds, (wide,))),)
         ends = [
             substitute(g, self.column(as_index(end)))
             for g in c.guard
-            for end in ((0, LANES - 1) if depends(g, {c.column}) else (0,))
+            for end in ((0, processor().lanes - 1) if depends(g, {c.column}) else (0,))
         ]
         alone = For(self.lane, (If(_all(tests), (one,), (zero,)),))
         return (self.placed(loops_of(c.folds, (If(_all(ends), (wide,), (alone,)),))),)
@@ -218,7 +220,7 @@ class PanelTiling:
         first = tile * height if whole else minimum(tile * height, rows - height)  # the last one overlaps
         start = Let(Var("row", I64), first)
         sums = Tensor("sums", (height, self.width), self.element, "register")
-        place = (r, self.v * LANES + self.lane)
+        place = (r, self.v * processor().lanes + self.lane)
         add = self.each(r, (Store(sums, place, sum(sums[place], tile, start.var + r, r)),))
         zero = self.each(r, (Store(sums, place, constant(0, self.element)),))
         if len(folds) > 1:
@@ -266,7 +268,7 @@ class PanelTiling:
 
     def each(self, r: Index, body: Block) -> For:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""
-        lanes = For(self.lane, body, kind="vector", width=LANES)
+        lanes = For(self.lane, body, kind="vector", width=processor().lanes)
         return For(r, (For(self.v, (lanes,), kind="unrolled"),), kind="unrolled")
 
     def finished(self, sums: Tensor, start: Expr, r: Index) -> Block:
@@ -277,13 +279,13 @@ class PanelTiling:
         if not long:
             return (self.finish(sums, r, start, r),)
         waiting = Tensor("waiting", sums.shape, sums.element, "stack")
-        place = (r, self.v * LANES + self.lane)
+        place = (r, self.v * processor().lanes + self.lane)
         save = self.each(r, (Store(waiting, place, sums[place]),))
         return Alloc(waiting), save, self.finish(waiting, r, start, r)
 
     def finish(self, sums: Tensor, line: Expr, start: Expr, r: Index) -> Statement:
         """The epilogue, for every element of the tile."""
-        place = (line, self.v * LANES + self.lane)
+        place = (line, self.v * processor().lanes + self.lane)
         values = {**self.column(self.lane), self.c.row: start + r}
 
         def of_sums(e: Expr) -> Expr | None:
@@ -291,9 +293,9 @@ class PanelTiling:
 
         block = substitute_block(map_expressions(self.c.epilogue, lambda e: rewrite(e, of_sums)), values)
         if sums.space == "register":
-            lanes = For(self.lane, (For(r, block, kind="unrolled"),), kind="vector", width=LANES)
+            lanes = For(self.lane, (For(r, block, kind="unrolled"),), kind="vector", width=processor().lanes)
             return self.placed((lanes,), unrolled=True)
-        return For(r, (self.placed((For(self.lane, block, kind="vector", width=LANES),), unrolled=True),))
+        return For(r, (self.placed((For(self.lane, block, kind="vector", width=processor().lanes),), unrolled=True),))
 
 
 def _all(conditions: Sequence[Expr]) -> Expr:

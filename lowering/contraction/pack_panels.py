@@ -16,6 +16,7 @@ from ...dialect.notation.index import Expr, Index, Read, Tensor, Var, as_index, 
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
+from ..processor import processor
 from .k_packing import (
     Terms,
     Words,
@@ -30,13 +31,12 @@ from .k_packing import (
     turned,
 )
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .micro_kernel import BLOCKS, LANES, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
+from .micro_kernel import BLOCKS, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
 PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
-MAX_CACHED_PANEL_BYTES = 3 << 17  # bytes of panels that stay in a near cache
 
 
 class PackedContraction(PanelTiling):
@@ -142,11 +142,13 @@ class PackedContraction(PanelTiling):
         known = terms.packed(factors)
         columns = known.shape[-2]
         known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
-        across = -(-columns // LANES)
+        across = -(-columns // processor().lanes)
         count = known.shape[-2] // columns * across  # blocks
         blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
-        first = blocks // across * columns + np.minimum(blocks % across * LANES, columns - LANES)
-        return known[..., (first[:, None] + np.arange(LANES)).reshape(-1, self.width), :].swapaxes(-1, -2)
+        first = blocks // across * columns + np.minimum(
+            blocks % across * processor().lanes, columns - processor().lanes
+        )
+        return known[..., (first[:, None] + np.arange(processor().lanes)).reshape(-1, self.width), :].swapaxes(-1, -2)
 
     def all_panels(self, terms: Terms) -> Tensor:
         """The panels by a kernel, along the columns where these lie side by side; else they are turned, some steps at once."""
@@ -184,7 +186,7 @@ class PackedContraction(PanelTiling):
                 (*at, terms.step, self.place),
                 turned(substitute(value, self.column(self.lane)), self.column_bits),
             )
-            return (For(self.lane, (store,), kind="vector", width=LANES),)
+            return (For(self.lane, (store,), kind="vector", width=processor().lanes),)
 
         def placed(body: Block) -> Block:
             return substitute_block((self.placed(body, unrolled=True),), {self.panel: panel})
@@ -200,7 +202,7 @@ class PackedContraction(PanelTiling):
         if self.own or (read is not None and read.tensor in self.known):
             return None
         count, size = self.panels, self.terms * self.width * self.element.bytes
-        together = MAX_CACHED_PANEL_BYTES // size if isinstance(size, int) else 1
+        together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
         self.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
         m = Index("m", self.several)
         to = Tensor("columns", (self.several, terms.steps, self.width), self.element, "stack")

@@ -35,7 +35,7 @@ from ...dialect.notation.traverse import substitute
 from ..processor import processor
 from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
 from .match import Contraction, LoweredContraction
-from .micro_kernel import BLOCKS, LANES, ROWS, SUMS
+from .micro_kernel import BLOCKS, ROWS, SUMS
 from .operand_bitwidths import OperandMagnitudes
 from .pack_panels import PackedContraction
 
@@ -68,7 +68,12 @@ def worth_packing(c: Contraction) -> Expr | bool:
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
     fewest = MIN_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
-    wanted = ((rows, fewest), (columns, LANES), (terms, MIN_K), (work, processor().packing_products))
+    wanted = (
+        (rows, fewest),
+        (columns, max(processor().lanes, ROWS)),
+        (terms, MIN_K),
+        (work, processor().packing_products),
+    )
     return both(*(at_least(n, least) for n, least in wanted))
 
 
@@ -79,7 +84,7 @@ def choose_tile(c: Contraction, registers: int) -> tuple[int, int]:
     most = MOST_SUMS[registers]
     if c.unknown:
         return BLOCKS, most
-    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // LANES) * extent_of(c.window)
+    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // processor().lanes) * extent_of(c.window)
 
     def cost(together: int) -> int:
         height = min(ROWS, most // together)

@@ -27,7 +27,7 @@ from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .micro_kernel import BLOCKS, LANES
+from .micro_kernel import BLOCKS
 from .operand_bitwidths import OperandMagnitudes
 from .winograd_kernels import Windows, WinogradKernels
 from .winograd_transforms import F2X2_3X3, WinogradTransform
@@ -139,7 +139,7 @@ def winograd_products(
 
 def _vectors(turned: WinogradKernels) -> int:
     """The vectors of tiles, and one more for reading a weight; a number of tiles that only a call tells counts as 64."""
-    return -(-(turned.count if isinstance(turned.count, int) else 64) // LANES) + 1
+    return -(-(turned.count if isinstance(turned.count, int) else 64) // processor().lanes) + 1
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
@@ -149,7 +149,7 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     if extent_of(c.row) < MIN_ROWS or not MIN_STEPS <= windows.pairs.steps <= MAX_STACK_STEPS:
         return False
     tiles, results = (
-        (BLOCKS * LANES, 2 * LANES) if c.unknown else (0, 0)
+        (BLOCKS * processor().lanes, 2 * processor().lanes) if c.unknown else (0, 0)
     )  # whole vectors of what is not known have to fit
     wanted = (
         (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)),

@@ -40,9 +40,10 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, substitute
 from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
+from ..processor import processor
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
 from .match import Contraction
-from .micro_kernel import BLOCKS, LANES, ROWS, UNROLLED
+from .micro_kernel import BLOCKS, ROWS, UNROLLED
 from .winograd_transforms import WinogradTransform
 
 GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough
@@ -77,7 +78,7 @@ class WinogradKernels:
         self.folds = (*(i for i in c.folds if i not in (windows.rows, windows.columns)), windows.rows, windows.columns)
         self.height = min(ROWS, extent_of(c.row))
         self.tiles = -(-extent_of(c.row) // self.height)
-        self.lane = Index("l", LANES)
+        self.lane = Index("l", processor().lanes)
         self.outer = tuple(i.extent for i in c.outer)
         self.by_panels()
         self.results = Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
@@ -86,10 +87,10 @@ class WinogradKernels:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
         that is enough. Of fewer tiles than it has there is room for whole vectors, which hold anything in the places of others.
         Where panels are few, threads share the rows as well, and columns are turned before."""
-        self.narrow = self.width = width = BLOCKS * LANES
+        self.narrow = self.width = width = BLOCKS * processor().lanes
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
-            self.narrow = -(-left // LANES) * LANES
+            self.narrow = -(-left // processor().lanes) * processor().lanes
         self.room, self.lines = self.count, self.high  # tiles, and rows of them, that there are places for
         if isinstance(self.count, int) and self.count < self.narrow:
             self.room, self.lines = self.narrow, max(int(self.high), -(-self.narrow // int(self.wide)))
@@ -181,16 +182,16 @@ class WinogradKernels:
     def turn(self, image: Tensor, panel: Index, first: Expr, v: Index) -> Block:
         """Columns of a panel: every tile's elements turned, for a pair of channels."""
         size, side = self.turning.size, self.turning.side
-        lines, place = (*self.beside, *self.pairs.folds), first + v * LANES + self.lane
+        lines, place = (*self.beside, *self.pairs.folds), first + v * processor().lanes + self.lane
         body: list[Statement] = []
         x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in range(side)] for r in range(side)]
         across = [self.named(body, f"x{r}_", self.turning.input(x[r])) for r in range(side)]
         columns = [self.turning.input([across[r][s] for r in range(side)]) for s in range(side)]
         for r in range(side):
             for s, n in enumerate(self.named(body, f"n{r}_", [columns[s][r] for s in range(side)])):
-                at = (as_index(side * r + s), self.pairs.step, v * LANES + self.lane)
+                at = (as_index(side * r + s), self.pairs.step, v * processor().lanes + self.lane)
                 body.append(Store(self.columns, (*self.whose(panel), *at), n))
-        return (For(v, (For(self.lane, tuple(body), kind="vector", width=LANES),)),)
+        return (For(v, (For(self.lane, tuple(body), kind="vector", width=processor().lanes),)),)
 
     def whose(self, panel: Index) -> tuple[Expr, ...]:
         """The position of a panel's columns."""
@@ -201,7 +202,7 @@ class WinogradKernels:
         first = Var("first", I64)
 
         def by(begin: Expr, width: int) -> Block:
-            return Let(first, begin), *block(first, Index("v", width // LANES))
+            return Let(first, begin), *block(first, Index("v", width // processor().lanes))
 
         if self.narrow == self.width:
             return by(minimum(panel * self.width, self.room - self.width), self.width)
@@ -240,18 +241,18 @@ class WinogradKernels:
         self, weights: Tensor, tiled: bool, tile: Index, start: Expr, panel: Index, first: Expr, v: Index
     ) -> Block:
         """A tile of rows: the sums of all points, turned back."""
-        steps, height, side, width = self.pairs.steps, self.height, self.turning.side, v.extent * LANES
+        steps, height, side, width = self.pairs.steps, self.height, self.turning.side, v.extent * processor().lanes
         r, n = Index("r", height), Index("n", self.turning.points)
         sums = Tensor("sums", (height, width), I32, "register")
         points = Tensor("points", (self.turning.points, height, width), I32, "stack")
         unrolled = next(k for k in range(UNROLLED, 0, -1) if steps % k == 0)
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
-        step, column = block * unrolled + u, v * LANES + self.lane
+        step, column = block * unrolled + u, v * processor().lanes + self.lane
         w = weights[(*self.around, tile, n, step, r)] if tiled else weights[(*self.around, start + r, n, step)]
         added = sums[r, column] + apply("pairdot", w, self.columns[(*self.whose(panel), n, step, column)])
 
         def each(store: Store) -> For:
-            lanes = For(self.lane, (store,), kind="vector", width=LANES)
+            lanes = For(self.lane, (store,), kind="vector", width=processor().lanes)
             return For(r, (For(v, (lanes,), kind="unrolled"),), kind="unrolled")
 
         point: Block = (
@@ -267,7 +268,7 @@ class WinogradKernels:
             for b, y in enumerate(self.turning.sums([down[k][a] for k in range(side)])):
                 at = (*self.c.outer, start + r, as_index(self.turning.size * a + b), first + column)
                 back.append(Store(self.results, at, self.turning.divided(y)))
-        lanes = For(self.lane, tuple(back), kind="vector", width=LANES)
+        lanes = For(self.lane, tuple(back), kind="vector", width=processor().lanes)
         return Alloc(points), For(n, point), *loops_of((r, v), (lanes,))
 
     # results
@@ -302,7 +303,7 @@ class WinogradKernels:
             if done < columns:
                 body.append(For(q, block, as_index(done)))
         else:
-            whole, width = as_index(columns // size * size), size * LANES
+            whole, width = as_index(columns // size * size), size * processor().lanes
             body += [vectors(width, 0, whole // width * width), vectors(width, whole - width, whole)]
             body.append(For(q, block, whole))
         return self.shared((*c.outer, c.row), loops_of((window,), tuple(body)))

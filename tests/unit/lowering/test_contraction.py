@@ -222,7 +222,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     made = strategies.lower_contraction(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
-    width = tile[0] * 4 // element.bytes * micro_kernel.LANES
+    width = tile[0] * 4 // element.bytes * 8
     assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns > width)
     random = np.random.default_rng(0)
     operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]
