@@ -20,7 +20,7 @@ from cvm.dialect.program.module import Function, Module, Value
 from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
 
-from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize, sequences
+from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize, sequences, signal
 from .elements import element_of
 from .importer import Importer, Missing, read_initializers
 from .reading import read_model
@@ -36,6 +36,7 @@ RULES_OF = (
     reductions,
     resize,
     sequences,
+    signal,
 )  # which enter their rules in the table
 
 SHOWN = 5  # nodes of one kind
