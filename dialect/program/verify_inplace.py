@@ -1,9 +1,12 @@
-"""Verify in-place operations: the overwritten argument permits it, and no later operation uses it or a view of it.
+"""Verify in-place operations: the overwritten argument permits it, and all other uses of it, or of a view of it, can come first.
 
-Operations run in the order of the text, so an operation before the overwriting one may read the value.
+Operations need not run in the order of the text: one that reads a value may stand after the one that destroys it, unless it
+needs the result of that.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ..builtin import Call
 from ..ir.diagnostics import Diagnostic, Note, Span
@@ -14,7 +17,8 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
     """The mistakes of the function's in-place operations."""
     found: list[Diagnostic] = []
     storage: dict[Value, Value] = {}  # maps a view to the value whose elements it shows
-    destroyed: dict[Value, Operation] = {}
+    destroyed: dict[Value, list[int]] = {}  # the numbers of the operations that destroy a value
+    readers: list[tuple[Value, Value, Span, int]] = []  # of which value's storage, by which name, where
     owned = {r for o in function.operations if o.operator.name != "const" for r in o.results}
 
     def root(value: Value) -> Value:
@@ -22,15 +26,9 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
             value = storage[value]
         return value
 
-    def used(value: Value, span: Span) -> None:
-        if (by := destroyed.get(root(value))) is not None:
-            message = f"a value is not used after it was destroyed, but %{value.name} is"
-            found.append(Diagnostic(message, span, f"{by.operator.name}.destroyed", (Note("destroyed here", by.span),)))
-
-    for operation in function.operations:
+    for number, operation in enumerate(function.operations):
         operands = list(operation.operator.operands())
-        for name, value in operands:
-            used(value, operation.at(name))
+        readers += [(root(value), value, operation.at(name), number) for name, value in operands]
         for target in overwritten(module, operation):
             name, code = next(n for n, v in operands if v is target), f"{operation.operator.name}.destroyed"
             base = root(target)
@@ -44,13 +42,45 @@ def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:
             if others:
                 message = f"a value is not used by what destroys it, but %{others[0].name} shows the elements of %{target.name}"
                 found.append(Diagnostic(message, at, code))
-            destroyed.setdefault(base, operation)
+            destroyed.setdefault(base, []).append(number)
         if operation.operator.view or operation.operator.rearranges:
             storage.update((r, operands[0][1]) for r in operation.results if operands)
+    if not destroyed:
+        return found
     spans = function.return_spans or (function.span,) * len(function.results)
-    for value, span in zip(function.results, spans, strict=True):
-        used(value, span)
+    end = len(function.operations)
+    readers += [(root(value), value, span, end) for value, span in zip(function.results, spans, strict=True)]
+    earlier = _earlier(function, [(n, d) for base, _, _, n in readers for d in destroyed.get(base, ())])
+    for base, value, span, number in readers:
+        before = [d for d in destroyed.get(base, ()) if d < number and (number == end or _needs(earlier, number, d))]
+        if before:
+            by = function.operations[before[0]]
+            message = f"a value is not used after it was destroyed, but %{value.name} is"
+            note = Note("destroyed here", by.span)
+            found.append(Diagnostic(message, span, f"{by.operator.name}.destroyed", (note,)))
     return found
+
+
+def _earlier(function: Function, reads: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
+    """The operations that run before each one: those that give its operands, and readers of what it destroys."""
+    made = {r: n for n, o in enumerate(function.operations) for r in o.results}
+    found = {n: {made[v] for _, v in o.operator.operands() if v in made} for n, o in enumerate(function.operations)}
+    for reader, destroyer in reads:
+        if reader in found and reader != destroyer:
+            found[destroyer].add(reader)
+    return found
+
+
+def _needs(earlier: dict[int, set[int]], number: int, wanted: int) -> bool:
+    """Test whether an operation runs after another one in every order."""
+    seen, left = {number}, [number]
+    while left:
+        for n in earlier[left.pop()] - seen:
+            if n == wanted:
+                return True
+            seen.add(n)
+            left.append(n)
+    return False
 
 
 def overwritten(module: Module, operation: Operation) -> tuple[Value, ...]:
