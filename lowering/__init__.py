@@ -1,7 +1,7 @@
-"""Lowering: verified programs to scheduled kernels, through graph passes, formulas and loop passes.
+"""Lowering: verified programs to kernels, by graph passes, formulas and fusion, loop nests and passes over them.
 
-Read `pipeline`, which lists the passes in their order, then the packages in the order of the data: `graph`, `formulas`,
-`loops`, `reductions`, `contraction`, `layout`, `storage`, and `gpu` or `stepping`. `analysis` has facts that passes
-read, `math` the transcendental functions, `text` the printed form of kernels, and `processor` the description of the
-machine.
+In: a verified function. Out: a `Plan`, kernels in order over arrays that have places. Read `pipeline` first: it lists
+every pass, for a CPU, for a GPU and for the tick of a clocked program; `passes` says what a pass is and runs them. The
+rooms then in the order of the pipeline: `graph`, `formulas` (with `math`), `loops`, `reductions`, `contraction`,
+`layout`, `storage`, `gpu` and `stepping`. `analysis` answers their questions; `processor` describes the machine.
 """

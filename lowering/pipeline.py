@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan
 from ..dialect.program.module import Function, Module
@@ -17,7 +18,7 @@ from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import integer_ranges
 from .context import Context
 from .contraction.lower_contraction import lower_contraction
-from .formulas.build_formulas import Formulas, build_formulas
+from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
 from .formulas.rounding_shift import rounding_shift
 from .gpu.block_reduce import block_reduce

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..dialect.notation.printer import kernels_text
 from ..dialect.program.module import Function, Module
 from ..dialect.program.printer import print_module
 from .explain import strategies_text
+from .formulas.printer import formulas_text
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .processor import processor
-from .text.printer import formulas_text, kernels_text
 
 STAGES = ("graph", "mlir", "formulas", "loops", "strategies", "schedule")
 

@@ -14,17 +14,18 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration
 from cvm.commands.io import STDIN, load, read, write
+from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
+from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.program.module import Function, Graph, Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.context import Context
-from cvm.lowering.formulas.build_formulas import Formulas
+from cvm.lowering.formulas.printer import formulas_text
 from cvm.lowering.passes import LEVELS, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.stepping.split_state import split_state
 from cvm.lowering.stepping.step_plan import StepPlan
-from cvm.lowering.text.printer import formulas_text, kernels_text
 from cvm.parser.suggest import did_you_mean
 
 FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
@@ -181,7 +182,7 @@ def _read(name: str) -> Module | Plan:
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
         return load(name, data)
     from cvm.lowering.analysis.legality import LoweringError, check_kernel
-    from cvm.lowering.text.parser import parse_kernels
+    from cvm.parser.kernels import parse_kernels
 
     kernels = parse_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
     try:

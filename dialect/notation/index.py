@@ -407,3 +407,11 @@ def unflatten(position: Expr, shape: Shape) -> tuple[Expr, ...]:
 
 TRUE = Const(True, I1)
 ZERO = Const(0, I64)
+
+
+def conjunction(condition: Expr) -> list[Expr]:
+    """The conjuncts of a condition: a, b and c of a & b & c."""
+    match condition:
+        case Apply("and", (a, b), _):
+            return conjunction(a) + conjunction(b)
+    return [condition]

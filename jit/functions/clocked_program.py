@@ -18,13 +18,13 @@ from ...dialect.cog.clocked import warnings as graph_warnings
 from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
+from ...dialect.notation.printer import kernels_text
 from ...dialect.program.module import Function, Graph, Module
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
 from ...lowering.stepping.split_state import State, split_state
 from ...lowering.stepping.step_plan import StepPlan
-from ...lowering.text.printer import kernels_text
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions

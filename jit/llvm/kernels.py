@@ -27,7 +27,8 @@ from ...dialect.notation.loops import (
 )
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.lane_offsets import begins
-from ...lowering.loops.nontemporal_stores import leading_store, left_over
+from ...lowering.analysis.vector_stores import left_over
+from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.parallelize import adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT
 from .addresses import Val

@@ -19,14 +19,8 @@ from typing import TYPE_CHECKING
 from ...dialect.notation.index import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores
-from ...lowering.loops.nontemporal_stores import (
-    PART,
-    begins_lines,
-    leading_store,
-    least_length,
-    left_over,
-    writes_lines,
-)
+from ...lowering.analysis.vector_stores import begins_lines, least_length, left_over
+from ...lowering.loops.nontemporal_stores import PART, leading_store, writes_lines
 from ...lowering.processor import processor
 from .ir_writer import memory_text
 

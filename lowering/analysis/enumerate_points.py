@@ -9,10 +9,9 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.notation.index import Apply, Const, Expr, Index
+from ...dialect.notation.index import Apply, Const, Expr, Index, conjunction
 from ...dialect.notation.scalars import SCALARS
 from ...dialect.notation.traverse import walk
-from ..loops.tighten_bounds import conjunction
 
 MAX_POINTS = 1 << 18  # points enumerated at most, all indices together
 

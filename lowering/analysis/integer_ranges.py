@@ -18,6 +18,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I16, I64, ElementType
+from ...dialect.notation.formulas import Formulas, Nest, View
 from ...dialect.notation.index import (
     Apply,
     Bitcast,
@@ -37,7 +38,6 @@ from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Value
 from ..context import Context
-from ..formulas.build_formulas import Formulas, Nest, View
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar
 

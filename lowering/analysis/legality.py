@@ -45,11 +45,11 @@ from ...dialect.notation.loops import (
     expressions,
     statements,
 )
+from ...dialect.notation.printer import statement_text
 from ...dialect.notation.traverse import walk
-from ..loops.nontemporal_stores import begins_lines, can_shift, left_over
-from ..text.printer import statement_text
 from .accesses import stores
 from .prove import prove
+from .vector_stores import begins_lines, can_shift, left_over
 
 
 class LoweringError(AssertionError):

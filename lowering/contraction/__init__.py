@@ -1,1 +1,6 @@
-"""Sums of products: seen by their structure, packed, and put in tiles of registers."""
+"""Contractions: sums of products, matched in a nest, packed, and multiplied by tiles of registers.
+
+In: a nest that sums products. Out: kernels that pack its operands, and one that multiplies them. Read `match` for what a
+contraction is, `strategies` for the choice, then `k_packing`, `pack_panels` and `micro_kernel`; `dot4`, `maddubs` and
+`m_vectorized` are for bytes, `winograd` and `depthwise` for windows.
+"""

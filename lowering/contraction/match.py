@@ -17,13 +17,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
+from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, conjunction
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Store, statements
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride
 from ..loops.build_loops import sorted_tensors
 from ..loops.collapse import is_whole
-from ..loops.tighten_bounds import conjunction
 from .k_packing import is_edge
 
 

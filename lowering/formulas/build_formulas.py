@@ -10,68 +10,19 @@ definitions.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
-from typing import TypeAlias
 
 import numpy as np
 
 from ...dialect.builtin import Const
-from ...dialect.ir.diagnostics import NOWHERE, Span
+from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.index import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.index import Const as Number
-from ...dialect.notation.interval import Interval
-from ...dialect.notation.loops import Block, map_expressions, nodes
+from ...dialect.notation.loops import map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.module import Function, Literal, Value
 from ..math import in_primitives
 from .propagate_constants import propagate_constants
-
-
-@dataclass(frozen=True, eq=False)
-class Formula:
-    """A tensor's elements in index notation: tensor[indices] = value."""
-
-    tensor: Tensor
-    indices: tuple[Index, ...]
-    value: Expr
-    span: Span = NOWHERE
-
-
-@dataclass(frozen=True, eq=False)
-class Nest:
-    """Hand-written statements that compute several tensors from their operands."""
-
-    tensors: tuple[Tensor, ...]
-    operands: tuple[Tensor, ...]
-    body: Block
-    span: Span = NOWHERE
-
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """A tensor with the elements of `of`, in the same order, under another shape."""
-
-    tensor: Tensor
-    of: Tensor
-    formula: Formula
-
-
-Step: TypeAlias = Formula | Nest | View
-
-
-@dataclass(frozen=True, eq=False)
-class Formulas:
-    """A function as formulas, in the order of its operations."""
-
-    name: str
-    arguments: tuple[Tensor, ...]
-    results: tuple[Tensor, ...]
-    constants: dict[Tensor, np.ndarray]
-    steps: tuple[Step, ...]
-    requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
-    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred
 
 
 def build_formulas(function: Function) -> Formulas:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.index import Apply, Const, Expr, Reduce
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.integer_ranges import interval
-from .build_formulas import Formula, Formulas
 
 
 def rounding_shift(program: Formulas) -> Formulas:

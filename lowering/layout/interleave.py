@@ -37,8 +37,9 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride
+from ..analysis.vector_stores import overlaps
 from ..loops.collapse import Joined, join
-from ..loops.vectorize import independent, lanes, overlaps
+from ..loops.vectorize import independent, lanes
 from ..processor import processor
 from .deinterleave import Deinterleaving, reads_planes
 

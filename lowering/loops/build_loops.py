@@ -12,6 +12,7 @@ from collections.abc import Collection
 from itertools import count
 
 from ...dialect.ir.types import F32, F64
+from ...dialect.notation.formulas import Formula, Formulas, Nest, View
 from ...dialect.notation.index import (
     Apply,
     Bitcast,
@@ -45,7 +46,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.loops import Store as StoreStatement
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children
-from ..formulas.build_formulas import Formula, Formulas, Nest, View, reads
+from ..formulas.build_formulas import reads
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.index import Const, Expr, Extent, Index, as_index, both, maximum, minimum
+from ...dialect.notation.index import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
 from ...dialect.notation.loops import (
     Block,
     For,
@@ -34,7 +34,7 @@ from ...dialect.notation.loops import (
     substitute_block,
 )
 from ..analysis.accesses import stores
-from .tighten_bounds import bound, conjunction
+from .tighten_bounds import bound
 
 PIECES = 16  # parts of one loop, at most
 SINGLE = 2  # iterations of a border that are peeled one by one

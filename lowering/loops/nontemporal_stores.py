@@ -14,29 +14,22 @@ from math import gcd
 
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Expr, Misalignment, Tensor, as_index, both
+from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
     Block,
     For,
     If,
     Kernel,
-    Let,
     Statement,
     Store,
     is_one_turn,
-    is_rare,
     rewrite_block,
 )
-from ...dialect.notation.traverse import walk
 from ..analysis.accesses import alignment, reads, stores, stride
-from ..analysis.lane_offsets import period
+from ..analysis.vector_stores import begins_lines, can_shift
 from ..processor import processor
-from .vectorize import overlaps
 
 PART = 16  # bytes of the smallest streaming store, and its alignment
-MIN_VECTORS = 16  # vectors of a loop worth aligning
 
 
 def nontemporal_stores(kernel: Kernel) -> Kernel:
@@ -146,43 +139,11 @@ def can_peel_to_align(s: Store, lane: For) -> bool:
     return lane.width * s.tensor.element.bytes % processor().vector_bytes == 0 and can_shift(lane)
 
 
-def can_shift(s: For) -> bool:
-    """Test whether the vectors of a long loop may begin anywhere: elements of two vectors are computed twice, to the
-    same value.
-    """
-    if s.kind != "vector" or not all(isinstance(b, (Let, Store, Alloc, Assert)) or is_rare(b) for b in s.body):
-        return False
-    length = affine(s.end) - affine(s.start)
-    if not length.terms and length.constant < least_length(s):
-        return False
-    return overlaps(s) and period(reads(s.body), s.index) == 1
-
-
-def least_length(s: For) -> int:
-    """The elements of a loop that is worth aligning and reaches the first cache line that begins in it."""
-    line = processor().line_bytes
-    return max(MIN_VECTORS * s.width, line // min((t.tensor.element.bytes for t in stores(s.body)), default=line))
-
-
-def begins_lines(s: For, store: Store) -> bool:
-    """Test whether a loop is to write whole cache lines: its bounds contain the array's misalignment."""
-    places = (s.start, *store.indices)
-    if s.kind != "vector":
-        return False
-    return any(isinstance(e, Misalignment) and e.tensor is store.tensor for place in places for e in walk(place))
-
-
 def writes_lines(s: For, store: Store) -> bool:
     """Test whether a loop writes whole cache lines only."""
     length, line = affine(s.end) - affine(s.start), processor().line_bytes // store.tensor.element.bytes
     whole = not length.terms and not length.constant % line and not line % s.width
     return whole and begins_lines(s, store)
-
-
-def left_over(s: For) -> int:
-    """The remainder of a vector loop's constant extent by its width."""
-    length = affine(s.end) - affine(s.start)
-    return 0 if length.terms or s.kind != "vector" else length.constant % s.width
 
 
 def _aligned(s: Store, lane: For) -> bool:

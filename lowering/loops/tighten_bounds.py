@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.index import Apply, Expr, Index, both, maximum, minimum
+from ...dialect.notation.index import Expr, Index, both, conjunction, maximum, minimum
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
 from ..analysis.accesses import depends
@@ -67,14 +67,6 @@ def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:
     if factor > 0:  # index >= ceil(-rest / factor)
         return True, (rest * -1).expression() if factor == 1 else 0 - rest.expression() // factor
     return False, rest.plus(1).expression() if factor == -1 else rest.expression() // -factor + 1
-
-
-def conjunction(condition: Expr) -> list[Expr]:
-    """The conjuncts of a condition: a, b and c of a & b & c."""
-    match condition:
-        case Apply("and", (a, b), _):
-            return conjunction(a) + conjunction(b)
-    return [condition]
 
 
 def _all(conditions: list[Expr]) -> Expr:

@@ -39,8 +39,9 @@ from ...dialect.notation.traverse import children, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from ..analysis.cost import chain
 from ..analysis.lane_offsets import VECTORS, Lanes, begins, offsets, period, windows
+from ..analysis.reduction_order import has_lanes
+from ..analysis.vector_stores import overlaps
 from ..processor import processor
-from ..reductions.lane_reduction import has_lanes
 
 CHAIN = 7  # dependent float operations whose latency leaves room for a second vector
 MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
@@ -242,10 +243,3 @@ def _early(s: For, width: int) -> int:
     rows = [t.tensor.shape[-1] for t in stores(s.body) if t.indices and t.indices[-1] is s.index]
     whole = all(isinstance(n, int) and n % width == 0 for n in rows)
     return begin.constant % width if rows and whole and not begin.terms and overlaps(s) else 0
-
-
-def overlaps(s: For) -> bool:
-    """Test whether elements may be computed twice: nothing that is written is read."""
-    read = {r.tensor for r in reads(s.body)}
-    own = allocated(s.body)
-    return not any(t.tensor in read for t in stores(s.body) if t.tensor not in own)

@@ -43,12 +43,12 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
+from ..analysis.reduction_order import ORDERED, folded_value
 from ..contraction.k_packing import at_least
 from ..contraction.match import factors_of
 from ..contraction.micro_kernel import ROWS
 from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
-from .lane_reduction import ORDERED, folded_value
 
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 

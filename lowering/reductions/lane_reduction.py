@@ -21,26 +21,21 @@ from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.fold_order import LANES
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, apply, as_index, maximum
+from ...dialect.notation.index import Const, Expr, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.loops import (
     Alloc,
     Block,
     For,
     Kernel,
-    Let,
     Statement,
     Store,
     identity,
-    is_rare,
     rewrite_block,
     substitute_block,
 )
-from ...dialect.notation.scalars import SCALARS
-from ...dialect.notation.traverse import walk
-from ..analysis.accesses import accumulators, reads, stores, stride
+from ..analysis.reduction_order import ORDERED, along_memory
 from ..processor import processor
 
-ORDERED = ("add", "mul")  # float reductions whose order decides their bits
 VECTORS = 4  # vectors of integer sums, each of which waits for the one before
 FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
 
@@ -53,23 +48,6 @@ def _folds(s: Statement) -> Block | None:
     if isinstance(s, For) and s.kind == "vector":
         return (s,)
     return fold(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
-
-
-def along_memory(s: For) -> tuple[Store, str, Expr] | None:
-    """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
-    match s:
-        case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            found = folded_value(store)
-            if found is not None and _contiguous(s.body, store.tensor, s.index):
-                return store, *found
-    return None
-
-
-def has_lanes(s: For) -> bool:
-    """Test whether a loop reduces floats by lanes, which decides their bits."""
-    found, extent = along_memory(s), s.index.extent
-    is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
-    return is_float and not (isinstance(extent, int) and extent < LANES)
 
 
 def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
@@ -105,37 +83,6 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
         return (max(VECTORS * processor().vector_bytes // element.bytes, 8),)
     floats = FLOAT_VECTORS * processor().vector_bytes // element.bytes
     return (LANES,) if function in ORDERED else (floats, LANES)
-
-
-def _is_straight(block: Block) -> bool:
-    """Test whether statements before a reduction only define variables, with rare branches, in accumulators of their
-    own.
-    """
-    own = accumulators(block)
-    return all(
-        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
-    ) and all(s.tensor in own for s in stores(block))
-
-
-def folded_value(store: Store) -> tuple[str, Expr] | None:
-    """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
-    match store:
-        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
-            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
-                return function, value
-    return None
-
-
-def _mentions(value: Expr, tensor: Tensor) -> bool:
-    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
-
-
-def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
-    """Test whether every read of a reduction moves by one element, or not at all, along the index."""
-    if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
-        return False
-    strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
-    return 1 in strides and all(n in (0, 1) for n in strides)
 
 
 def _halves(function: str, sums: Tensor, width: int, least: int) -> list[Statement]:

@@ -18,12 +18,12 @@ from ...dialect.notation.index import Const, Index, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parameters, statements, update
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
+from ..analysis.reduction_order import folded_value
 from ..loops.collapse import collapse, is_whole
 from ..loops.forward_substitute import forward_substitute
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
 from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
-from .lane_reduction import folded_value
 
 SHARES = 8
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}

@@ -21,12 +21,12 @@ from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
 from ...dialect.notation.plan import Kernels, versions
+from ..analysis.reduction_order import ORDERED, along_memory, folded_value
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapse
 from ..loops.forward_substitute import forward_substitute
 from ..loops.specialize_shapes import specialize_shapes
 from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
-from .lane_reduction import ORDERED, along_memory, folded_value
 
 Atoms = frozenset[Any]
 MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most

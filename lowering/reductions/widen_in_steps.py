@@ -32,8 +32,8 @@ from ...dialect.notation.loops import (
     update,
 )
 from ..analysis.accesses import reads, stride
+from ..analysis.reduction_order import folded_value
 from ..processor import processor
-from .lane_reduction import folded_value
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
     I8: (I16, 1 << 8), UI8: (UI16, 1 << 8), I16: (I32, 1 << 16), UI16: (UI32, 1 << 16),

@@ -1,5 +1,5 @@
 """Stepping clocked programs: the computation of one tick, and of several ticks in one call.
 
 In: a verified clocked program (state, operations, feedback). Out: plans that advance the state. Read `split_state`,
-`step_plan`, then `slp_vectorize`, `time_skew` and `fast_forward`, which do several ticks at once.
+`step_plan` and `pack_state`, then `slp_vectorize`, `time_skew` and `fast_forward`, which do several ticks at once.
 """

@@ -1,5 +1,5 @@
 """Storage: types and places of intermediate arrays.
 
-In: kernels in order. Out: a `Plan`, with every array in an argument, a constant, a result or the workspace. Read
-`plan`, then `inplace` and `narrow_storage`.
+In: a plan of kernels in order. Out: the plan with results in place, narrower arrays, and offsets in one workspace. Read
+`in_place`, `narrow_storage`, then `place_buffers`.
 """

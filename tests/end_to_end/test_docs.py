@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import samples
 from cvm.dialect.notation.index import Read
+from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.spec.op import OPERATORS
 from cvm.lowering.analysis.legality import LoweringError, check_kernel
 from cvm.lowering.processor import GENERIC
-from cvm.lowering.text.parser import parse_kernels
-from cvm.lowering.text.printer import kernels_text
 from cvm.parser.format import format_text
+from cvm.parser.kernels import parse_kernels
 from filetest_runner import GOLDENS, Filetest, passes, perform
 from finite_differences import check
 from loop_interpreter import by_formula, execute

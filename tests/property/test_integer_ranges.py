@@ -23,7 +23,7 @@ from cvm.lowering import pipeline
 from cvm.lowering.analysis.enumerate_points import window_reaches_input
 from cvm.lowering.analysis.integer_ranges import interval
 from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
-from cvm.lowering.analysis.overflow import Analysis, possible_overflows
+from cvm.lowering.formulas.overflow import Analysis, possible_overflows
 from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.storage import narrow_storage
 from hypothesis import given, settings

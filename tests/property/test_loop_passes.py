@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.context import Context
 from cvm.lowering.loops.loop_partition import loop_partition
 from cvm.lowering.pipeline import CPU_SCHEDULE, unscheduled
-from cvm.lowering.text.parser import parse_kernels
-from cvm.lowering.text.printer import kernels_text
+from cvm.parser.kernels import parse_kernels
 from loop_interpreter import execute
 from operator_checks import program
 from samples import SAMPLES

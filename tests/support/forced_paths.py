@@ -249,7 +249,7 @@ QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
 UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
-STREAMS = {"l3_bytes": 2, "cvm.lowering.loops.nontemporal_stores.MIN_VECTORS": 0}
+STREAMS = {"l3_bytes": 2, "cvm.lowering.analysis.vector_stores.MIN_VECTORS": 0}
 STREAMS |= {
     f"{M}.tiled_transpose.{name}": 0
     for name in ("MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES")

@@ -17,17 +17,19 @@ MAY_IMPORT = {
     "grammar": ("", ""),
     "dialect": ("", "numpy"),
     "parser": ("grammar dialect", "lark numpy"),
-    "lowering": ("grammar dialect parser", "numpy"),
+    "lowering": ("dialect", "numpy"),
     "jit": ("lowering dialect", "numpy llvmlite"),
     "cvm": ("grammar dialect parser lowering jit", "numpy tqdm onnx"),
 }
 ALSO = {
     "jit/cuda/device.py": "pycuda",
-    "lowering/text/parser.py": "lark",
     "cvm/plot.py": "matplotlib PIL",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types
 ORDER = {
+    "dialect": "ir notation spec builtin program cvm dali cog theano numpy",
+    "lowering": "processor context graph math analysis formulas loops layout contraction storage reductions gpu stepping "
+    "passes pipeline explain stages",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }
 

@@ -13,9 +13,9 @@ import pytest
 from cvm.dialect.ir.types import I64
 from cvm.dialect.notation.index import Index, Tensor, as_index
 from cvm.dialect.notation.loops import For, Store
+from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.runtime import thread_pool
 from cvm.lowering.loops.parallelize import adjoining
-from cvm.lowering.text.printer import kernels_text
 
 import cvm
 

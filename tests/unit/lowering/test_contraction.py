@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, F64, ElementType
+from cvm.dialect.notation.formulas import Formula
 from cvm.dialect.notation.index import indices, total
+from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.contraction import micro_kernel, pack_panels, pairdot, strategies
-from cvm.lowering.formulas.build_formulas import Formula
 from cvm.lowering.loops.build_loops import build_nest
-from cvm.lowering.text.printer import kernels_text
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
 

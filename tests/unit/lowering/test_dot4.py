@@ -8,10 +8,10 @@ from math import inf
 import contraction_programs as contractions
 import numpy as np
 import pytest
+from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
 from cvm.lowering.contraction import dot4, m_vectorized, winograd
 from cvm.lowering.processor import DOT_PRODUCTS, Processor
-from cvm.lowering.text.printer import kernels_text
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
 from int8_programs import PROGRAMS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
+from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
@@ -12,7 +13,6 @@ from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import lower_step, to_formulas
 from cvm.lowering.stepping.split_state import split_state
 from cvm.lowering.stepping.step_plan import StateSlot
-from cvm.lowering.text.printer import kernels_text
 from loop_interpreter import execute
 
 import cvm

@@ -22,10 +22,10 @@ from cvm.dialect.notation.index import (
     select,
 )
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Prefetch, Store, accumulator, assign
+from cvm.dialect.notation.printer import kernel_text, kernels_text
 from cvm.lowering.analysis.legality import check_kernel
 from cvm.lowering.pipeline import lower
-from cvm.lowering.text.parser import parse_kernels
-from cvm.lowering.text.printer import kernel_text, kernels_text
+from cvm.parser.kernels import parse_kernels
 from operator_checks import program
 from samples import SAMPLES
 

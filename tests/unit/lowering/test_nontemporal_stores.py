@@ -9,8 +9,8 @@ import pytest
 from cvm.dialect.ir.types import I32
 from cvm.dialect.notation.index import Index
 from cvm.dialect.notation.loops import For, Store
+from cvm.lowering.analysis import vector_stores
 from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.loops import nontemporal_stores
 from native_kernels import compiled, kernel, tensor
 
 import cvm
@@ -143,7 +143,7 @@ def test_loops_as_short_as_may_be(
 ) -> None:
     """A loop that reaches no cache line is not aligned, whatever aligning costs."""
     compile_for(l3_bytes=2)
-    monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 0)
+    monkeypatch.setattr(vector_stores, "MIN_VECTORS", 0)
     dtype, seen = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "f64": np.float64}[element], False
     for columns in (1, 3, 7, 8, 15, 17, 31, 33, 63, 65, 70, 100, 130):
         t = f"tensor<3x{columns if known else '?'}x{element}>"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cvm.lowering.analysis import vector_stores
 from cvm.lowering.layout import tiled_transpose
-from cvm.lowering.loops import nontemporal_stores
 from legal_and_equal import legal
 
 import cvm
@@ -58,7 +58,7 @@ def test_as_small_tiles_as_may_be(
 ) -> None:
     """The smallest tile is correct, independent of profitability."""
     compile_for(l3_bytes=2)
-    monkeypatch.setattr(nontemporal_stores, "MIN_VECTORS", 1)
+    monkeypatch.setattr(vector_stores, "MIN_VECTORS", 1)
     for name in ("DOWN", "ALONG", "MIN_WRITE_BYTES", "MIN_READ_BYTES", "MIN_COPIED_BYTES", "SHORT_ROW_BYTES"):
         monkeypatch.setattr(tiled_transpose, name, 0)
     x = numbers(shape, element)

@@ -1,4 +1,4 @@
-"""Parse printed kernels (`lowering.text.printer`).
+"""Parse printed kernels (`dialect.notation.printer`).
 
 Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Source
 locations are not kept.
@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
 
-from ...dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
-from ...dialect.ir.sizes import OPERATIONS, Dim, Size
-from ...dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
-from ...dialect.notation.index import (
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
+from ..dialect.ir.sizes import OPERATIONS, Dim, Size
+from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
+from ..dialect.notation.index import (
     ZERO,
     Apply,
     Bitcast,
@@ -32,10 +32,10 @@ from ...dialect.notation.index import (
     Var,
     as_index,
 )
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
-from ...dialect.notation.scalars import SCALARS
-from ...grammar import read
-from .printer import PRECEDENCE
+from ..dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
+from ..dialect.notation.printer import PRECEDENCE
+from ..dialect.notation.scalars import SCALARS
+from ..grammar import read
 
 T = TypeVar("T")
 

@@ -20,9 +20,9 @@ from ...dialect.notation.index import Apply, Cast, Expr, Reduce, Tensor
 from ...dialect.notation.interval import Interval, whole
 from ...dialect.program.module import Function, Literal, Module, Operation, Value
 from ...dialect.program.printer import print_module
-from ..formulas.propagate_constants import propagate_constants
+from ..analysis.integer_ranges import Overflow, declared_range, interval, overflows, range_of
 from ..graph.inline import has_derivatives
-from .integer_ranges import Overflow, declared_range, interval, overflows, range_of
+from .propagate_constants import propagate_constants
 
 NOUNS = {
     "abs": "magnitude",

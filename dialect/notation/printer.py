@@ -1,4 +1,4 @@
-"""Print formulas and kernels. Kernels parse back (`lowering.text.parser`); formulas do not."""
+"""Print expressions and kernels of the loop language, as text that parses back (`parser.kernels`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ...dialect.ir.attributes import quoted
-from ...dialect.ir.sizes import Dim
-from ...dialect.ir.types import I1, I64, ElementType
-from ...dialect.notation.index import (
+from ..ir.attributes import quoted
+from ..ir.sizes import Dim
+from ..ir.types import I1, I64, ElementType
+from .index import (
     Apply,
     Bitcast,
     Cast,
@@ -26,10 +26,8 @@ from ...dialect.notation.index import (
     Var,
     When,
 )
-from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
-from ...dialect.notation.scalars import SCALARS
-from ..formulas.build_formulas import Formulas, Nest, View
-from ..formulas.share_subexpressions import named
+from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
+from .scalars import SCALARS
 
 PRECEDENCE = (
     ("|",),
@@ -183,34 +181,6 @@ def tensor_text(t: Tensor, names: Names) -> str:
     known = all(isinstance(d, int) for d in t.shape)
     shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
     return f"{names.of(t)}: tensor<{shape}>"
-
-
-def formulas_text(program: Formulas) -> str:
-    """Index notation: a line for each array, and one for each subexpression that is used twice."""
-    names = Names()
-
-    def declared(tensors: Iterable[Tensor]) -> str:
-        return ", ".join(tensor_text(t, names) for t in tensors)
-
-    lines = [f"// @{program.name}({declared(program.arguments)})"]
-    lines += [f"{tensor_text(t, names)} = constant" for t in program.constants]
-    for step in program.steps:
-        match step:
-            case Nest(tensors, operands, _):
-                lines.append(f"{declared(tensors)} = nest({', '.join(map(names.of, operands))})")
-            case View(tensor, of, _):
-                lines.append(f"{tensor_text(tensor, names)} = view of {names.of(of)}")
-            case _:
-                local = Names()
-                local.given, local.used = dict(names.given), set(names.used)
-                shape = "x".join([*(size_text(d, names) for d in step.tensor.shape), step.tensor.element.name])
-                head = f"{names.of(step.tensor)}[{', '.join(local.of(i) for i in step.indices)}]: {shape}"
-                lets, value = named(step.value)
-                lines.append(f"{head} = {expression_text(value, local, step.tensor.element)}")
-                for let in lets:
-                    lines.append(f"  where {local.of(let.var)} = {expression_text(let.value, local, let.var.type)}")
-    lines.append(f"return {', '.join(map(names.of, program.results))}")
-    return "\n".join(lines) + "\n"
 
 
 def kernels_text(kernels: Iterable[Kernel]) -> str:

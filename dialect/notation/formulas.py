@@ -1,0 +1,59 @@
+"""A function as formulas: in index notation, what every element of each tensor is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from ..ir.diagnostics import NOWHERE, Span
+from .index import Expr, Index, Tensor
+from .interval import Interval
+from .loops import Block
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A tensor's elements in index notation: tensor[indices] = value."""
+
+    tensor: Tensor
+    indices: tuple[Index, ...]
+    value: Expr
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """Hand-written statements that compute several tensors from their operands."""
+
+    tensors: tuple[Tensor, ...]
+    operands: tuple[Tensor, ...]
+    body: Block
+    span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A tensor with the elements of `of`, in the same order, under another shape."""
+
+    tensor: Tensor
+    of: Tensor
+    formula: Formula
+
+
+Step: TypeAlias = Formula | Nest | View
+
+
+@dataclass(frozen=True, eq=False)
+class Formulas:
+    """A function as formulas, in the order of its operations."""
+
+    name: str
+    arguments: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
+    constants: dict[Tensor, np.ndarray]
+    steps: tuple[Step, ...]
+    requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
+    ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred

@@ -1,0 +1,60 @@
+"""Reductions of a loop: the update of its accumulator, and whether the order of its terms decides the result's bits."""
+
+from __future__ import annotations
+
+from ...dialect.notation.fold_order import LANES
+from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor
+from ...dialect.notation.loops import Alloc, Block, For, Let, Store, is_rare
+from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.traverse import walk
+from .accesses import accumulators, reads, stores, stride
+
+ORDERED = ("add", "mul")  # float reductions whose order decides their bits
+
+
+def along_memory(s: For) -> tuple[Store, str, Expr] | None:
+    """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
+    match s:
+        case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
+            found = folded_value(store)
+            if found is not None and _contiguous(s.body, store.tensor, s.index):
+                return store, *found
+    return None
+
+
+def has_lanes(s: For) -> bool:
+    """Test whether a loop reduces floats by lanes, which decides their bits."""
+    found, extent = along_memory(s), s.index.extent
+    is_float = found is not None and found[0].tensor.element.kind == "float" and found[1] in ORDERED
+    return is_float and not (isinstance(extent, int) and extent < LANES)
+
+
+def _is_straight(block: Block) -> bool:
+    """Test whether statements before a reduction only define variables, with rare branches, in accumulators of their
+    own.
+    """
+    own = accumulators(block)
+    return all(
+        isinstance(s, Let) or is_rare(s) or (isinstance(s, (Alloc, Store)) and s.tensor in own) for s in block
+    ) and all(s.tensor in own for s in stores(block))
+
+
+def folded_value(store: Store) -> tuple[str, Expr] | None:
+    """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
+    match store:
+        case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):
+            if again is acc and SCALARS[function].identity and not _mentions(value, acc):
+                return function, value
+    return None
+
+
+def _mentions(value: Expr, tensor: Tensor) -> bool:
+    return any(isinstance(n, Read) and n.tensor is tensor for n in walk(value))
+
+
+def _contiguous(block: Block, acc: Tensor, index: Index) -> bool:
+    """Test whether every read of a reduction moves by one element, or not at all, along the index."""
+    if any(r.tensor is acc for s in block[:-1] for r in reads((s,))):
+        return False
+    strides = [stride(r.tensor, r.indices, index) for r in reads(block) if r.tensor is not acc]
+    return 1 in strides and all(n in (0, 1) for n in strides)
