@@ -17,6 +17,7 @@ from math import isfinite
 
 from ..dialect.notation.index import Expr, Index
 from ..dialect.notation.loops import For, If, Kernel, statements
+from ..dialect.notation.printer import statement_text
 from ..dialect.program.module import Function, Module
 from .contraction.strategies import Choice, Problem, lower_contraction
 from .loops.collapse import collapse
@@ -31,7 +32,6 @@ from .reductions.lane_reduction import lane_reduction
 from .reductions.partition_reduction import partition_reduction
 from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
-from .text.printer import statement_text
 
 # the reduction passes in the order of the pipeline, and what each requires
 REDUCTIONS: tuple[tuple[Callable[[Kernel], object], str], ...] = (
