@@ -127,7 +127,7 @@ def compare(path: Path) -> str:
 
 
 def exactness(proto: Any, sizes: Any, constants: Any, arrays: Any, ours: Any, theirs: Any) -> str:
-    """Of two results that differ, how far each is from what the model gives in double precision."""
+    """Measure how far two results that differ are from what the model gives in double precision."""
     exact = cvm.compile(cvm.from_onnx(widened(proto), sizes, constants))(
         *(a.astype(np.float64) if a.dtype == np.float32 else a for a in arrays)
     )

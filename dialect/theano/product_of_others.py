@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import I64, TensorType
-from ..notation.index import Expr, Index, Tensor, as_index, axes
+from ..notation.index import Expr, Index, Tensor, as_index, axes, constant
 from ..notation.loops import Alloc, Block, Store, accumulator, assign, nested, substitute_block, update
 from ..program.builder import Node
 from ..spec.op import C, Operator, T, operator
@@ -54,6 +54,8 @@ class ProductOfOthers(Operator[T]):
     def nest(self: ProductOfOthers[Tensor], *results: Tensor) -> Block:
         (y,), over = results, reduced(self.axis, self.x.rank)
         d = axes(y.shape)
+        if not over:  # each factor is a group of its own
+            return nested([*d], (Store(y, d, constant(1, y.element)),))
         backward: list[Expr] = [*d]
         for j in over:
             backward[j] = as_index(y.shape[j]) - 1 - d[j]
