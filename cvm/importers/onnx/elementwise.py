@@ -41,12 +41,9 @@ for _name, _scalar in UNARY.items():
 
 
 def where(condition: Node, then: Any, otherwise: Any) -> Node:
-    """One of two values of one type; numbers become floats of the other's type."""
+    """Choose between two values of one type; numbers become those of the other's type."""
     typed = then if isinstance(then, Node) else otherwise
-    a, b = (v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise))
-    return (
-        condition.scalar("switch", *aligned(a, b)) if condition.rank >= max(a.rank, b.rank) else choose(condition, a, b)
-    )
+    return choose(condition, *(v if isinstance(v, Node) else number(typed, v) for v in (then, otherwise)))
 
 
 def choose(condition: Node, then: Node, otherwise: Node) -> Node:

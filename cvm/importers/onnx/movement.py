@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvm.dialect.ir.sizes import Dim, Size, product, same_size
-from cvm.dialect.ir.types import BY_DTYPE, MAX_SIZE
+from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.program.builder import Node
 
 from .elements import I64, element_of, to_array
@@ -478,7 +478,3 @@ def center_crop_pad(at: At, x: Node, shape: Ints) -> Known:
         before[axis] = more // 2 if more >= 0 else -(-more // 2)
         after[axis] = more - before[axis]
     return at.apply("builtin.pad", x, before=tuple(before), after=tuple(after))
-
-
-def dtype_of(x: Node) -> np.dtype:
-    return next(d for d, e in BY_DTYPE.items() if e is x.element)

@@ -10,8 +10,6 @@ from typing import Any
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
 
-MAX_BYTES = 1 << 34  # of a model with its data
-
 
 def read_model(model: Any) -> tuple[str, Any]:
     """The model's file name, and the model, whole and checked."""
