@@ -14,7 +14,8 @@ from cvm.dialect.builtin import Call
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Undecided
 from cvm.dialect.program.builder import Builder, Node
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape

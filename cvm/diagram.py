@@ -12,7 +12,8 @@ from html import escape
 from cvm.dialect.builtin import Const
 from cvm.dialect.cog.clocked import Feedback
 from cvm.dialect.ir.attributes import attribute_text
-from cvm.dialect.program.module import Function, Graph, Literal, Module, Operation, Value
+from cvm.dialect.program.function import Function, Graph, Literal, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import Names, operation_text, written_attributes
 from cvm.layered_layout import Box, Route, place
 

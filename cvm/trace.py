@@ -21,7 +21,8 @@ from cvm.dialect.ir.literals import literal_type
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType, Type
-from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.program.function import Function, Literal, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import type_operation, verify
 from cvm.dialect.spec.op import OPERATORS, Field, Operator
 

@@ -15,7 +15,7 @@ from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.literals import literal_type
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, ElementType, TensorType
 from cvm.dialect.numpy.ufunc import UFUNCS
-from cvm.dialect.program.module import Literal
+from cvm.dialect.program.function import Literal
 from cvm.dialect.spec.op import OPERATORS
 
 from .trace import UFUNC_RULES, TracedArray, Tracer, apply, caller, fail, tracer_of

@@ -24,7 +24,8 @@ from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
 from ..dialect.notation.plan import Plan
-from ..dialect.program.module import Function, Graph, Module, Value
+from ..dialect.program.function import Function, Graph, Value
+from ..dialect.program.module import Module
 from ..dialect.program.verify import verify
 from ..dialect.program.verify_inplace import arguments_overwritten
 from ..lowering.pipeline import lower

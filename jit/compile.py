@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..dialect.ir.compiling import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
-from ..dialect.program.module import Function, Graph, Module
+from ..dialect.program.function import Function, Graph
+from ..dialect.program.module import Module
 from ..lowering.graph.inline import has_derivatives
 from .functions.compiled_function import CompiledFunction
 from .options import DEFAULT, CompileOptions

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from ..dialect.ir.compiling import compiling
 from ..dialect.ir.constant_files import FileConstantError, Files
 from ..dialect.ir.diagnostics import Source
-from ..dialect.program.module import Function, Module
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
 from .cache import disk_cache
 from .cache.keys import name_of_text
 from .functions import cache_entry

@@ -14,7 +14,8 @@ from ..dialect.ir.diagnostics import TargetError
 
 if TYPE_CHECKING:
     from ..dialect.notation.plan import Plan
-    from ..dialect.program.module import Function, Module
+    from ..dialect.program.function import Function
+    from ..dialect.program.module import Module
     from ..lowering.stepping.step_plan import StepPlan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction

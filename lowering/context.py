@@ -11,7 +11,8 @@ import numpy as np
 from ..dialect.notation.index import Tensor
 from ..dialect.notation.interval import Interval
 from ..dialect.notation.plan import Plan
-from ..dialect.program.module import Function, Module
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
 
 
 @dataclass

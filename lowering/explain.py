@@ -18,7 +18,8 @@ from math import isfinite
 from ..dialect.notation.index import Expr, Index
 from ..dialect.notation.loops import For, If, Kernel, statements
 from ..dialect.notation.printer import statement_text
-from ..dialect.program.module import Function, Module
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
 from .contraction.strategies import Choice, Problem, lower_contraction
 from .loops.collapse import collapse
 from .loops.forward_substitute import forward_substitute

@@ -13,7 +13,8 @@ from functools import partial
 from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
 from ..dialect.notation.plan import Plan
-from ..dialect.program.module import Function, Module
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
 from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import integer_ranges
 from .context import Context

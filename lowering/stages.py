@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..dialect.notation.printer import kernels_text
-from ..dialect.program.module import Function, Module
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
 from ..dialect.program.printer import print_module
 from .explain import strategies_text
 from .formulas.printer import formulas_text

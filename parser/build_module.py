@@ -8,7 +8,8 @@ from typing import Any
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source
 from ..dialect.ir.types import Type
-from ..dialect.program.module import Function, Graph, Module, Operation, Value
+from ..dialect.program.function import Function, Graph, Operation, Value
+from ..dialect.program.module import Module
 from .build_operation import build_operation
 from .generic_form import unquoted
 from .infix import build_infix

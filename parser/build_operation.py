@@ -12,7 +12,7 @@ from ..dialect.ir.constant_files import FileConstantError
 from ..dialect.ir.diagnostics import Span
 from ..dialect.ir.literals import fit, literal_type
 from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
-from ..dialect.program.module import Literal, Operation, Value
+from ..dialect.program.function import Literal, Operation, Value
 from ..dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
 from .actions import read_string
 from .scope import Report, Scope

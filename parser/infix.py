@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ..dialect.ir.diagnostics import Span
-from ..dialect.program.module import Operation, Value
+from ..dialect.program.function import Operation, Value
 from ..dialect.spec.op import OPERATORS, Operator
 from .build_operation import build_literal, form_of, operand_count, unknown_operator
 from .scope import Scope

@@ -8,7 +8,7 @@ from argparse import Namespace
 import cvm
 from cvm.commands.io import load
 from cvm.dialect.cog.clocked import warnings
-from cvm.dialect.program.module import Graph
+from cvm.dialect.program.function import Graph
 from cvm.lowering.formulas.overflow import possible_overflows
 
 

@@ -17,7 +17,8 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write
 from cvm.dialect.builtin import Const, Data
-from cvm.dialect.program.module import Module, Operation
+from cvm.dialect.program.function import Operation
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.importers.cvm_runtime import program_text, read_model
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cvm.cli import Usage
 from cvm.dialect.ir.sizes import Size
-from cvm.dialect.program.module import Function, Value
+from cvm.dialect.program.function import Function, Value
 
 UNKNOWN = 4  # the value of an unknown size for random inputs
 MAGNITUDE = 100  # bound of random integers without a declared range

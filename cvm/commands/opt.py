@@ -18,7 +18,8 @@ from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
 from cvm.dialect.notation.printer import kernels_text
-from cvm.dialect.program.module import Function, Graph, Module
+from cvm.dialect.program.function import Function, Graph
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.context import Context
 from cvm.lowering.formulas.printer import formulas_text

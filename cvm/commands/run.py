@@ -16,7 +16,7 @@ from cvm.cli import Usage
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
 from cvm.commands.io import load, write
-from cvm.dialect.program.module import Graph
+from cvm.dialect.program.function import Graph
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions

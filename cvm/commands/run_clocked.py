@@ -19,7 +19,8 @@ from cvm.commands.inputs import arrays_by_name
 from cvm.commands.io import write
 from cvm.dialect.cog.clocked import Sensor
 from cvm.dialect.cog.clocked import warnings as graph_warnings
-from cvm.dialect.program.module import Graph, Module
+from cvm.dialect.program.function import Graph
+from cvm.dialect.program.module import Module
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.options import CompileOptions
 

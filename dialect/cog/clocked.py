@@ -12,7 +12,7 @@ from ..builtin import Elements
 from ..ir.diagnostics import Diagnostic, Note
 from ..ir.sizes import Undecided
 from ..ir.types import FieldType, Type
-from ..program.module import Function, Graph, Operation, Value
+from ..program.function import Function, Graph, Operation, Value
 from ..spec.op import C, Operator, T, operator
 from .cog_operator import CogOperator, is_field
 

@@ -19,7 +19,7 @@ from ..ir.sizes import Shape, Size, same_size
 from ..ir.types import BY_DTYPE, ElementType, FieldType, TensorType, Type
 from ..spec.broadcasting import may_repeat
 from ..spec.op import OPERATORS, Operator
-from .module import Literal, Operation, Value
+from .function import Literal, Operation, Value
 from .verify import type_operation
 
 

@@ -10,7 +10,7 @@ from ..ir.sizes import Size, same_size
 from ..ir.types import Type
 from ..spec.op import Operator, violated
 from .deferred_checks import DeferredChecks
-from .module import Function, Operation, Value
+from .function import Function, Operation, Value
 
 
 def find_deferred_checks(function: Function) -> DeferredChecks | None:

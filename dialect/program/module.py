@@ -1,108 +1,12 @@
-"""Programs: modules of functions of operations over values, built by the parser or in Python, printed by `printer`."""
+"""Modules: the functions of a program by name, and their text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..ir.diagnostics import NOWHERE, Span
-from ..ir.types import TensorType, Type
-
-if TYPE_CHECKING:
-    from ..spec.op import Operator
-
-
-class Value:
-    """An SSA value, compared by identity: an argument or an operation's result. `type` is None until verified."""
-
-    __slots__ = ("attributes", "name", "span", "type")
-
-    def __init__(
-        self, name: str, type: Type | None, span: Span = NOWHERE, attributes: dict[str, Any] | None = None
-    ) -> None:
-        self.name = name
-        self.type = type
-        self.span = span
-        self.attributes = attributes or {}
-
-    @property
-    def known_type(self) -> Type:
-        assert self.type is not None, f"%{self.name} has not been verified"
-        return self.type
-
-    def __repr__(self) -> str:
-        return f"%{self.name}"
-
-
-class Literal(Value):
-    """A literal operand; its type is decided by the dialect or by `: type`."""
-
-    __slots__ = ("explicit", "value")
-
-    def __init__(self, value: Any, type: TensorType, span: Span = NOWHERE, explicit: bool = False) -> None:
-        super().__init__(str(value), type, span)
-        self.value = value
-        self.explicit = explicit
-
-    @property
-    def array(self) -> np.ndarray:
-        """The literal as a rank 0 array of its type."""
-        assert isinstance(self.type, Type)
-        with np.errstate(all="ignore"):
-            return np.asarray(np.array(self.value).astype(self.type.element.dtype))
-
-
-@dataclass(frozen=True, eq=False)
-class Operation:
-    """An operator applied to values. `declared` are the result types in the text, `declared_operands` the operand types
-    in the text.
-
-    `spans` maps "op", attribute names and operand names (as `Operator.operands` names them) to source locations.
-    """
-
-    operator: Operator[Value]
-    results: tuple[Value, ...]
-    span: Span = NOWHERE
-    declared: tuple[Type, ...] | None = None
-    spans: dict[str, Span] = field(default_factory=dict)
-    declared_operands: tuple[Type, ...] | None = None
-
-    def at(self, name: str | None) -> Span:
-        """The source location of a part of the operation; that of the operator if the part was not written."""
-        return self.spans.get(name or "op") or self.spans.get("op") or self.span
-
-
-@dataclass(frozen=True, eq=False)
-class Function:
-    """`func @name(arguments) -> declared { operations; return results }`."""
-
-    name: str
-    arguments: tuple[Value, ...]
-    operations: tuple[Operation, ...]
-    results: tuple[Value, ...]
-    declared: tuple[Type, ...] | None = None
-    span: Span = NOWHERE
-    return_spans: tuple[Span, ...] = ()
-
-    @property
-    def argument_types(self) -> tuple[Type, ...]:
-        return tuple(a.known_type for a in self.arguments)
-
-    @property
-    def result_types(self) -> tuple[Type, ...]:
-        return tuple(r.known_type for r in self.results)
-
-    def values(self) -> Iterator[Value]:
-        yield from self.arguments
-        for operation in self.operations:
-            yield from operation.results
-
-
-class Graph(Function):
-    """`graph @name { operations }`: a clocked program of state and its update per tick, without arguments and results."""
+from .function import Function
+from .printer import print_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +23,6 @@ class Module:
         return replace(self, functions=functions)
 
     def __str__(self) -> str:
-        from .printer import print_module  # which reads programs
-
         return print_module(self)
 
     def __repr__(self) -> str:

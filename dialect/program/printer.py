@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from ..ir.attributes import Symbol, attribute_text, quoted
 from ..ir.literals import literal_text, literal_type
 from ..ir.types import Type
 from ..spec.op import Operator
-from .module import Function, Graph, Literal, Module, Operation, Value
+from .function import Function, Graph, Literal, Operation, Value
+
+if TYPE_CHECKING:
+    from .module import Module
 
 WIDTH = 100  # columns beyond which a function's head has one argument per line
 

@@ -16,8 +16,9 @@ from ..ir.sizes import Dim
 from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
 from ..spec.op import C, Operator, actual_values, violated
+from .function import Function, Graph, Literal, Operation, Value
 from .inline_limits import check_expansion
-from .module import Function, Graph, Literal, Module, Operation, Value
+from .module import Module
 from .verify_inplace import check_destroyed
 
 Values = dict[Value, Type]

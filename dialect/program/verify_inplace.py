@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from ..builtin import Call
 from ..ir.diagnostics import Diagnostic, Note, Span
-from .module import Function, Literal, Module, Operation, Value
+from .function import Function, Literal, Operation, Value
+from .module import Module
 
 
 def check_destroyed(module: Module, function: Function) -> list[Diagnostic]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..builtin import Const
 from ..ir.types import ElementType
-from ..program.module import Literal, Value
+from ..program.function import Literal, Value
 
 Definition = Callable[[Value], Any]
 NEUTRAL: dict[str, tuple[Any, int]] = {  # a second operand that changes nothing, and which of the first operands it may be

@@ -15,7 +15,8 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from ...dialect.program.module import Function, Module
+from ...dialect.program.function import Function
+from ...dialect.program.module import Module
 from ...lowering.processor import requested
 from ..options import CompileOptions
 from . import disk_cache

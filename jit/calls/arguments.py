@@ -14,7 +14,7 @@ from ...dialect.ir.diagnostics import CallError, Diagnostic, Note, TargetError
 from ...dialect.ir.masked_array_error import masked
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import BY_DTYPE, Type
-from ...dialect.program.module import Function, Value
+from ...dialect.program.function import Function, Value
 
 
 def in_order(function: Function, given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:

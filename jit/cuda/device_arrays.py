@@ -11,7 +11,7 @@ import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type
-from ...dialect.program.module import Function, Value
+from ...dialect.program.function import Function, Value
 from ..calls.arguments import describe
 
 _ON_CUDA = (2, 13)  # DLPack's names of CUDA memory and of CUDA managed memory

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
-from ...dialect.program.module import Function
+from ...dialect.program.function import Function
 from ..cache import disk_cache
 from ..calls.arguments import size_place
 

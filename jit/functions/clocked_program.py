@@ -19,7 +19,8 @@ from ...dialect.ir.compiling import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.notation.printer import kernels_text
-from ...dialect.program.module import Function, Graph, Module
+from ...dialect.program.function import Function, Graph
+from ...dialect.program.module import Module
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES

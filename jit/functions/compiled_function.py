@@ -14,7 +14,8 @@ import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.ir.types import Type, as_given
-from ...dialect.program.module import Function, Module
+from ...dialect.program.function import Function
+from ...dialect.program.module import Module
 from ...lowering.processor import Processor, compiling_for
 from ..calls.arguments import has_internal_overlap, in_order, samples_of, take_arguments, take_outputs
 from ..options import DEFAULT, CompileOptions

@@ -14,7 +14,8 @@ import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.ir.types import Type
-from ...dialect.program.module import Function, Module
+from ...dialect.program.function import Function
+from ...dialect.program.module import Module
 from ..calls.arguments import beyond_range, in_order
 from ..cuda.cuda_graph import Recorded
 from ..cuda.device import Call, device

@@ -11,7 +11,8 @@ import numpy as np
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.index import Tensor
-from ...dialect.program.module import Function, Module
+from ...dialect.program.function import Function
+from ...dialect.program.module import Module
 from ..calls.arguments import size_place
 from ..cuda import nvrtc
 from ..cuda.emit import Launch, Source

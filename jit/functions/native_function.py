@@ -14,7 +14,8 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
-from ...dialect.program.module import Function, Module
+from ...dialect.program.function import Function
+from ...dialect.program.module import Module
 from ...lowering.processor import Processor, compiling_for
 from ..cache import disk_cache
 from ..cache.keys import name_of

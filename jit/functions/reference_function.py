@@ -7,7 +7,8 @@ import numpy as np
 from ...dialect.builtin import Call
 from ...dialect.ir.conversion import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.spec.op import Unmet
 from .compiled_function import CompiledFunction
 

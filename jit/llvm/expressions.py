@@ -41,7 +41,9 @@ class Square(NamedTuple):
 class Expressions(Addresses):
     """The emitter of expressions: emitted values, pointers of arrays, the current vector loop."""
 
-    nontemporal: NontemporalStores
+    @property
+    def nontemporal(self) -> NontemporalStores:
+        raise NotImplementedError
 
     def __init__(self, sizes: dict[object, str], written: Iterable[Tensor], declarations: set[Declaration]) -> None:
         super().__init__(sizes, written)

@@ -109,7 +109,8 @@ class Function(Expressions):
         self, kernel: Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
     ) -> None:
         super().__init__({atom: f"%s{n}" for n, atom in enumerate(sizes)}, written(kernel), set())
-        self.nontemporal = NontemporalStores(self)
+        self.has_nontemporal_stores = False
+        self._nontemporal: NontemporalStores | None = None
         self.ask = ask
         self.kernel = kernel
         self.pointers = self.arrays = _Pointers(arrays_of(kernel))
@@ -127,10 +128,16 @@ class Function(Expressions):
         """The loop-invariant expressions, of optimized code."""
         return Invariants()
 
+    @property
+    def nontemporal(self) -> NontemporalStores:
+        if self._nontemporal is None:
+            self._nontemporal = NontemporalStores(self)
+        return self._nontemporal
+
     def define(self) -> tuple[str, list[Tensor]]:
         """The function, named @kernel, and its arrays, in the order of its parameters."""
         self.emit_block(self.kernel.body)
-        if self.nontemporal.used:
+        if self.has_nontemporal_stores:
             self.raw("fence seq_cst")  # streamed stores are seen in no order until then
         self.raw("ret void")
         body = "\n".join(["entry:", *self.entry, *self.all_lines(), "}", ""])

@@ -35,7 +35,6 @@ class NontemporalStores:
 
     def __init__(self, function: Function) -> None:
         self.f = function
-        self.used = False
         self.aligned: dict[Tensor, str] = {}
         self.won: str | None = None  # in a loop that was shifted: whether its stores stream
         self.whole: tuple[Tensor, str] | None = None  # whether they do so by whole vectors, into this array
@@ -141,7 +140,7 @@ class NontemporalStores:
 
     def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
         """A vector past the caches: whole, in aligned parts, or as usual where the array is not aligned."""
-        self.used = True
+        self.f.has_nontemporal_stores = True
         count = PART // tensor.element.bytes
         part, parts = memory_text(tensor.element, count), []
         for first in range(0, lanes, count):

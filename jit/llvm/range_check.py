@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from ...dialect.ir.types import ElementType, Type
-from ...dialect.program.module import Function
+from ...dialect.program.function import Function
 from ...lowering.processor import processor
 from .ir_writer import IRWriter, number_text, type_text
 

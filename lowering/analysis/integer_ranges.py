@@ -36,7 +36,7 @@ from ...dialect.notation.index import (
 from ...dialect.notation.interval import UNBOUNDED, Interval
 from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
-from ...dialect.program.module import Value
+from ...dialect.program.function import Value
 from ..context import Context
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar

@@ -20,7 +20,7 @@ from ...dialect.notation.index import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.index import Const as Number
 from ...dialect.notation.loops import map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
-from ...dialect.program.module import Function, Literal, Value
+from ...dialect.program.function import Function, Literal, Value
 from ..math import in_primitives
 from .propagate_constants import propagate_constants
 

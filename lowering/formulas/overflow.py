@@ -18,7 +18,8 @@ from ...dialect.cog.clocked import Clocked
 from ...dialect.ir.diagnostics import Diagnostic
 from ...dialect.notation.index import Apply, Cast, Expr, Reduce, Tensor
 from ...dialect.notation.interval import Interval, whole
-from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.program.printer import print_module
 from ..analysis.integer_ranges import Overflow, declared_range, interval, overflows, range_of
 from ..graph.inline import has_derivatives

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...dialect.builtin import Const, Data
 from ...dialect.ir.attributes import attribute_text
-from ...dialect.program.module import Function, Literal, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
 
 
 def cse(function: Function) -> Function:

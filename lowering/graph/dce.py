@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...dialect.program.module import Function, Operation, Value
+from ...dialect.program.function import Function, Operation, Value
 
 
 def dce(function: Function) -> Function:

@@ -16,7 +16,8 @@ from ...dialect.builtin import Calling
 from ...dialect.ir.diagnostics import Diagnostic, Note, Span, VerifyError
 from ...dialect.ir.sizes import Undecided
 from ...dialect.program.builder import Builder, Node
-from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.spec.op import Operator
 from ...dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
 from ..context import Context

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...dialect.builtin import Calling, Const, Data
-from ...dialect.program.module import Function, Literal, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import Unmet
 
 

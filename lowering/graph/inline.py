@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.builtin import Call, Calling
-from ...dialect.program.module import Function, Literal, Module, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.program.verify import verify
 from ..context import Context
 

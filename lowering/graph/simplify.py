@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.program.module import Function, Literal, Operation, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.verify import type_operation
 from ...dialect.spec.op import Operator
 

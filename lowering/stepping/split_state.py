@@ -15,7 +15,8 @@ import numpy as np
 from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
 from ...dialect.cog.slice_shift_stack import Subfield
 from ...dialect.ir.types import FieldType
-from ...dialect.program.module import Function, Graph, Module, Operation, Value
+from ...dialect.program.function import Function, Graph, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.program.verify import verify
 
 

@@ -15,7 +15,7 @@ import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, F64, FieldType, TensorType, Type
 from cvm.dialect.program.builder import Builder
-from cvm.dialect.program.module import Value
+from cvm.dialect.program.function import Value
 from cvm.dialect.spec.op import OPERATORS, Operator
 from cvm.dialect.theano.scalar_op import SCALAR_OPS, UNKNOWN
 from cvm.jit.compile import compile_function

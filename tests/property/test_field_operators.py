@@ -9,7 +9,8 @@ import pytest
 from cvm.dialect.cog.cog_operator import compatible
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import F32, FieldType, TensorType
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import OPERATORS, Operator, violated
 from loop_interpreter import by_formula

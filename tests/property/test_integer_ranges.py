@@ -17,7 +17,8 @@ from cvm.dialect.notation.index import Read, apply, axes, both, constant, indice
 from cvm.dialect.notation.index_bounds import inside
 from cvm.dialect.notation.interval import Interval, whole
 from cvm.dialect.notation.scalars import SCALARS
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.lowering import pipeline
 from cvm.lowering.analysis.enumerate_points import window_reaches_input

@@ -12,7 +12,8 @@ import pytest
 from cvm.dialect.builtin import Const
 from cvm.dialect.ir.diagnostics import ParseError
 from cvm.dialect.ir.types import I32, TensorType
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_function, print_module
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import parse, read

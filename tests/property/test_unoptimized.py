@@ -10,7 +10,8 @@ import pytest
 from available_targets import HERE
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import Type
-from cvm.dialect.program.module import Function, Module, Value
+from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.module import Module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import modules

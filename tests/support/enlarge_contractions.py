@@ -11,7 +11,7 @@ import numpy as np
 from conformance_cases import Case
 from cvm.dialect.cvm.nn import Conv2d, Dense
 from cvm.dialect.cvm.transpose_tile_concatenate import Transpose
-from cvm.dialect.program.module import Value
+from cvm.dialect.program.function import Value
 
 import cvm
 

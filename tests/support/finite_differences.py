@@ -9,7 +9,8 @@ import numpy as np
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType, Type
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 from cvm.dialect.theano.derivatives import LOp, ROp

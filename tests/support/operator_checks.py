@@ -13,7 +13,8 @@ from cvm.dialect.dali.pointwise import Pointwise
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.notation.scalars import SCALARS
-from cvm.dialect.program.module import Function, Module, Operation, Value
+from cvm.dialect.program.function import Function, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
 

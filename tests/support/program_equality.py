@@ -8,7 +8,8 @@ from typing import Any
 from cvm.dialect.builtin import Data, Elements
 from cvm.dialect.ir.attributes import attribute_text
 from cvm.dialect.ir.types import Type
-from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.program.function import Function, Literal, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import Operator
 
 

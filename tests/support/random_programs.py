@@ -14,7 +14,8 @@ from cvm.dialect.ir.literals import fit, literal_type
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
 from cvm.dialect.program import verify
-from cvm.dialect.program.module import Function, Literal, Module, Operation, Value
+from cvm.dialect.program.function import Function, Literal, Operation, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.spec.op import OPERATORS
 from hypothesis import strategies as st
 from samples import SAMPLES

@@ -16,7 +16,8 @@ import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.program.module import Function, Module, Value
+from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
 

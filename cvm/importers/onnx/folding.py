@@ -12,7 +12,7 @@ from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.builder import Builder, Node
-from cvm.dialect.program.module import Literal, Operation, Value
+from cvm.dialect.program.function import Literal, Operation, Value
 from cvm.dialect.spec.op import Operator, Unmet
 
 MAX_COMPUTED = 1 << 16  # elements that an operation reads and writes, to be computed while importing

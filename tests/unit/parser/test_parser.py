@@ -15,7 +15,7 @@ from cvm.dialect.builtin import Call, Const, Elements
 from cvm.dialect.ir.attributes import Symbol
 from cvm.dialect.ir.diagnostics import VerifyError
 from cvm.dialect.ir.types import C64, F32, FieldType, TensorType
-from cvm.dialect.program.module import Function, Literal, Operation
+from cvm.dialect.program.function import Function, Literal, Operation
 from cvm.dialect.program.printer import print_module
 from cvm.dialect.spec.op import OPERATORS
 from cvm.parser import parse, parse_unverified, read
