@@ -21,8 +21,7 @@ from ..dialect.notation.printer import statement_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from .contraction.strategies import Choice, Problem, lower_contraction
-from .loops.collapse import collapse
-from .loops.forward_substitute import forward_substitute
+from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pipeline import nests
 from .processor import processor
@@ -53,7 +52,7 @@ def strategies_text(module: Module, function: Function) -> str:
     constants, ranges = dict(plan.constants), dict(plan.ranges)
     lines: list[str] = []
     for kernel in plan.kernels:
-        plain = collapse(forward_substitute(kernel))
+        plain = collapsed(kernel)
         shapes = {new: old for old, new in zip(kernel.parameters, plain.parameters, strict=True)}
         known = {new: constants[old] for new, old in shapes.items() if old in constants}
         found = {new: ranges[old] for new, old in shapes.items() if old in ranges}

@@ -13,8 +13,7 @@ from dataclasses import replace
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
 from ..context import Context
-from ..loops.collapse import collapse
-from ..loops.forward_substitute import forward_substitute
+from ..loops.collapse import collapsed
 from ..processor import processor
 from . import strategies
 
@@ -22,7 +21,7 @@ from . import strategies
 def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     if kernel.sum_order == "blocks":
         return None
-    plain = collapse(forward_substitute(kernel))
+    plain = collapsed(kernel)
     views = reshaped_parameters(kernel, plain)
     constants, ranges = context.seen(views)
     made = strategies.lower_contraction(plain, constants, ranges, processor())

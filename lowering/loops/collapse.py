@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
@@ -30,6 +31,7 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, depends, every_access, stores
+from .forward_substitute import forward_substitute
 
 
 def collapse(kernel: Kernel) -> Kernel:
@@ -37,6 +39,12 @@ def collapse(kernel: Kernel) -> Kernel:
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair)
     return kernel
+
+
+@lru_cache(maxsize=4)
+def collapsed(kernel: Kernel) -> Kernel:
+    """Collapse a kernel whose names of index arithmetic are substituted: the form in which passes match nests, one after another."""
+    return collapse(forward_substitute(kernel))
 
 
 @dataclass(frozen=True, eq=False)

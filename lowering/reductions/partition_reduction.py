@@ -19,8 +19,7 @@ from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parame
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
 from ..analysis.reduction_order import folded_value
-from ..loops.collapse import collapse, is_whole
-from ..loops.forward_substitute import forward_substitute
+from ..loops.collapse import collapsed, is_whole
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
 from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
@@ -33,7 +32,7 @@ def partition_reduction(kernel: Kernel) -> Kernels | None:
     """The kernel that reduces each partition's rows, and the one that reduces the partial results, if that is legal and
     pays.
     """
-    plain = collapse(forward_substitute(kernel))
+    plain = collapsed(kernel)
     found = _partitioned(plain)
     return None if found is None else Kernels(found, reshaped_parameters(kernel, plain))
 

@@ -23,8 +23,7 @@ from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Stor
 from ...dialect.notation.plan import Kernels, versions
 from ..analysis.reduction_order import ORDERED, along_memory, folded_value
 from ..contraction.k_packing import at_least
-from ..loops.collapse import collapse
-from ..loops.forward_substitute import forward_substitute
+from ..loops.collapse import collapsed
 from ..loops.specialize_shapes import specialize_shapes
 from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
 
@@ -55,7 +54,7 @@ def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
         one = replace(found.kernel, name=f"{kernel.name}.one{len(never) or ''}").only(found.condition)
         ones = _versions(one, frozenset(n - found.atoms for n in never))
         return [*ones, *_versions(kernel.only(~found.condition), never | {found.atoms})]
-    plain = collapse(forward_substitute(kernel))
+    plain = collapsed(kernel)
     kept, fold = keeps_order(plain), next(_folds(plain.body), None)
     if kept is False or fold is None:
         return [kernel]
@@ -131,7 +130,7 @@ class _Order:
 
 def _orders(kernel: Kernel) -> list[_Order]:
     """The orders of the float reductions."""
-    return list(_in(collapse(forward_substitute(kernel)).body, (), {}))
+    return list(_in(collapsed(kernel).body, (), {}))
 
 
 def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> Iterator[_Order]:

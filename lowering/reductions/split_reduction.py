@@ -35,8 +35,7 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
-from ..loops.collapse import collapse, is_whole
-from ..loops.forward_substitute import forward_substitute
+from ..loops.collapse import collapsed, is_whole
 from .blocked_sums import MIN_TERMS, bounds, folded, has_order, length, terms
 from .lane_reduction import lane_reduction
 
@@ -59,7 +58,7 @@ def split_reduction(kernel: Kernel, grid: bool = False) -> Kernels | None:
     """The kernel split in two, if its reductions may be long; None if they are short or depend on each other. For the
     `grid` of a GPU only if they are known to be long, and without lanes, since its threads are the lanes.
     """
-    plain = collapse(forward_substitute(kernel))
+    plain = collapsed(kernel)
     found = None if kernel.sum_order == "terms" else _split(plain)
     if found is None or (grid and found.long is not None):
         return None

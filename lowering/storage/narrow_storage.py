@@ -33,8 +33,7 @@ from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.cost import UNKNOWN
 from ..contraction.match import match_contraction, windowed
-from ..loops.collapse import collapse
-from ..loops.forward_substitute import forward_substitute
+from ..loops.collapse import collapsed
 from ..processor import processor
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
@@ -95,7 +94,7 @@ def read_often(kernel: Kernel) -> set[Tensor]:
     often = {p for p in kernel.parameters if counts[p] > MAX_READS * evaluate(product(p.shape), UNKNOWN)}
     if not often:
         return often
-    plain = collapse(forward_substitute(kernel))
+    plain = collapsed(kernel)
     return often if match_contraction(plain) is None and windowed(plain) is None else set()
 
 
