@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from .function import Function
-from .printer import print_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +22,8 @@ class Module:
         return replace(self, functions=functions)
 
     def __str__(self) -> str:
+        from .printer import print_module  # loads the operators, which a program from the cache does not need
+
         return print_module(self)
 
     def __repr__(self) -> str:
