@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from cvm.lowering.processor import Processor
 
     from .derivatives import grad, jvp, value_and_grad, vjp
-    from .specialize import TracedFunction
+    from .traced_function import TracedFunction
 
     Rules = _Literal["numpy", "dali"]
 
@@ -188,7 +188,7 @@ def compile(
 
         options = CompileOptions(optimize, resolve(cpu))
     if callable(program) or program is None:
-        from .specialize import TraceOptions, traced
+        from .traced_function import TraceOptions, traced
 
         numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
         names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

@@ -18,13 +18,13 @@ from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
-from cvm.dialect.theano.derivatives import Grad, LOp, ROp, same_shape
+from cvm.dialect.theano.derivative_operators import Grad, LOp, ROp, same_shape
 from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
 
-from .specialize import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
 from .trace import TracedArray, Tracer, caller, fail
+from .traced_function import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
 
 Wrt = int | Sequence[int]
 

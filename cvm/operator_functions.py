@@ -11,7 +11,7 @@ from typing import Any
 
 from cvm.dialect.spec.op import OPERATORS
 
-from .array_methods import clip, where
+from .array_api import clip, where
 from .trace import apply, tracer_of, ufunc_of_trace
 
 # the dali dialect's functions, and what they are by NumPy's rules

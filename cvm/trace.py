@@ -15,9 +15,9 @@ import numpy as np
 
 from cvm.dialect.builtin import Const, Data
 from cvm.dialect.ir.attributes import conform
-from cvm.dialect.ir.conversion import with_plain_truths
+from cvm.dialect.ir.cast_arrays import with_plain_truths
 from cvm.dialect.ir.diagnostics import NOWHERE, Diagnostic, Source, Span, TraceError
-from cvm.dialect.ir.literals import literal_type
+from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.masked_array_error import masked
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType, Type

@@ -13,12 +13,12 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from cvm.dialect.numpy import elementwise  # noqa: E402, F401  (loads the table)
-from cvm.dialect.numpy.ufunc import UFUNCS  # noqa: E402
+from cvm.dialect.numpy import apply_ufunc  # noqa: E402, F401  (loads the table)
+from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
 
-from cvm.array_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
-from cvm.array_methods import FUNCTIONS  # noqa: E402
-from cvm.ufunc_rules import ALIASES, RESULTS  # noqa: E402
+from cvm.array_api import FUNCTIONS  # noqa: E402
+from cvm.composite_functions import ARRAY_FUNCTIONS, REFUSED  # noqa: E402
+from cvm.numpy_or_dali_ufuncs import ALIASES, RESULTS  # noqa: E402
 
 PAGE = ROOT / "docs" / "numpy.md"
 BEGIN, END = "<!-- table: written by docs/numpy_table.py -->\n", "<!-- end of table -->\n"

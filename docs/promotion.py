@@ -12,8 +12,8 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from cvm.dialect.dali.pointwise import Pointwise  # noqa: E402
+from cvm.dialect.dali.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402
 from cvm.dialect.spec.op import OPERATORS  # noqa: E402
-from cvm.dialect.spec.promotion import PROMOTION, RULES, SUPPORTED  # noqa: E402
 
 PAGE = ROOT / "docs" / "dali.md"
 TAKES = {

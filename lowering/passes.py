@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ..dialect.notation.loops import Kernel, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
-from .context import Context
+from .pass_context import Context
 from .stepping.step_plan import StepPlan
 
 Level = Literal["graph", "formulas", "loops", "gpu"]

@@ -17,7 +17,6 @@ from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from ..dialect.program.verify_inplace import arguments_overwritten
 from .analysis.integer_ranges import integer_ranges
-from .context import Context
 from .contraction.lower_contraction import lower_contraction
 from .formulas.build_formulas import build_formulas
 from .formulas.fuse import fuse
@@ -56,6 +55,7 @@ from .loops.tighten_bounds import tighten_bounds
 from .loops.unroll import unroll
 from .loops.unswitch_broadcast import unswitch_broadcast
 from .loops.vectorize import vectorize
+from .pass_context import Context
 from .passes import declare, run_passes
 from .processor import Processor, compiling_for
 from .reductions.blocked_sums import blocked_sums
@@ -71,7 +71,7 @@ from .reductions.widen_in_steps import widen_in_steps
 from .stepping.fast_forward import fast_forward
 from .stepping.pack_state import pack_state
 from .stepping.slp_vectorize import slp_vectorize
-from .stepping.split_state import StepAndObserve
+from .stepping.split_step_and_observe import StepAndObserve
 from .stepping.step_plan import StepPlan
 from .stepping.time_skew import time_skew
 from .storage.in_place import in_place

@@ -10,7 +10,7 @@ from ..dialect.notation.printer import kernels_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
 from ..dialect.program.printer import print_module
-from .explain import strategies_text
+from .explain_strategies import strategies_text
 from .formulas.printer import formulas_text
 from .pipeline import lower, to_formulas, unoptimized, unscheduled
 from .processor import processor

@@ -10,7 +10,7 @@ from ..dialect.builtin import Const, Data, Elements
 from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError
 from ..dialect.ir.diagnostics import Span
-from ..dialect.ir.literals import fit, literal_type
+from ..dialect.ir.literal_types import fit, literal_type
 from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
 from ..dialect.program.function import Literal, Operation, Value
 from ..dialect.spec.op import OPERATORS, REQUIRED, Field, Operator

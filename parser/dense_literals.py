@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dialect.builtin import Data
-from ..dialect.ir.literals import fit
+from ..dialect.ir.literal_types import fit
 from ..dialect.ir.types import ElementType
 from .syntax_tree import Mistake, Token
 from .type_syntax import shape_text

@@ -17,7 +17,7 @@ from lark.exceptions import LarkError, UnexpectedInput
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
-from ..dialect.notation.index import (
+from ..dialect.notation.expressions import (
     ZERO,
     Apply,
     Bitcast,
@@ -34,7 +34,7 @@ from ..dialect.notation.index import (
 )
 from ..dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ..dialect.notation.printer import PRECEDENCE
-from ..dialect.notation.scalars import SCALARS
+from ..dialect.notation.scalar_functions import SCALARS
 from ..grammar import read
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 
 def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
-    """The kernels of a text, not yet verified by `lowering.analysis.legality`; raises ParseError at the first syntax
+    """The kernels of a text, not yet verified by `lowering.analysis.verify_kernel`; raises ParseError at the first syntax
     error.
     """
     source = Source(filename, text)

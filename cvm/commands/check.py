@@ -9,7 +9,7 @@ import cvm
 from cvm.commands.io import load
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.program.function import Graph
-from cvm.lowering.formulas.overflow import possible_overflows
+from cvm.lowering.formulas.overflow_warnings import possible_overflows
 
 
 def check(options: Namespace) -> int:

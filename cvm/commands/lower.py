@@ -8,7 +8,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import load, write
 from cvm.jit.targets import all_stages
-from cvm.lowering.formulas.overflow import print_ranges
+from cvm.lowering.formulas.overflow_warnings import print_ranges
 
 
 def lower(options: Namespace) -> int:

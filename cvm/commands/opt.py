@@ -21,11 +21,11 @@ from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
-from cvm.lowering.context import Context
 from cvm.lowering.formulas.printer import formulas_text
+from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
-from cvm.lowering.stepping.split_state import split_state
+from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.lowering.stepping.step_plan import StepPlan
 from cvm.parser.suggest import did_you_mean
 
@@ -123,7 +123,7 @@ def _below(passes: Sequence[Pass], module: Module, target: str | None, report: R
         if not isinstance(function, Graph):
             yield text_of(run_passes(passes, function, context_of(module, function), watch=report))
             continue
-        clocked = split_state(module, function)
+        clocked = split_step_and_observe(module, function)
         if step and clocked.advance.results:
             yield text_of(run_passes(step, clocked.advance, step_context(module, clocked), watch=report))
         for f in (clocked.advance, clocked.observe):
@@ -182,7 +182,7 @@ def _read(name: str) -> Module | Plan:
     data = read(name)
     if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
         return load(name, data)
-    from cvm.lowering.analysis.legality import LoweringError, check_kernel
+    from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
     from cvm.parser.kernels import parse_kernels
 
     kernels = parse_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.attributes import quoted
-from ..ir.literals import literal_text
+from ..ir.literal_types import literal_text
 from ..ir.types import Type
-from ..notation.index import Element, Tensor
+from ..notation.expressions import Element, Tensor
 from ..spec.op import Operator, T, operator
 
 

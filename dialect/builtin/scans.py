@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import BY_DTYPE, TensorType
-from ..notation.index import Index, Tensor, apply, axes
+from ..notation.expressions import Index, Tensor, apply, axes
 from ..notation.loops import Alloc, Block, For, Store, accumulator, identity
-from ..notation.scalars import SCALARS
+from ..notation.scalar_functions import SCALARS
 from ..spec.op import C, T, operator
-from .data_movement import nested
-from .indexing import COMBINED, combined
-from .ordering import Along
+from .argsort_argmax import Along
+from .gather_scatter import COMBINED, combined
+from .pad_slice_reshape import nested
 
 
 @operator

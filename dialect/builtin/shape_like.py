@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, Shape, larger, product, same_size, smaller
 from ..ir.types import TensorType
-from ..notation.index import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
+from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
 from ..spec.op import C, Operator, T, operator

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import Type
-from ..notation.index import Element, Tensor, axes
+from ..notation.expressions import Element, Tensor, axes
 from ..spec.op import C, Operator, T, operator
 
 

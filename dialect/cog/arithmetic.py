@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.types import C64, F32, FieldType
-from ..notation.index import Element, Expr, Tensor, apply, cast
+from ..notation.expressions import Element, Expr, Tensor, apply, cast
 from ..spec.op import T, operator
 from .cog_operator import (
     COMPATIBLE,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import C64, F32, FieldType, TensorType
-from ..notation.index import Element, Expr, Index, Tensor, apply, axes, constant
+from ..notation.expressions import Element, Expr, Index, Tensor, apply, axes, constant
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, Operator, T
 

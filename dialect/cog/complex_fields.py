@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import C64, F32, FieldType
-from ..notation.index import Element, Expr, Tensor, apply, constant, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
+from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, operator
 from .arithmetic import Binary, Unary
 from .cog_operator import COMPATIBLE, fields, joined, pair, parts, pointwise, real, spread_both

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.types import C64, FieldType, TensorType
-from ..notation.index import Element, Tensor, axes, reduce
-from ..notation.signed_zero_minmax import largest, smallest
+from ..notation.expressions import Element, Tensor, axes, reduce
+from ..notation.reference_minmax import largest, smallest
 from ..spec.op import C, T, operator
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import FieldType
-from ..notation.index import (
+from ..notation.expressions import (
     Element,
     Expr,
     Index,

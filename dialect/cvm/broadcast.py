@@ -10,8 +10,8 @@ import numpy as np
 
 from ..ir.sizes import Dim
 from ..ir.types import I32, TensorType
-from ..notation.index import Element, Expr, Tensor, apply, axes, cast, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
+from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, certainly, fits, source
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ir.sizes import Shape
 from ..ir.types import F32, F64, I32, ElementType, TensorType
-from ..notation.index import Element, Expr, Tensor, axes
+from ..notation.expressions import Element, Expr, Tensor, axes
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.types import I32, I64, TensorType
-from ..notation.index import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
+from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ir.types import TensorType
-from ..notation.index import Element, Index, Tensor, axes, reduce
-from ..notation.signed_zero_minmax import largest
+from ..notation.expressions import Element, Index, Tensor, axes, reduce
+from ..notation.reference_minmax import largest
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, exactly, greatest, numbers, rounded

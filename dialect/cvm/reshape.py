@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import TensorType
-from ..notation.index import ZERO, Element, Tensor, axes
+from ..notation.expressions import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
 from ..spec.op import C, T, operator
 from ..spec.reshape_indexing import reshape_element

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, Shape, larger, smaller
 from ..ir.types import TensorType
-from ..notation.index import Element, Tensor, axes
+from ..notation.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, real

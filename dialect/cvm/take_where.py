@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType
-from ..notation.index import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
+from ..notation.expressions import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
 from ..spec.op import C, T, operator
 from .cvm_operator import CvmOperator, equal_shapes, i32, numbers
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, same_size
 from ..ir.types import TensorType
-from ..notation.index import Element, Expr, Tensor, axes, when
+from ..notation.expressions import Element, Expr, Tensor, axes, when
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .cvm_operator import MAX_ATTR, CvmOperator, real, within

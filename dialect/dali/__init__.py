@@ -1,5 +1,5 @@
 """NVIDIA DALI's expressions: element by element, with its type promotion and broadcasting."""
 
-from . import arithmetic, bitwise, compare, functions, select
+from . import arithmetic, bitwise, compare, functions, where
 
-__all__ = ["arithmetic", "bitwise", "compare", "functions", "select"]
+__all__ = ["arithmetic", "bitwise", "compare", "functions", "where"]

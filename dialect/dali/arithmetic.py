@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, F64, ElementType
-from ..notation.index import Check, Expr, apply, maximum, minimum, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Check, Expr, apply, maximum, minimum, select
+from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, Unmet, operator
-from ..spec.promotion import SUPPORTED
 from .pointwise import Binary, Pointwise, Unary, supported
+from .promotion import SUPPORTED
 
 BY_ZERO = "integer division by zero"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import I32, UI32, ElementType
-from ..notation.index import Expr
+from ..notation.expressions import Expr
 from ..spec.op import T, operator
 from .pointwise import Binary, Unary
 

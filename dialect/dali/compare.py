@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.conversion import converted
+from ..ir.cast_arrays import converted
 from ..ir.types import BY_DTYPE, UI64
-from ..notation.index import Expr, apply, cast, constant, select
+from ..notation.expressions import Expr, apply, cast, constant, select
 from ..spec.op import T, operator
-from ..spec.promotion import promote
 from .pointwise import Binary
+from .promotion import promote
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..notation.index import Expr, apply
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Expr, apply
+from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, operator
 from .pointwise import Binary, Unary
 

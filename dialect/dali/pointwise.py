@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..ir.conversion import converted
+from ..ir.cast_arrays import converted
 from ..ir.sizes import Dim, Shape
 from ..ir.types import BY_DTYPE, ElementType, TensorType
-from ..notation.index import Element, Expr, Tensor, apply, axes, cast
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast
+from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, fits, source
 from ..spec.op import C, Operator, T, snake_case
-from ..spec.promotion import RULES, SUPPORTED, Rule
+from .promotion import RULES, SUPPORTED, Rule
 
 MOST_GROUPS = 6
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .attributes import quoted
-from .conversion import with_plain_truths
+from .cast_arrays import with_plain_truths
 from .types import TensorType
 
 LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger file is read in parts and has no digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.linear_form import Key, LinearForm, add_term
 from ..ir.sizes import Size
 from ..ir.types import I64
-from .index import Apply, Bitcast, Cast, Const, Expr, Extent, Misalignment, Read
+from .expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Misalignment, Read
 
 
 class Affine(LinearForm[Expr]):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..ir.diagnostics import NOWHERE, Span
-from .index import Expr, Index, Tensor
+from .expressions import Expr, Index, Tensor
 from .interval import Interval
 from .loops import Block
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.linear_form import Bounds, add_bounds, scale_bounds
 from ..ir.sizes import Dim, same_size
-from .index import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
+from .expressions import Apply, Const, Expr, Extent, Index, Misalignment, as_index, both
 
 
 def index_bounds(e: Expr) -> Bounds:

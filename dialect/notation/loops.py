@@ -26,8 +26,8 @@ from typing import Literal, TypeAlias
 from ..ir.diagnostics import NOWHERE, Span
 from ..ir.types import ElementType
 from .affine import affine
-from .index import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
-from .scalars import SCALARS
+from .expressions import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
+from .scalar_functions import SCALARS
 from .traverse import substitute, walk
 
 

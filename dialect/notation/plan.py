@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.diagnostics import Span
 from ..ir.sizes import Dim
-from .index import Tensor
+from .expressions import Tensor
 from .interval import Interval
 from .loops import Kernel, reshaped_parameters, scratch_buffers
 

@@ -10,7 +10,7 @@ from functools import partial
 from ..ir.attributes import quoted
 from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType
-from .index import (
+from .expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -27,7 +27,7 @@ from .index import (
     When,
 )
 from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
-from .scalars import SCALARS
+from .scalar_functions import SCALARS
 
 PRECEDENCE = (
     ("|",),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ..ir.linear_form import Bounds
 from ..ir.types import I1, I64
 from .affine import Affine, affine, key
-from .index import Apply, Check, Const, Expr, Extent, Index, When, apply, as_index
+from .expressions import Apply, Check, Const, Expr, Extent, Index, When, apply, as_index
 from .index_bounds import index_bounds
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter, is_not
 from typing import Any
 
 from ..ir.types import I64
-from .index import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
+from .expressions import Apply, Bitcast, Cast, Check, Expr, Read, Reduce, When, simplify
 
 _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
     Apply: attrgetter("operands"),

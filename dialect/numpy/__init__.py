@@ -1,5 +1,5 @@
 """NumPy's universal functions: element types by NumPy 2's promotion, values as NumPy computes them on x86-64."""
 
-from . import arithmetic, comparison, elementwise, floating_point, from_theano
+from . import apply_ufunc, arithmetic, floating_point, from_theano, logical_where_astype
 
-__all__ = ["arithmetic", "comparison", "elementwise", "floating_point", "from_theano"]
+__all__ = ["apply_ufunc", "arithmetic", "floating_point", "from_theano", "logical_where_astype"]

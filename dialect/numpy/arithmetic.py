@@ -6,10 +6,10 @@ import numpy as np
 
 from ..dali.arithmetic import integer_power
 from ..ir.types import F32, F64, I64, UI8, UI64
-from ..notation.index import Check, Expr, apply, cast, constant, select
+from ..notation.expressions import Check, Expr, apply, cast, constant, select
 from ..theano.scalar_op import SCALAR_OPS
-from .casting import cast_like_numpy
-from .ufunc import Formula, row
+from .astype_formula import cast_like_numpy
+from .ufunc_table import Formula, row
 
 NEGATIVE_POWER = "integers to negative integer powers are not allowed: use a float base"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.types import F16, F32, F64, I16, I32, I64, ElementType
-from ..notation.index import Bitcast, Expr, apply, cast, constant, select
-from .ufunc import resolved, row, row_of_result
+from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
+from .ufunc_table import resolved, row, row_of_result
 
 _BITS = {F16: I16, F32: I32, F64: I64}
 _MANTISSA = {F32: 23, F64: 52}

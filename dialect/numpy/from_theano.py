@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..notation.index import Expr
+from ..notation.expressions import Expr
 from ..theano.scalar_op import SCALAR_OPS
-from .ufunc import Formula, row
+from .ufunc_table import Formula, row
 
 _SAME = {
     "add": "add", "subtract": "sub", "multiply": "mul", "negative": "neg", "positive": "identity", "square": "sqr",

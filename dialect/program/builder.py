@@ -14,7 +14,7 @@ import numpy as np
 
 from ..builtin import Const, Data, View
 from ..ir.diagnostics import NOWHERE, Span
-from ..ir.literals import literal_type
+from ..ir.literal_types import literal_type
 from ..ir.sizes import Shape, Size, same_size
 from ..ir.types import BY_DTYPE, ElementType, FieldType, TensorType, Type
 from ..spec.broadcasting import may_repeat

@@ -9,7 +9,7 @@ from ..builtin import Calling
 from ..ir.sizes import Size, same_size
 from ..ir.types import Type
 from ..spec.op import Operator, violated
-from .deferred_checks import DeferredChecks
+from .deferred_size_limits import DeferredChecks
 from .function import Function, Operation, Value
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..builtin import Call, Const, Elements
 from ..ir.attributes import Symbol, attribute_text, quoted
-from ..ir.literals import literal_text, literal_type
+from ..ir.literal_types import literal_text, literal_type
 from ..ir.types import Type
 from ..spec.op import Operator
 from .function import Function, Graph, Literal, Operation, Value

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from ..ir.sizes import Dim, Given, Shape, Undecided, same_size, smaller
-from ..notation.index import ZERO, Expr, Index, Tensor, select
+from ..notation.expressions import ZERO, Expr, Index, Tensor, select
 
 # Three-valued predicates
 

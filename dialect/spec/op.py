@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
 from ..ir.attributes import attribute_text
 from ..ir.sizes import Undecided
 from ..ir.types import Type
-from ..notation.index import Element, Tensor
+from ..notation.expressions import Element, Tensor
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -191,7 +191,7 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy")
-BUILTIN = ("", ".shape_like", ".data_movement", ".indexing", ".ordering", ".scans", ".windows")
+BUILTIN = ("", ".shape_like", ".pad_slice_reshape", ".gather_scatter", ".argsort_argmax", ".scans", ".sliding_window")
 MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..ir.sizes import Dim, product, same_size
-from ..notation.index import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
+from ..notation.expressions import ZERO, Element, Expr, Tensor, axes, flat_index, unflatten
 from .broadcasting import is_one
 
 

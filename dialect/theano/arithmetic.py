@@ -8,8 +8,8 @@ import numpy as np
 
 from ..dali.arithmetic import integer_power
 from ..ir.types import I1, UI8
-from ..notation.index import Check, Expr, apply, cast, constant, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c
 from . import complex_functions
 from .scalar_op import ByParts, row

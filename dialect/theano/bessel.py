@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..notation.high_precision import by_element
-from ..notation.index import Expr, apply, select
+from ..notation.expressions import Expr, apply, select
+from ..notation.reference_functions import by_element
 from . import polynomial_coefficients as k
 from .bessel_orders import iv, jv
 from .bessel_reference import exact_of_order
 from .error_functions import in_f64
-from .polynomials import INF, polynomial
+from .formula_blocks import INF, polynomial
 from .scalar_op import UNKNOWN, row
 
 

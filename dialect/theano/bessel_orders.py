@@ -9,9 +9,9 @@ import math
 from typing import Any
 
 from ..ir.types import F64
-from ..notation.index import Expr, Index, apply, cast, constant, select, total
+from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
+from .formula_blocks import INF, polynomial, polynomial_sine, sine_of_pi
 from .gamma import gammaln
-from .polynomials import INF, polynomial, polynomial_sine, sine_of_pi
 
 SERIES, NODES = 80, 256
 

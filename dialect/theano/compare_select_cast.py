@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import F64, I1, UI8, UI64, ElementType
-from ..notation.index import Expr, apply, cast, constant, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Expr, apply, cast, constant, select
+from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c
 from .arithmetic import by_kind, product, zeros
 from .scalar_op import SCALAR_OPS, ByParts, ScalarOp, row

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import C64, F32, F64, ElementType
-from ..notation.index import Expr, apply, cast, constant, select
-from .polynomials import INF
+from ..notation.expressions import Expr, apply, cast, constant, select
+from .formula_blocks import INF
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from ..ir.types import F64
-from ..notation.index import Expr, constant, select
+from ..notation.expressions import Expr, constant, select
 from .complex_arithmetic import Z, absolute, angle, f
-from .polynomials import INF, LN2, LN10
+from .formula_blocks import INF, LN2, LN10
 
 FAR = 2.0**500  # whose square is a number, and that of its inverse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 
 from ..ir.sizes import Dim, Given, Shape, Undecided, same_size
-from ..notation.index import ZERO, Expr, Index
+from ..notation.expressions import ZERO, Expr, Index
 from ..spec.broadcasting import all_of
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..ir.types import TensorType
-from ..notation.index import ZERO, Element, Expr, Tensor, axes
+from ..notation.expressions import ZERO, Element, Expr, Tensor, axes
 from ..spec.op import C, Operator, T, operator
 from .dimensions import is_broadcastable
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..notation.high_precision import precise
-from ..notation.index import Expr, apply, select
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Expr, apply, select
+from ..notation.reference_functions import precise
+from ..notation.scalar_functions import SCALARS
 from . import complex_functions as c
 from .complex_arithmetic import angle
-from .polynomials import LN2, LN10, by_table
+from .formula_blocks import LN2, LN10, by_table
 from .scalar_op import ByParts, row
 
 

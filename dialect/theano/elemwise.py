@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
-from ..notation.index import Element, Tensor, axes
+from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
 from ..spec.op import C, Operator, T, operator
 from .algebraic_identities import simplified

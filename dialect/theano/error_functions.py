@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import F64
-from ..notation.high_precision import by_element
-from ..notation.index import Expr, Index, apply, cast, constant, select, total
-from ..notation.scalars import SCALARS
+from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
+from ..notation.reference_functions import by_element
+from ..notation.scalar_functions import SCALARS
 from ..notation.traverse import substitute
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
-from .polynomials import INF, by_table, polynomial
+from .formula_blocks import INF, by_table, polynomial
 from .scalar_op import row
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import F64
-from ..notation.high_precision import by_element
-from ..notation.index import Expr, apply, constant, select
+from ..notation.expressions import Expr, apply, constant, select
+from ..notation.reference_functions import by_element
 from . import complex_arithmetic as c
 from . import complex_functions
 from . import polynomial_coefficients as k
 from .complex_arithmetic import Z
 from .error_functions import in_f64
-from .polynomials import INF, polynomial, sine_of_pi
+from .formula_blocks import INF, polynomial, sine_of_pi
 from .scalar_op import row
 
 HALF_LOG_2PI = math.log(2 * math.pi) / 2

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from ..ir.types import F64
-from ..notation.high_precision import by_element
-from ..notation.index import Expr, Index, apply, cast, constant, select, total
+from ..notation.expressions import Expr, Index, apply, cast, constant, select, total
+from ..notation.reference_functions import by_element
 from .error_functions import in_f64
+from .formula_blocks import INF, polynomial
 from .gamma import exact_gamma, gamma, gammaln, gammaln_of_1_and, stirling
 from .incomplete_gamma_reference import TEMME, exact_incomplete
-from .polynomials import INF, polynomial
 from .scalar_op import UNKNOWN, row
 
 LARGE = 2.0**17  # orders of which Temme's expansion has all digits

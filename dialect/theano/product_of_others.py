@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import I64, TensorType
-from ..notation.index import Expr, Index, Tensor, as_index, axes, constant
+from ..notation.expressions import Expr, Index, Tensor, as_index, axes, constant
 from ..notation.loops import Alloc, Block, Store, accumulator, assign, nested, substitute_block, update
 from ..program.builder import Node
 from ..spec.op import C, Operator, T, operator

@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
+from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
 from ..notation.fold_order import reduce_in_order
-from ..notation.index import Element, Expr, Index, Tensor, axes, constant, reduce, select
-from ..notation.signed_zero_minmax import largest, smallest
+from ..notation.reference_minmax import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
 from ..spec.op import C, Operator, T, operator
-from .casting import cast_to_element, to_element
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
+from .wrapping_casts import cast_to_element, to_element
 
 NumpyReduction: TypeAlias = Callable[[np.ndarray, tuple[int, ...]], Any]
 MUL_WITHOUT_ZEROS = "mul_without_zeros"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import C64, F16, F32, ElementType
-from ..notation.index import Expr
+from ..notation.expressions import Expr
 from ..spec.op import Unmet
-from .casting import cast_to_element, to_element
 from .complex_arithmetic import Z
 from .type_rules import RULES, Elements, Rule
+from .wrapping_casts import cast_to_element, to_element
 
 # the cotangents of the operands, from the result's, the operands and the result; None is zero, UNKNOWN has no rule
 Gradient = Callable[..., Sequence[Any]]

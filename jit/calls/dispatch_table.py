@@ -15,7 +15,7 @@ from ...dialect.ir.fork_safety import held_at_fork
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import Type
 from .fastcall import take
-from .pytree import form_words
+from .pytree_ir import form_words
 from .vectorcall_ir import BUSY, ELEMENT, SHAPED, TABLE, WAY, slot
 
 Atom = tuple[Any, ...]

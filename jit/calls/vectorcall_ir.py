@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
-from .pytree import FORMS, item, load
+from .pytree_ir import FORMS, item, load
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
 ELEMENT = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.ir.types import I64, ElementType
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, Var
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from .scalar_functions import ATOM, CHOICE, PRODUCT, SUM, UNARY, Row

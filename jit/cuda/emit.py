@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size, product
-from ...dialect.notation.index import ZERO, Expr, Extent, Read, Tensor
+from ...dialect.notation.expressions import ZERO, Expr, Extent, Read, Tensor
 from ...dialect.notation.loops import (
     Alloc,
     Assert,

@@ -7,7 +7,7 @@ gets a name.
 from __future__ import annotations
 
 from ...dialect.ir.types import F16, F64, I1, ElementType
-from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
+from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ...lowering.analysis.linear_index import linear_index
 from .addresses import LONGEST, Addresses, Val, is_index, widened
 from .scalar_functions import (

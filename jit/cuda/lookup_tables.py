@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ...dialect.ir.types import F64
-from ...dialect.notation.lookup_tables import ROWS, Rows
+from ...dialect.notation.math_tables import ROWS, Rows
 from .scalar_functions import number
 
 

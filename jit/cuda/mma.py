@@ -6,7 +6,7 @@ at once, and two instructions use them.
 
 from __future__ import annotations
 
-from ...dialect.notation.index import Expr, Tensor
+from ...dialect.notation.expressions import Expr, Tensor
 from ...dialect.notation.loops import For
 from ...lowering.analysis.linear_index import linear_index
 from ...lowering.gpu.mma import product_of

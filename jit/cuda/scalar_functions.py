@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...dialect.ir.types import F16, F32, F64, I1, ElementType
-from ...dialect.notation.lookup_tables import ROWS as LOOKED_UP
+from ...dialect.notation.math_tables import ROWS as LOOKED_UP
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
 

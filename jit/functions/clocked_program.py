@@ -15,7 +15,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
-from ...dialect.ir.compiling import compiling
+from ...dialect.ir.compile_scope import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.notation.printer import kernels_text
@@ -24,7 +24,7 @@ from ...dialect.program.module import Module
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
-from ...lowering.stepping.split_state import State, split_state
+from ...lowering.stepping.split_step_and_observe import State, split_step_and_observe
 from ...lowering.stepping.step_plan import StepPlan
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
@@ -47,7 +47,7 @@ class CompiledGraph:
             check_runs_here(options.cpu)
         self.options = options
         with compiling():
-            self.clockwork = split_state(module, graph)
+            self.clockwork = split_step_and_observe(module, graph)
         self._states = {s.name: s for s in self.clockwork.states}
         self._functions: dict[str, CompiledFunction] = {}
         self._stepper: Stepper | None = None

@@ -19,7 +19,7 @@ from ..llvm.emit import Emission
 from ..llvm.ir_writer import PARALLEL
 from ..llvm.llvm_context import addresses_kept
 from ..llvm.native_code import fresh_object_code
-from ..runtime.gil_interval import short_turns
+from ..runtime.gil_switch_interval import short_turns
 from ..runtime.thread_pool import get_num_threads, is_parallel
 
 LINES = 150  # that the kernels of the first part have at least; those of each further part have

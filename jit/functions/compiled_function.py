@@ -23,7 +23,7 @@ from ..targets import find_target, target_of_stage
 
 if TYPE_CHECKING:
     from ...dialect.notation.plan import Plan
-    from ...dialect.program.deferred_checks import DeferredChecks
+    from ...dialect.program.deferred_size_limits import DeferredChecks
     from ...lowering.analysis.cost import Cost
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.sizes import evaluate
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ..calls.arguments import size_place

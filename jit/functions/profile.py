@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...dialect.ir.sizes import evaluate
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import Cost, cost
 from ...lowering.processor import compiling_for

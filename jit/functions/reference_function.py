@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...dialect.builtin import Call
-from ...dialect.ir.conversion import with_plain_truths
+from ...dialect.ir.cast_arrays import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module

@@ -8,7 +8,7 @@ from typing import Any
 from ...dialect.ir.diagnostics import Source, Span
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import ELEMENT_TYPES, TensorType, Type
-from ...dialect.program.deferred_checks import DeferredChecks
+from ...dialect.program.deferred_size_limits import DeferredChecks
 from ...dialect.program.function import Function, Value
 from .cache_entry import read, written
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import cost
-from ...lowering.stepping.split_state import StepAndObserve
+from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
 from ..llvm.emit import Text, emit
 from ..llvm.ir_writer import IRWriter

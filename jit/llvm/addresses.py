@@ -17,7 +17,7 @@ from typing import cast
 from ...dialect.ir.linear_form import LinearForm, add_term
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64, ElementType
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Misalignment, Read, Tensor, Var
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from ...lowering.analysis.accesses import index_factor, stride

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...dialect.ir.types import F16, F32, F64, I1, I32, I64, ElementType
-from ...dialect.notation.index import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
+from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
 from ...lowering.loops.nontemporal_stores import PART

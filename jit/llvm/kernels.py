@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
-from ...dialect.notation.index import Apply, Const, Index, Tensor
+from ...dialect.notation.expressions import Apply, Const, Index, Tensor
 from ...dialect.notation.loops import (
     Alloc,
     Assert,
@@ -34,7 +34,7 @@ from ...lowering.storage.place_buffers import ALIGNMENT
 from .addresses import Val
 from .expressions import Expressions, Square
 from .ir_writer import is_number, memory_text
-from .load_order import FENCE, reads_in_order
+from .keep_load_order import FENCE, reads_in_order
 from .loop_invariants import Invariants
 from .nontemporal_stores import NontemporalStores
 from .prefetch import FURTHER, few_each_time, is_fed_by_memory, picked_later, prefetch_distance

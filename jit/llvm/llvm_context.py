@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from ...dialect.ir.fork_safety import held_at_fork, no_fork
-from ...dialect.ir.scoped_setting import ScopedSetting
+from ...dialect.ir.process_setting import ScopedSetting
 from ...lowering.processor import GENERIC, Processor, processor
 
 LAST_LLVM = 22  # known to have the options that are set here

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from ...dialect.notation.lookup_tables import ROWS, Rows
+from ...dialect.notation.math_tables import ROWS, Rows
 from .ir_writer import Declaration, IRWriter
 from .register_transpose import turn
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dialect.notation.index import Apply, Cast, Const, Expr, Extent, Index, Read, Var
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, Index, Read, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
 from ...dialect.notation.traverse import children
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING
 
-from ...dialect.notation.index import Const, Tensor
+from ...dialect.notation.expressions import Const, Tensor
 from ...dialect.notation.loops import For, Store
 from ...lowering.analysis.accesses import stores
 from ...lowering.analysis.vector_stores import begins_lines, least_length, left_over

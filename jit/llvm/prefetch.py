@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Block, For, Kernel, Prefetch, statements
 from ...dialect.notation.traverse import substitute, walk
 from ...lowering.analysis.accesses import allocated, depends, reads, stores, stride

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.ir.types import ElementType
-from ...dialect.notation.lookup_tables import ROWS
+from ...dialect.notation.math_tables import ROWS
 
 
 class Call(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType
-from ...dialect.notation.index import Apply, Const, Expr
+from ...dialect.notation.expressions import Apply, Const, Expr
 from .ir_writer import Declaration, number_text
 from .scalar_functions import Call, Row
 

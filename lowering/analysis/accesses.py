@@ -8,7 +8,7 @@ from math import gcd
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import (
     Alloc,
     Assert,

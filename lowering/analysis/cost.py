@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...dialect.ir.sizes import evaluate, product
-from ...dialect.notation.index import Apply, Expr, Read, Tensor, Var
+from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, If, Let, Store, expressions, is_rare, usual
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, walk

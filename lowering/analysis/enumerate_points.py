@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from ...dialect.notation.index import Apply, Const, Expr, Index, conjunction
-from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, conjunction
+from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import walk
 
 MAX_POINTS = 1 << 18  # points enumerated at most, all indices together

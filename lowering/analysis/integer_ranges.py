@@ -18,8 +18,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I16, I64, ElementType
-from ...dialect.notation.formulas import Formulas, Nest, View
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -33,11 +32,12 @@ from ...dialect.notation.index import (
     Tensor,
     When,
 )
+from ...dialect.notation.formulas import Formulas, Nest, View
 from ...dialect.notation.interval import UNBOUNDED, Interval
 from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Value
-from ..context import Context
+from ..pass_context import Context
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar
 

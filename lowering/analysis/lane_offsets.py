@@ -15,7 +15,7 @@ from math import gcd, lcm
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.notation.traverse import walk
 
 VECTORS = 4  # vectors loaded for the lanes of one access, at most

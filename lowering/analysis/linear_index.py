@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...dialect.ir.sizes import Shape
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import ZERO, Expr
+from ...dialect.notation.expressions import ZERO, Expr
 from ...dialect.notation.simplify import recombine
 
 

@@ -5,7 +5,7 @@ isLoopParallel).
 from __future__ import annotations
 
 from ...dialect.ir.sizes import Dim
-from ...dialect.notation.index import ZERO, Index
+from ...dialect.notation.expressions import ZERO, Index
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
 from ..processor import processor
 from .accesses import accesses

@@ -9,7 +9,7 @@ from ...dialect.ir.linear_form import Key
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I64
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, apply, as_index
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, apply, as_index
 from ...dialect.notation.index_bounds import index_bounds
 
 STEPS = 3000  # affine forms that a proof examines before it gives up

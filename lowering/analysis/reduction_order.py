@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor
 from ...dialect.notation.fold_order import LANES
-from ...dialect.notation.index import Apply, Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Alloc, Block, For, Let, Store, is_rare
-from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import walk
 from .accesses import accumulators, reads, stores, stride
 

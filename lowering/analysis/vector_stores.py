@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Misalignment
+from ...dialect.notation.expressions import Misalignment
 from ...dialect.notation.loops import Alloc, Assert, For, Let, Store, is_rare
 from ...dialect.notation.traverse import walk
 from ..processor import processor

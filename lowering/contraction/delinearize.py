@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Shape
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Kernel, map_expressions
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores

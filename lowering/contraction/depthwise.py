@@ -23,7 +23,7 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I8, I16, I32, UI8
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Expr, Index, Tensor, apply, as_index, constant
+from ...dialect.notation.expressions import Expr, Index, Tensor, apply, as_index, constant
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, assign, substitute_block, update
 from ...dialect.notation.traverse import substitute
 from ..analysis.accesses import depends

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ...dialect.ir.types import I8, I32, UI8
-from ...dialect.notation.index import Expr, Tensor, apply, both, constant, select
+from ...dialect.notation.expressions import Expr, Tensor, apply, both, constant, select
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor

@@ -21,7 +21,7 @@ import numpy as np
 from ...dialect.ir.sizes import Dim, Shape, Size, larger, product, same_size, smaller
 from ...dialect.ir.types import I32
 from ...dialect.notation.affine import Affine, affine, affine_conditions
-from ...dialect.notation.index import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
+from ...dialect.notation.expressions import Cast, Const, Expr, Index, Read, Tensor, as_index, both, constant, flat_index
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Store, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute, walk

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
-from ..context import Context
 from ..loops.collapse import collapsed
+from ..pass_context import Context
 from ..processor import processor
 from . import strategies
 

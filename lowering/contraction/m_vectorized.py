@@ -26,7 +26,7 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     ZERO,
     Expr,
     Index,

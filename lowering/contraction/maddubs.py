@@ -18,7 +18,7 @@ from functools import reduce
 import numpy as np
 
 from ...dialect.ir.types import I8, I32, UI8
-from ...dialect.notation.index import Expr, Index, Tensor, apply, both, constant
+from ...dialect.notation.expressions import Expr, Index, Tensor, apply, both, constant
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.traverse import substitute

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, conjunction
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, conjunction
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Store, statements
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import allocated, depends, is_straight, reads, stores, stride

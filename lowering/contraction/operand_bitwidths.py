@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...dialect.ir.types import I16, I32
-from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, axes
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, axes
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Store, accumulator, assign, update
 from ..analysis.integer_ranges import Ranges, interval
 from .k_packing import loops_of, only_read, read_at

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I32
-from ...dialect.notation.index import Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
@@ -30,8 +30,8 @@ from .k_packing import (
     row_words,
     turned,
 )
+from .macro_kernel import BLOCKS, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .micro_kernel import BLOCKS, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together

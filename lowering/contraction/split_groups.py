@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, Size
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Block,
     For,

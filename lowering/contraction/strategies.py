@@ -17,7 +17,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import F32, F64, I32, ElementType
-from ...dialect.notation.index import Expr, Index, Read, Tensor
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
@@ -30,7 +30,7 @@ from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .maddubs import lower_maddubs
 from .match import Contraction, LoweredContraction, match_contraction, windowed
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
-from .pairdot import lower_pairdot, lower_single_terms, worth_packing
+from .packed_product import lower_pairdot, lower_single_terms, worth_packing
 from .split_groups import split_groups
 from .winograd import lower_winograd, winograd_products
 from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform

@@ -21,13 +21,13 @@ from math import inf
 import numpy as np
 
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Expr, Index, Read, Tensor, both
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, both
 from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
+from .macro_kernel import BLOCKS
 from .match import Contraction, LoweredContraction, kernel_from_body
-from .micro_kernel import BLOCKS
 from .operand_bitwidths import OperandMagnitudes
 from .winograd_kernels import Windows, WinogradKernels
 from .winograd_transforms import F2X2_3X3, WinogradTransform

@@ -13,7 +13,7 @@ import numpy as np
 from ...dialect.ir.sizes import larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     Expr,
     Index,
     Read,
@@ -42,8 +42,8 @@ from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
+from .macro_kernel import BLOCKS, ROWS, UNROLLED
 from .match import Contraction
-from .micro_kernel import BLOCKS, ROWS, UNROLLED
 from .winograd_transforms import WinogradTransform
 
 GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough

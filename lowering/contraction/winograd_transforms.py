@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ...dialect.ir.types import I16, I64
-from ...dialect.notation.index import Expr, apply, both, cast
+from ...dialect.notation.expressions import Expr, apply, both, cast
 
 Vector = Sequence[Any]
 

@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 
 from ...dialect.builtin import Const
+from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
+from ...dialect.notation.expressions import Const as Number
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
-from ...dialect.notation.index import Check, Expr, Index, Read, Tensor
-from ...dialect.notation.index import Const as Number
 from ...dialect.notation.loops import map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Value

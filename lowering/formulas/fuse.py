@@ -15,11 +15,11 @@ from dataclasses import replace
 from math import inf, prod
 
 from ...dialect.ir.sizes import same_size
+from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
-from ...dialect.notation.index import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
-from .broadcast_index import unrepeated
 from .build_formulas import cost, reads
+from .match_broadcast_index import unrepeated
 
 MAX_NODES = 400  # nodes of a fused formula: beyond that, compiling costs more than memory traffic
 MAX_DEPTH = 80  # operations inside operations: passes and emission walk expressions recursively

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.formulas import Formulas, Nest, View
-from ...dialect.notation.index import Tensor
 from ...dialect.notation.printer import Names, expression_text, size_text, tensor_text
 from .share_subexpressions import named
 

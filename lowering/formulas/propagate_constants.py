@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...dialect.ir.conversion import converted
+from ...dialect.ir.cast_arrays import converted
 from ...dialect.ir.diagnostics import NOWHERE, Span
-from ...dialect.notation.index import Apply, Cast, Check, Const, Expr, Read, Tensor, When, constant
-from ...dialect.notation.scalars import SCALARS
+from ...dialect.notation.expressions import Apply, Cast, Check, Const, Expr, Read, Tensor, When, constant
+from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.simplify import fold_constants
 from ...dialect.notation.traverse import over, rebuild
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation.expressions import Apply, Const, Expr, Reduce
 from ...dialect.notation.formulas import Formula, Formulas
-from ...dialect.notation.index import Apply, Const, Expr, Reduce
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.integer_ranges import interval
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import count
 
-from ...dialect.notation.index import Apply, Bitcast, Cast, Check, Expr, Var, When
+from ...dialect.notation.expressions import Apply, Bitcast, Cast, Check, Expr, Var, When
 from ...dialect.notation.loops import Assert, Block, For, If, Kernel, Let, Statement, Store, expressions
 from ...dialect.notation.traverse import children, over, rebuild
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...dialect.ir.sizes import product
-from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
+from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, apply, as_index, unflatten
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import (
     Alloc,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.index import Read
+from ...dialect.notation.expressions import Read
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, statements
 from ...dialect.notation.plan import Kernels
 from ...dialect.notation.traverse import walk

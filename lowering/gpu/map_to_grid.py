@@ -9,7 +9,7 @@ neighboring threads access neighboring elements. For what no other pass has mapp
 from __future__ import annotations
 
 from ...dialect.ir.sizes import product
-from ...dialect.notation.index import Expr, Index, unflatten
+from ...dialect.notation.expressions import Expr, Index, unflatten
 from ...dialect.notation.loops import For, Kernel, substitute_block
 from ..analysis.parallel_loops import independent_loops
 

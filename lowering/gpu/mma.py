@@ -28,7 +28,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     Apply,
     Cast,
     Expr,
@@ -49,10 +49,10 @@ from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import accesses, depends
 from ..analysis.integer_ranges import interval
 from ..analysis.parallel_loops import THREADS
-from ..context import Context
 from ..contraction.match import Contraction, match_contraction
+from ..pass_context import Context
 from ..processor import processor
-from .block_tiles import Tiles, allocated, at_least, digits, within
+from .contraction_tiles import Tiles, allocated, at_least, digits, within
 
 PACK = 16  # bytes of an access, and the multiple of terms to which the channel axis is padded
 WORDS = 16  # words of a step: two instructions of 32 terms

@@ -27,7 +27,7 @@ from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Expr, Index, Read, Tensor, as_index, both, unflatten
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
 from ...dialect.notation.traverse import rewrite, substitute, walk
@@ -35,7 +35,7 @@ from ..analysis.accesses import depends, stride
 from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import THREADS, independent_loops
 from ..processor import processor
-from .block_tiles import at_least
+from .contraction_tiles import at_least
 
 SMALLEST = 8  # elements along an axis that are worth a tile
 MOST = 4  # arrays read across, at most

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import F32, F64, I1
-from ...dialect.notation.index import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, apply, as_index, both, constant, select
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
-from .block_tiles import Tiles, allocated, at_least, digits, within
+from .contraction_tiles import Tiles, allocated, at_least, digits, within
 
 DEPTH = 16  # terms of a step along the reduced axis
 ROW = 16  # threads side by side along a tile's columns

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, product, same_size
 from ...dialect.notation.affine import key
-from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, as_index, unflatten
+from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, as_index, unflatten
 from ...dialect.notation.loops import (
     Alloc,
     Block,

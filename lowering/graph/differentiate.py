@@ -19,8 +19,8 @@ from ...dialect.program.builder import Builder, Node
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
 from ...dialect.spec.op import Operator
-from ...dialect.theano.derivatives import Derivative, Grad, ROp, tangent_type
-from ..context import Context
+from ...dialect.theano.derivative_operators import Derivative, Grad, ROp, tangent_type
+from ..pass_context import Context
 from .dce import live_operations
 from .inline import has_derivatives
 

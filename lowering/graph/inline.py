@@ -14,7 +14,7 @@ from ...dialect.builtin import Call, Calling
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
 from ...dialect.program.verify import verify
-from ..context import Context
+from ..pass_context import Context
 
 
 def inline(function: Function, context: Context) -> Function:

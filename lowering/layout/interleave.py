@@ -21,7 +21,7 @@ from dataclasses import replace
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I1
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
+from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -41,7 +41,7 @@ from ..analysis.vector_stores import overlaps
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes
 from ..processor import processor
-from .deinterleave import Deinterleaving, reads_planes
+from .interleave_planes import Deinterleaving, reads_planes
 
 MAX_SHORT_AXIS = 7  # elements of the short axis, at most
 MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least

@@ -43,7 +43,7 @@ from dataclasses import replace
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
 from ...dialect.notation.affine import key
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     Expr,
     Index,
     Misalignment,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Size
-from ...dialect.notation.index import Expr, Index, as_index, both
+from ...dialect.notation.expressions import Expr, Index, as_index, both
 from ...dialect.notation.loops import (
     Block,
     For,
@@ -25,8 +25,8 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import folds_floats
-from ..formulas.broadcast_index import repeated, unrepeated
-from .specialize_shapes import specialize_shapes
+from ..formulas.match_broadcast_index import repeated, unrepeated
+from .substitute_sizes import substitute_sizes
 
 
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
@@ -59,7 +59,7 @@ def _for_equalbroadcast_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     if not isinstance(condition, Expr):
         return None
     equal = kernel.with_body(map_expressions(kernel.body, lambda e: rewrite(e, _unrepeated)))
-    return specialize_shapes(equal, lambda n: same.get(_key(n), n)), condition
+    return substitute_sizes(equal, lambda n: same.get(_key(n), n)), condition
 
 
 def broadcast_sizes(block: Block, index: Index) -> dict[object, Size]:

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from itertools import count
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.formulas import Formula, Formulas, Nest, View
-from ...dialect.notation.index import (
+from ...dialect.notation.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -30,6 +29,7 @@ from ...dialect.notation.index import (
     axes,
     select,
 )
+from ...dialect.notation.formulas import Formula, Formulas, Nest, View
 from ...dialect.notation.loops import (
     Alloc,
     Assert,

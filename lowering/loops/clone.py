@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import (
     Alloc,
     Block,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...dialect.ir.sizes import same_size
-from ...dialect.notation.index import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
+from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
 from ...dialect.notation.loops import (
     Alloc,
     Block,

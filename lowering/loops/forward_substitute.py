@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import I1, I64
-from ...dialect.notation.index import Expr, Index, Read
+from ...dialect.notation.expressions import Expr, Index, Read
 from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions
 from ...dialect.notation.traverse import substitute, walk
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...dialect.ir.sizes import same_size
-from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite

@@ -16,7 +16,7 @@ from dataclasses import replace
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
 from ...dialect.notation.affine import Affine, affine
-from ...dialect.notation.index import Apply, Const, Expr, Extent, Index, as_index
+from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, as_index
 from ...dialect.notation.loops import (
     Alloc,
     Block,

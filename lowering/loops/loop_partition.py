@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.index import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
+from ...dialect.notation.expressions import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
 from ...dialect.notation.loops import (
     Block,
     For,

@@ -14,7 +14,7 @@ from math import gcd
 
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Expr, Tensor, as_index, both
+from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Block,
     For,

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import ZERO, Const, Index, as_index, minimum
+from ...dialect.notation.expressions import ZERO, Const, Index, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
 from ..analysis.cost import block_operations
 from ..processor import processor

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import inf
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16
-from ...dialect.notation.index import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
 from ...dialect.notation.loops import Kernel, map_expressions
 from ...dialect.notation.traverse import rewrite
 

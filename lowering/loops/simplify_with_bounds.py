@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.index import Bitcast, Cast, Const, Expr, Read, Tensor, Var
+from ...dialect.notation.expressions import Bitcast, Cast, Const, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Statement, Store, map_expressions, statements
 from ...dialect.notation.simplify import fold_constants, simplify_index
 from ...dialect.notation.traverse import children, rewrite, with_children

@@ -13,7 +13,19 @@ from dataclasses import replace
 import numpy as np
 
 from ...dialect.ir.types import C64, F32, F64, ElementType
-from ...dialect.notation.index import Apply, Cast, Const, Expr, Read, Tensor, Var, as_index, cast, constant, select
+from ...dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Tensor,
+    Var,
+    as_index,
+    cast,
+    constant,
+    select,
+)
 from ...dialect.notation.loops import (
     Alloc,
     Assert,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.index import Expr, Index, both, conjunction, maximum, minimum
+from ...dialect.notation.expressions import Expr, Index, both, conjunction, maximum, minimum
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
 from ..analysis.accesses import depends

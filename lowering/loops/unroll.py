@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.index import Const
+from ...dialect.notation.expressions import Const
 from ...dialect.notation.loops import (
     Block,
     For,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Size
 from ...dialect.notation.affine import key
-from ...dialect.notation.index import ZERO, Expr, Index, Read, Tensor, as_index, both
+from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, as_index, both
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -30,7 +30,7 @@ from ...dialect.notation.loops import (
     rewrite_block,
 )
 from ...dialect.notation.traverse import rewrite, walk
-from ..formulas.broadcast_index import repeated, unrepeated
+from ..formulas.match_broadcast_index import repeated, unrepeated
 from .broadcast_versions import broadcast_sizes
 
 

@@ -19,7 +19,7 @@ from math import lcm
 
 from ...dialect.ir.types import I1
 from ...dialect.notation.affine import affine, key
-from ...dialect.notation.index import Apply, Expr, Index, Read, maximum
+from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
 from ...dialect.notation.loops import (
     Assert,
     Block,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.ir.types import F16, F32
-from ...dialect.notation.index import Apply, Expr, cast
+from ...dialect.notation.expressions import Apply, Expr, cast
 from ...dialect.notation.traverse import over, rebuild
 from .error_functions import erf, erfc, erfcx
 from .exponential import exp, exp2, expm1

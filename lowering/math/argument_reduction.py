@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32, I64, UI64
-from ...dialect.notation.index import Bitcast, Expr, cast, constant, select
+from ...dialect.notation.expressions import Bitcast, Expr, cast, constant, select
 from .double_word import exact_product, exact_sum, ordered_sum
 from .primitives import BIAS, MANTISSA, ROUNDER, as_float, bits, fma, shift_right
 

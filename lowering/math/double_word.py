@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dialect.notation.index import Expr, Operand
+from ...dialect.notation.expressions import Expr, Operand
 from .primitives import fma
 
 

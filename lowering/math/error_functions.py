@@ -7,8 +7,8 @@ polynomials over the whole range.
 from __future__ import annotations
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.index import Expr, apply, cast, constant, maximum, minimum, select
-from ...dialect.notation.lookup_tables import ERF_SPACING
+from ...dialect.notation.expressions import Expr, apply, cast, constant, maximum, minimum, select
+from ...dialect.notation.math_tables import ERF_SPACING
 from .double_word import Doubled, exact_product, ordered_sum
 from .exponential import EXPM1, LOG2_E, exponential, less_one, reduced, scale
 from .primitives import (

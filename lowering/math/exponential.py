@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.index import Expr, constant, maximum, minimum
+from ...dialect.notation.expressions import Expr, constant, maximum, minimum
 from .double_word import ordered_sum
 from .primitives import LN2, MANTISSA, POWER_ROUNDER, absolute, as_float, bits, fma, polynomial, rarely, sign_of
 

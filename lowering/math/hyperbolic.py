@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.index import Expr, constant, maximum, minimum, select
+from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
 from .double_word import exact_product, exact_sum, ordered_sum
 from .exponential import EXPM1, USUAL, exponential, reduced, scale
 from .logarithm import NATURAL, log_of_one_plus, of_any

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType
-from ...dialect.notation.index import Expr, Operand, apply, constant, select
-from ...dialect.notation.lookup_tables import LOG_LEAST, LOG_WIDTH
+from ...dialect.notation.expressions import Expr, Operand, apply, constant, select
+from ...dialect.notation.math_tables import LOG_LEAST, LOG_WIDTH
 from .primitives import (
     BIAS,
     INFINITY,

@@ -7,8 +7,8 @@ below half an ulp and exact powers are exact.
 from __future__ import annotations
 
 from ...dialect.ir.types import F32, F64
-from ...dialect.notation.index import Expr, apply, constant, maximum, minimum, select
-from ...dialect.notation.lookup_tables import LOG_WIDTH
+from ...dialect.notation.expressions import Expr, apply, constant, maximum, minimum, select
+from ...dialect.notation.math_tables import LOG_WIDTH
 from .double_word import Doubled, exact_product, ordered_sum
 from .exponential import RANGE, USUAL, of_reduced, reduced
 from .logarithm import LEAST, split, split_any

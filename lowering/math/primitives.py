@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32, I64, UI32, UI64, ElementType
-from ...dialect.notation.index import Bitcast, Expr, Operand, apply, constant, select
+from ...dialect.notation.expressions import Bitcast, Expr, Operand, apply, constant, select
 
 INFINITY = float("inf")
 NAN = float("nan")

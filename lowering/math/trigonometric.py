@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, I32
-from ...dialect.notation.index import Expr, constant, maximum, minimum, select
+from ...dialect.notation.expressions import Expr, constant, maximum, minimum, select
 from .argument_reduction import HALF_PI, NEAR, Reduced, far, half_turns, odd_quarters, quarter_turns
 from .double_word import ordered_sum
 from .primitives import (

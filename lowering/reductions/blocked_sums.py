@@ -20,8 +20,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
 from ...dialect.notation.fold_order import BLOCK_TERMS, MIN_TERMS
-from ...dialect.notation.index import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -45,8 +45,8 @@ from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, folded_value
 from ..contraction.k_packing import at_least
+from ..contraction.macro_kernel import ROWS
 from ..contraction.match import factors_of
-from ..contraction.micro_kernel import ROWS
 from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
 

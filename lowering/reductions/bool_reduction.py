@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import I1, UI8
-from ...dialect.notation.index import Apply, Cast, Const, Expr, Read
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read
 from ...dialect.notation.loops import Alloc, Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import stores

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import same_size
-from ...dialect.notation.index import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
+from ...dialect.notation.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
 from ...dialect.notation.loops import (
     Alloc,
     Block,

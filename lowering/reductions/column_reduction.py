@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
+from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
 from ...dialect.notation.loops import (
     Alloc,
     Block,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...dialect.ir.sizes import product, same_size
-from ...dialect.notation.index import Expr, Index, Read, Tensor, Var
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, map_expressions, statements
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation.expressions import Const, Expr, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.fold_order import LANES
-from ...dialect.notation.index import Const, Expr, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.loops import (
     Alloc,
     Block,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...dialect.notation.index import Const, Index, Tensor, as_index, minimum
+from ...dialect.notation.expressions import Const, Index, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parameters, statements, update
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads

@@ -17,14 +17,14 @@ from typing import Any
 
 from ...dialect.ir.sizes import Dim, Size, product, same_size
 from ...dialect.ir.unify import put
+from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.fold_order import LANES
-from ...dialect.notation.index import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
 from ...dialect.notation.plan import Kernels, versions
 from ..analysis.reduction_order import ORDERED, along_memory, folded_value
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapsed
-from ..loops.specialize_shapes import specialize_shapes
+from ..loops.substitute_sizes import substitute_sizes
 from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
 
 Atoms = frozenset[Any]
@@ -89,7 +89,7 @@ def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | No
             if any(n <= frozenset(some) for n in never):
                 continue
             ones: dict[Any, Dim] = dict.fromkeys(some, 1)
-            made = specialize_shapes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
+            made = substitute_sizes(kernel, lambda n, ones=ones: put(n, ones) if isinstance(n, Size) else n)
             if [_seen(o, ones) for o in before] != [_seen(o, {}) for o in _orders(made)]:
                 condition = both(*(as_index(Size.of_atom(a)).eq(1) for a in some))
                 assert isinstance(condition, Expr)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, product, smaller
-from ...dialect.notation.index import Expr, Index, Tensor, Var, as_index
+from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
 from ...dialect.notation.loops import (
     Alloc,
     Assert,

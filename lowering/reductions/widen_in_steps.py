@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
-from ...dialect.notation.index import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
+from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
 from ...dialect.notation.loops import (
     Alloc,
     Block,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...dialect.ir.types import F32
 from ...dialect.notation.affine import key
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Var, apply, constant
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
 from .step_plan import StepPlan
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
-from ...dialect.notation.index import Expr, Read, Tensor, as_index
+from ...dialect.notation.expressions import Expr, Read, Tensor, as_index
 from ...dialect.notation.loops import Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite
-from ..context import Context
+from ..pass_context import Context
 from .slp_vectorize import arrange
 from .step_plan import Group, StateSlot, StepPlan
 

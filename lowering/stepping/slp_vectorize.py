@@ -19,7 +19,7 @@ import numpy as np
 
 from ...dialect.ir.types import ElementType
 from ...dialect.notation.affine import key
-from ...dialect.notation.index import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
+from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Read, Tensor, Var, select
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children

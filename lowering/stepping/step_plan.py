@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 

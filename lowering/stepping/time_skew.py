@@ -21,7 +21,7 @@ from math import prod
 
 from ...dialect.ir.sizes import product
 from ...dialect.notation.affine import affine
-from ...dialect.notation.index import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Tensor, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from ...dialect.notation.index import Const, Expr, Read, Tensor, Var
+from ...dialect.notation.expressions import Const, Expr, Read, Tensor, Var
 from ...dialect.notation.loops import (
     Block,
     For,
@@ -26,7 +26,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import Accesses, accesses
-from ..context import Context
+from ..pass_context import Context
 
 
 def in_place(plan: Plan, context: Context) -> Plan:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
-from ...dialect.notation.index import Cast, Expr, Read, Tensor, cast
+from ...dialect.notation.expressions import Cast, Expr, Read, Tensor, cast
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import (
     Block,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
-from ...dialect.notation.index import Tensor
+from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import scratch_buffers
 from ...dialect.notation.plan import Plan
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from available_targets import EVERY
+from cvm.dialect.dali.promotion import SUPPORTED
 from cvm.dialect.ir.types import ElementType, TensorType
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.spec.op import OPERATORS, violated
-from cvm.dialect.spec.promotion import SUPPORTED
 from operator_checks import assert_same
 from samples_dali import DALI, values
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import samples
-from cvm.dialect.notation.index import Read
+from cvm.dialect.notation.expressions import Read
 from cvm.dialect.notation.printer import kernels_text
 from cvm.dialect.spec.op import OPERATORS
-from cvm.lowering.analysis.legality import LoweringError, check_kernel
+from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.processor import GENERIC
 from cvm.parser.format import format_text
 from cvm.parser.kernels import parse_kernels

@@ -13,9 +13,9 @@ from cvm.dialect.ir.sizes import Dim, Size, Undecided, evaluate, larger, smaller
 from cvm.dialect.ir.types import F32, I64
 from cvm.dialect.ir.unify import put
 from cvm.dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from cvm.dialect.notation.index import Apply, Const, Expr, Extent, Index, Tensor, apply, flat_index, unflatten
+from cvm.dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Tensor, apply, flat_index, unflatten
 from cvm.dialect.notation.index_bounds import index_bounds, inside
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.notation.simplify import fold_constants, recombine, simplify_index
 from cvm.dialect.notation.traverse import over, rebuild, substitute, walk
 from cvm.lowering.analysis.lane_offsets import Lanes, offsets

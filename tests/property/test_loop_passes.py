@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.printer import kernels_text
-from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.context import Context
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.loops.loop_partition import loop_partition
+from cvm.lowering.pass_context import Context
 from cvm.lowering.pipeline import CPU_SCHEDULE, unscheduled
 from cvm.parser.kernels import parse_kernels
 from loop_interpreter import execute

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import ELEMENT_TYPES, I32, ElementType
-from cvm.dialect.notation.index import Index
+from cvm.dialect.notation.expressions import Index
 from cvm.dialect.notation.loops import Alloc, For, Kernel, Store, accumulator, assign, update
 from native_kernels import kernel, tensor
 

@@ -17,7 +17,7 @@ import numpy as np
 from available_targets import HERE
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
-from cvm.lowering.formulas.overflow import possible_overflows, print_ranges
+from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
 from cvm.lowering.pipeline import PASSES, context_of
 from run_lines import Call, as_array, difference, read_call
 

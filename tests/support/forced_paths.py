@@ -235,12 +235,12 @@ def _part(function: Any, given: Given, case: Case) -> Any:
 
 WITHOUT_WINOGRAD = tuple(s for s in STRATEGIES if not s.name.startswith("winograd"))
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
-SMALL = {"packing_products": 0, f"{C}.pairdot.MIN_ROWS": 1, f"{C}.pairdot.MIN_K": 1}
+SMALL = {"packing_products": 0, f"{C}.packed_product.MIN_ROWS": 1, f"{C}.packed_product.MIN_K": 1}
 SHARED = {
     "wake_operations": 0,
     "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
     "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
-    f"{C}.micro_kernel.MIN_PARALLEL_PRODUCTS": 1,
+    f"{C}.macro_kernel.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.LEAST_TILES": 1,
 }
@@ -264,8 +264,10 @@ IN_BLOCKS |= {f"{F}.split_reduction.MIN_TERMS": 1, f"{F}.reduction_versions.MIN_
 IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATIONS": 0, f"{F}.fuse_rows.MIN_ROWS": 1}
 
 
-TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("PRODUCTS", "ROWS", "TILES", "STEPS", "RESULTS")}
-BY_TWO, BY_FOUR = ({f"{C}.winograd.MAX_COST_RATIO": gain} for gain in (0, inf))
+TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("ROWS", "TILES", "STEPS", "RESULTS")}
+BY_TWO = {f"{C}.winograd.MAX_COST_RATIO": 0}
+WITHOUT_2X2 = tuple(s for s in STRATEGIES if s.name != "winograd_2x2")  # which costs less of small images
+BY_FOUR = {f"{C}.winograd.MAX_COST_RATIO": inf, f"{C}.strategies.STRATEGIES": WITHOUT_2X2}
 NOT_TURNED = {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {
@@ -308,7 +310,7 @@ PATHS = {
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
-    "panels, sums wait": Path(SMALL | {f"{C}.micro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
+    "panels, sums wait": Path(SMALL | {f"{C}.macro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
     "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
     "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x8x"),
     "larger, turned windows": Path(

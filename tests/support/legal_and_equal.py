@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.program.module import Module
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.lowering.processor import Processor
 

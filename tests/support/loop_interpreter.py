@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from cvm.dialect.ir.sizes import Dim, Shape, Size, evaluate
 from cvm.dialect.ir.types import BY_DTYPE, ElementType, TensorType
-from cvm.dialect.notation.index import (
+from cvm.dialect.notation.expressions import (
     Apply,
     Bitcast,
     Cast,
@@ -31,7 +31,7 @@ from cvm.dialect.notation.index import (
     When,
 )
 from cvm.dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Store
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.spec.op import Operator
 
 

@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 from cvm.dialect.ir.sizes import Shape, Size, evaluate
 from cvm.dialect.ir.types import ElementType
-from cvm.dialect.notation.index import Tensor
+from cvm.dialect.notation.expressions import Tensor
 from cvm.dialect.notation.loops import Block, Kernel
 from cvm.dialect.notation.plan import Plan
 from cvm.jit.functions.native_function import ENTRY

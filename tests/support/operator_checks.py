@@ -12,7 +12,7 @@ import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.dali.pointwise import Pointwise
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify

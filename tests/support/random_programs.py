@@ -10,7 +10,7 @@ import numpy as np
 import samples_dali  # noqa: F401  (adds to SAMPLES)
 from cvm.dialect.builtin import Call, Const, Data
 from cvm.dialect.ir.attributes import Symbol
-from cvm.dialect.ir.literals import fit, literal_type
+from cvm.dialect.ir.literal_types import fit, literal_type
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, ELEMENT_TYPES, I32, ElementType, TensorType, Type
 from cvm.dialect.program import verify

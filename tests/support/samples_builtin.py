@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import data_movement, indexing, ordering, scans, shape_like, windows
+from cvm.dialect.builtin import argsort_argmax, gather_scatter, pad_slice_reshape, scans, shape_like, sliding_window
 from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
@@ -39,7 +39,7 @@ def repeated(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(random.integers(-9, 10, n).astype(random.choice(["f4", "i8"])), np.zeros(m, bool))
 
 
-@sample(data_movement.Pad)
+@sample(pad_slice_reshape.Pad)
 def pad(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     before = tuple(between(random, -2, 3) for _ in n)
@@ -47,7 +47,7 @@ def pad(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, n), before, after)
 
 
-@sample(data_movement.Reshape)
+@sample(pad_slice_reshape.Reshape)
 def regroup(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     split: list[tuple[int, ...]] = []
     n: list[int] = []
@@ -63,13 +63,13 @@ def regroup(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(i32s(random, tuple(n)), tuple(split), merge if flag(random) else None)
 
 
-@sample(data_movement.Part)
+@sample(pad_slice_reshape.Part)
 def part(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     whole: Any = SAMPLES["cvm.concatenate"](random)
     return cls(whole.reference(), whole.xs, whole.axis, between(random, 0, len(whole.xs) - 1))
 
 
-@sample(data_movement.AddAt)
+@sample(pad_slice_reshape.AddAt)
 def add_at(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Samples of small integers, whose sums are exact in every order."""
     like = positive(random, between(random, 1, 3))
@@ -84,13 +84,13 @@ def numbers(random: np.random.Generator, n: tuple[int, ...], kinds: str = "f4 f8
     return random.integers(0, 9, n).astype(random.choice(kinds.split()))
 
 
-@sample(indexing.IotaLike)
+@sample(gather_scatter.IotaLike)
 def iota_like(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random, between(random, 1, 4))
     return cls(np.zeros(n, np.float32), between(random, 0, len(n) - 1))
 
 
-@sample(indexing.Gather, indexing.Scatter)
+@sample(gather_scatter.Gather, gather_scatter.Scatter)
 def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     """Places counted from both ends; clipped ones lie outside, too."""
     n = positive(random, between(random, 1, 4))
@@ -101,21 +101,21 @@ def indexed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     indices = tuple(random.integers(-n[a] - far, n[a] + far, u).astype(kind) for a in axes)
     mode = "clip" if clip else "raise"
     x = numbers(random, n)
-    if cls is indexing.Gather:
+    if cls is gather_scatter.Gather:
         return cls(x, indices, axes, mode)
-    gather = indexing.Gather(x, indices, axes, mode)
+    gather = gather_scatter.Gather(x, indices, axes, mode)
     updates = random.integers(0, 9, gather.reference().shape).astype(x.dtype)
     combined = random.choice(["", "add", "maximum", "minimum", *(["mul"] if x.dtype.kind != "f" else [])])
     return cls(x, updates, indices, axes, str(combined) or None, mode)
 
 
-@sample(ordering.Argsort)
+@sample(argsort_argmax.Argsort)
 def argsort(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     x = with_nan(random, numbers(random, shape(random, between(random, 1, 3), 9)))
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
 
 
-@sample(ordering.Argmax, ordering.Argmin)
+@sample(argsort_argmax.Argmax, argsort_argmax.Argmin)
 def extreme(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     x = with_nan(random, numbers(random, positive(random, between(random, 1, 3))))
     return cls(x, between(random, 0, x.ndim - 1), flag(random))
@@ -133,7 +133,7 @@ def cumulative(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     return cls(x, between(random, 0, x.ndim - 1), str(random.choice(names)), flag(random), flag(random))
 
 
-@sample(windows.Windows)
+@sample(sliding_window.Windows)
 def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = positive(random, between(random, 1, 3))
     axes = tuple(int(a) for a in random.permutation(len(n))[: between(random, 0, min(2, len(n)))])

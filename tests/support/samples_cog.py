@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.cog import arithmetic, complex_fields, reductions, slice_shift_stack, vectors
+from cvm.dialect.cog import arithmetic, complex_fields, reductions, slice_shift_stack, vector_elements
 from cvm.dialect.ir.types import BY_DTYPE, FieldType, TensorType
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag
@@ -61,12 +61,12 @@ def sample(name: str, random: np.random.Generator) -> Operator[np.ndarray]:
         g = shape(random, 3)
         h = shape(random, 3 - len(g))
         return typed(cls(values(random, g, False), values(random, h, False)), g, h)
-    if cls in (slice_shift_stack.Stack, vectors.Vector):
+    if cls in (slice_shift_stack.Stack, vector_elements.Vector):
         g, t = shape(random, 2), shape(random, 2) if cls is slice_shift_stack.Stack else ()
         count = between(random, 1, 4)
         return typed(cls(tuple(values(random, (*g, *t), complex) for _ in range(count))), *[g] * count)
     g, t = shape(random, 3, 1 if cls is slice_shift_stack.Slice else 0), shape(random, 2)
-    if cls is vectors.VectorElement:
+    if cls is vector_elements.VectorElement:
         t = (between(random, 1, 4),)
     x = values(random, (*g, *t), complex, tame=cls in FOLDS)
     return typed(cls(x, *attributes(random, cls, g, t)), g)

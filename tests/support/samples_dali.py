@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.dali.pointwise import groups
+from cvm.dialect.dali.promotion import SUPPORTED
 from cvm.dialect.ir.types import ElementType
 from cvm.dialect.spec.op import OPERATORS, Operator
-from cvm.dialect.spec.promotion import SUPPORTED
 from samples import between, flag, sample
 
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 255.0, np.inf, -np.inf, np.nan, 1e-40, 1e30, -3e38, 16777217.0, 2.0**63, -(2.0**31))

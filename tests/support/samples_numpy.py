@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, F16
-from cvm.dialect.numpy.ufunc import UFUNCS
+from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.spec.op import OPERATORS, Operator
 from samples import between, flag, sample, shape
 from samples_dali import values

@@ -8,7 +8,7 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 from cvm.dialect.ir.types import F16, F32, F64, ElementType
-from cvm.dialect.notation.index import Expr, Index, Tensor, cast, constant, maximum, minimum, select
+from cvm.dialect.notation.expressions import Expr, Index, Tensor, cast, constant, maximum, minimum, select
 from cvm.dialect.notation.loops import For, Store
 from cvm.lowering.math import computed
 from cvm.lowering.math.primitives import absolute, as_float, bits, sign_of

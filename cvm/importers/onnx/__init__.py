@@ -21,20 +21,31 @@ from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
 
-from . import control, elementwise, indexing, layers, movement, quantized, reductions, resize, sequences, signal
+from . import (
+    control_flow_and_recurrence,
+    elementwise,
+    gather_scatter_topk,
+    matmul_conv_pool,
+    movement,
+    quantized,
+    reductions_and_normalization,
+    resize,
+    sequences,
+    signal,
+)
 from .elements import element_of
 from .importer import Importer, Missing, read_initializers
 from .reading import read_model
 from .rules import Items, Unsupported
 
 RULES_OF = (
-    control,
+    control_flow_and_recurrence,
     elementwise,
-    indexing,
-    layers,
+    gather_scatter_topk,
+    matmul_conv_pool,
     movement,
     quantized,
-    reductions,
+    reductions_and_normalization,
     resize,
     sequences,
     signal,

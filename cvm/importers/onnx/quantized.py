@@ -9,7 +9,7 @@ from cvm.dialect.program.builder import Node
 
 from .elements import element_of
 from .elementwise import number
-from .layers import convolved, product
+from .matmul_conv_pool import convolved, product
 from .rules import Known, Unsupported, aligned, rule
 
 if TYPE_CHECKING:

@@ -215,7 +215,7 @@ def grid_sample(at: At, x: Node, grid: Node) -> Known:
 
 def last_of(at: At, x: Node, k: int) -> Node:
     """One of the elements along the last axis."""
-    from .control import at_step
+    from .control_flow_and_recurrence import at_step
 
     return at_step(at, x, x.rank - 1, k)
 

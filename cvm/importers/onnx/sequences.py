@@ -8,7 +8,7 @@ import numpy as np
 
 from cvm.dialect.program.builder import Node
 
-from .control import at_step, stacked
+from .control_flow_and_recurrence import at_step, stacked
 from .movement import FAR, cut
 from .rules import Array, Items, Known, known_size, real_axes, rule, static
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from cvm.dialect.program.builder import Node
 
-from .control import at_step, stacked
-from .layers import contract
+from .control_flow_and_recurrence import at_step, stacked
+from .matmul_conv_pool import contract
 from .movement import MAX_CONSTANT
 from .rules import Array, Known, Unsupported, real_axes, rule, static
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from . import warp_operations
-from .alu import operation
+from .arithmetic import operation
 from .memory import SPACE, Local, Memory, Shared
 from .ptx import Instruction, Unsupported
 from .ptx_types import TYPES, dtype

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cvm
-from cvm.array_functions import ARRAY_FUNCTIONS, REFUSED
+from cvm.composite_functions import ARRAY_FUNCTIONS, REFUSED
 
 RANDOM = np.random.default_rng(3)
 X = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.conversion import converted
+from cvm.dialect.ir.cast_arrays import converted
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
-from cvm.dialect.notation.index import Index, cast
+from cvm.dialect.notation.expressions import Index, cast
 from cvm.dialect.notation.loops import For, Store
 from native_kernels import compiled, kernel, tensor
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cvm.dialect.ir.scoped_setting import ScopedSetting
+from cvm.dialect.ir.process_setting import ScopedSetting
 from cvm.jit.functions import codegen_units
 from cvm.jit.functions.native_function import NativeFunction
 from cvm.lowering import pipeline

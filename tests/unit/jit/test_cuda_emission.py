@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI16, UI32, UI64, ElementType
-from cvm.dialect.notation.index import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.notation.expressions import Bitcast, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.cuda.emit import emit
 from cvm.jit.cuda.scalar_functions import ROWS
 from emission_operands import REAL, matrix_sum, values

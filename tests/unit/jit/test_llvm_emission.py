@@ -8,10 +8,22 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size, larger, smaller
 from cvm.dialect.ir.types import F16, F32, F64, I1, I8, I16, I32, I64, UI8, UI32, ElementType
-from cvm.dialect.notation.index import Bitcast, Const, Expr, Index, Tensor, Var, apply, as_index, cast, constant, select
+from cvm.dialect.notation.expressions import (
+    Bitcast,
+    Const,
+    Expr,
+    Index,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    cast,
+    constant,
+    select,
+)
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Store, accumulator, assign, update
 from cvm.dialect.notation.plan import Plan
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.llvm import native_code, target_intrinsics
 from cvm.jit.llvm.emit import emit
 from cvm.jit.llvm.scalar_functions import INSTRUCTIONS, VECTOR_ROWS

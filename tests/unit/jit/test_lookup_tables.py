@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F64, I64
-from cvm.dialect.notation.index import Index, apply
-from cvm.dialect.notation.lookup_tables import ERF_SPACING, LOG_BITS, LOG_LEAST, LOG_WIDTH, ROWS, Rows
+from cvm.dialect.notation.expressions import Index, apply
 from cvm.dialect.notation.loops import For, Store
-from cvm.dialect.notation.scalars import SCALARS
+from cvm.dialect.notation.math_tables import ERF_SPACING, LOG_BITS, LOG_LEAST, LOG_WIDTH, ROWS, Rows
+from cvm.dialect.notation.scalar_functions import SCALARS
 from cvm.jit.cuda.emulator.ptx import Unsupported, parse
 from emulated_kernels import simulated
 from mpmath import erf, erfc, exp, log, mp, mpf, nint, pi, sqrt

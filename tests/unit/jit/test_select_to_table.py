@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, F64, I32, ElementType
-from cvm.dialect.notation.index import Expr, Index, constant, select
+from cvm.dialect.notation.expressions import Expr, Index, constant, select
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.jit.functions.native_function import ENTRY
 from cvm.jit.llvm import select_to_table

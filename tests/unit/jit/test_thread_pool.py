@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I64
-from cvm.dialect.notation.index import Index, Tensor, as_index
+from cvm.dialect.notation.expressions import Index, Tensor, as_index
 from cvm.dialect.notation.loops import For, Store
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.runtime import thread_pool

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, F64, ElementType
+from cvm.dialect.notation.expressions import indices, total
 from cvm.dialect.notation.formulas import Formula
-from cvm.dialect.notation.index import indices, total
 from cvm.dialect.notation.printer import kernels_text
-from cvm.lowering.analysis.legality import check_kernel
-from cvm.lowering.contraction import micro_kernel, pack_panels, pairdot, strategies
+from cvm.lowering.analysis.verify_kernel import check_kernel
+from cvm.lowering.contraction import macro_kernel, pack_panels, packed_product, strategies
 from cvm.lowering.loops.build_loops import build_nest
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
@@ -59,7 +59,7 @@ def test_sums_wait_for_what_is_long(name: str, monkeypatch: pytest.MonkeyPatch) 
     operation, a, b = PROGRAMS[name]
     program = text(operation, a, b, "  %h = dali.mul %y, 3\n  %z = dali.add %h, 1\n")
     assert "%waiting" not in cvm.compile(program).lower("schedule")
-    monkeypatch.setattr(micro_kernel, "LONG_EPILOGUE", 1)
+    monkeypatch.setattr(macro_kernel, "LONG_EPILOGUE", 1)
     rng = np.random.default_rng(5)
     both(program, *(rng.integers(-100, 100, s, np.int32) for s in (a, b)))
     assert "%waiting" in cvm.compile(program).lower("schedule")
@@ -156,7 +156,7 @@ def test_threads_share_the_rows_of_few_panels(
     for module, name in (
         (pack_panels, "MIN_PARALLEL_PRODUCTS"),
         (pack_panels, "LEAST_TILES"),
-        (micro_kernel, "MIN_PARALLEL_PRODUCTS"),
+        (macro_kernel, "MIN_PARALLEL_PRODUCTS"),
     ):
         monkeypatch.setattr(module, name, 1)
     random = np.random.default_rng(0)
@@ -210,8 +210,8 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     tile: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pairdot, "choose_tile", lambda c, registers: tile)
-    monkeypatch.setattr(micro_kernel, "MAX_CACHED_K", 256)
+    monkeypatch.setattr(packed_product, "choose_tile", lambda c, registers: tile)
+    monkeypatch.setattr(macro_kernel, "MAX_CACHED_K", 256)
     monkeypatch.setattr(pack_panels, "SHARED", 1)
     monkeypatch.setattr(pack_panels, "BESIDE", 4)
     rows, terms, columns = sizes

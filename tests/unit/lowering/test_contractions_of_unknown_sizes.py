@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
-from cvm.dialect.notation.index import Expr, Index
+from cvm.dialect.notation.expressions import Expr, Index
 from legal_and_equal import legal
 
 import cvm

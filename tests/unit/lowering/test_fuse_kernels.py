@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.printer import kernels_text
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
 from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import lower_step, to_formulas
-from cvm.lowering.stepping.split_state import split_state
+from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.lowering.stepping.step_plan import StateSlot
 from loop_interpreter import execute
 
@@ -104,7 +104,7 @@ def places(text: str) -> tuple[list[StateSlot], tuple[int, ...], int]:
     """The slots of the states of @main, the arrays that alternate, and the number of kernels."""
     module = cvm.parse(text)
     graph = module.functions["main"]
-    tick = lower_step(module, split_state(module, graph))  # type: ignore[arg-type]
+    tick = lower_step(module, split_step_and_observe(module, graph))  # type: ignore[arg-type]
     for kernel in tick.plan.kernels:
         check_kernel(kernel)
     return [*tick.places], tick.turns, len(tick.plan.kernels)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I32
-from cvm.dialect.notation.index import Index, Tensor
+from cvm.dialect.notation.expressions import Index, Tensor
 from cvm.dialect.notation.loops import For, Kernel, Store
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.cuda.emit import Source, emit
 from cvm.jit.cuda.emulator.memory import Fault, Memory
 from cvm.jit.functions.gpu_function import SimulatedFunction
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Gpu
 from emulated_kernels import needs_nvrtc, plan_of, run
 from native_kernels import kernel, tensor

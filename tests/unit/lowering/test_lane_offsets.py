@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I64
-from cvm.dialect.notation.index import Index, Tensor, constant
+from cvm.dialect.notation.expressions import Index, Tensor, constant
 from cvm.lowering.analysis.lane_offsets import Lanes, begins, offsets, period, windows
 from legal_and_equal import legal
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import I1, I32, I64
-from cvm.dialect.notation.index import Index, Var, apply, as_index, cast, constant
+from cvm.dialect.notation.expressions import Index, Var, apply, as_index, cast, constant
 from cvm.dialect.notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
-from cvm.lowering.analysis.legality import LoweringError, check_kernel
+from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from native_kernels import kernel, tensor
 
 N = Size.named("N")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import F32, I1, I32, I64
-from cvm.dialect.notation.index import (
+from cvm.dialect.notation.expressions import (
     Const,
     Extent,
     Index,
@@ -23,7 +23,7 @@ from cvm.dialect.notation.index import (
 )
 from cvm.dialect.notation.loops import Alloc, Assert, For, If, Kernel, Let, Prefetch, Store, accumulator, assign
 from cvm.dialect.notation.printer import kernel_text, kernels_text
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.pipeline import lower
 from cvm.parser.kernels import parse_kernels
 from operator_checks import program

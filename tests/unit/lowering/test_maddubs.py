@@ -7,7 +7,7 @@ from collections.abc import Callable
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.lowering.contraction import micro_kernel, winograd
+from cvm.lowering.contraction import macro_kernel, winograd
 from int8_programs import PROGRAMS
 from legal_and_equal import agreed
 
@@ -104,7 +104,7 @@ def test_the_weights_may_be_those_without_a_sign() -> None:
 
 
 def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(micro_kernel, "MAX_CACHED_K", 384)
+    monkeypatch.setattr(macro_kernel, "MAX_CACHED_K", 384)
     random = np.random.default_rng(0)
     shape, kernel = (1, 384 * 4 + 300, 3, 5), (9, 384 * 4 + 300, 1, 1)
     w = random.integers(-127, 128, kernel)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import I32
-from cvm.dialect.notation.index import Index
+from cvm.dialect.notation.expressions import Index
 from cvm.dialect.notation.loops import For, Store
 from cvm.lowering.analysis import vector_stores
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from native_kernels import compiled, kernel, tensor
 
 import cvm

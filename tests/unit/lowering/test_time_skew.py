@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from cvm.lowering.analysis.legality import check_kernel
+from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.stepping import time_skew
 from hypothesis import given, settings

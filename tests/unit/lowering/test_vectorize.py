@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cvm.dialect.ir.types import F32, I32
-from cvm.dialect.notation.index import Index, Tensor, apply
+from cvm.dialect.notation.expressions import Index, Tensor, apply
 from cvm.dialect.notation.loops import Alloc, If, Let, Store, Var, accumulator, assign
 from cvm.lowering.analysis.cost import chain
 from legal_and_equal import legal

@@ -1,0 +1,460 @@
+"""NumPy's array interface for traced arrays: methods (`x.sum(axis=0)`), NumPy's functions (`np.sum(x, axis=0)`) and
+subscripts.
+
+One table has them all, by NumPy's names, with NumPy's parameters and meaning. Only what means the same is here: options that
+do not are refused. By the rules of the dali dialect, a few follow its operators instead, and operands have one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
+
+from .numpy_or_dali_ufuncs import common
+from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
+
+FAR = 2**62  # larger than every size
+Axes = int | Sequence[int] | None
+
+
+def whole_number(value: Any, what: str) -> int:
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+        return int(value)
+    fail(f"{what} is an integer, got {value!r}")
+
+
+def whole_axis(axis: Any, rank: int) -> int:
+    """An axis counted from the front."""
+    found = whole_number(axis, "an axis")
+    if not -rank <= found < rank:
+        fail(f"the array has {rank} dimensions, got axis {found}")
+    return found % rank
+
+
+def whole_axes(axis: Axes, rank: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(rank))
+    found = [whole_axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else [axis])]
+    if len(set(found)) < len(found):
+        fail(f"an axis is given twice in {axis!r}")
+    return tuple(found)
+
+
+def _element(dtype: Any) -> ElementType:
+    try:
+        found = dtype if isinstance(dtype, ElementType) else BY_DTYPE.get(np.dtype(dtype))
+    except TypeError as e:
+        fail(str(e))
+    if found is None:
+        fail(f"no element type holds NumPy's {np.dtype(dtype)}")
+    return found
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """Integers wrap as in C; floats are converted as NumPy does on x86-64, or by the dali dialect's rules as Theano does."""
+    element = _element(dtype)
+    if x.type.element is element:
+        return x
+    if by_dali(x):
+        return apply("theano.elemwise", x, scalar_op="cast", dtype=element)
+    return apply("numpy.elementwise", x, ufunc="astype", dtype=element)
+
+
+def by_dali(*arrays: Any) -> bool:
+    """Test whether the trace follows the dali dialect's rules."""
+    tracer = tracer_of(arrays)
+    return tracer is not None and tracer.rules == "dali"
+
+
+def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
+    """The operands as traced arrays of one type; Python's numbers take the type of the others."""
+    if not by_dali(*arrays):
+        return common(arrays)
+    tracer, span = next((a.tracer, caller()) for a in arrays if isinstance(a, TracedArray))
+    known = next(a.dtype for a in arrays if isinstance(a, (TracedArray, np.ndarray, np.generic)))
+
+    def typed(a: Any) -> Any:
+        if not isinstance(a, (int, float)) or isinstance(a, (bool, np.generic)):
+            return a
+        try:
+            return np.asarray(a, known if isinstance(a, int) or known.kind == "f" else None)
+        except OverflowError:
+            fail(f"{a} is no number of NumPy's {known}", span)
+
+    found = [TracedArray(tracer, tracer.operand(typed(a), "dali", span)) for a in arrays]
+    types = dict.fromkeys(str(f.type.element) for f in found)
+    if len(types) > 1:
+        fail(f"np.{what} wants arrays of one element type, got {' and '.join(types)}: use astype on them")
+    return found
+
+
+# reductions
+
+
+def _reduction(operator: str) -> Callable[..., Any]:
+    def reduce(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        over = whole_axes(axis, x.ndim)
+        if dtype is not None:
+            x = astype(x, dtype)
+        typed = {} if dtype is None else {"dtype": _element(dtype)}
+        return _kept(apply(operator, x, axis=over, **typed), over, keepdims)
+
+    return reduce
+
+
+def _extreme(operator: str) -> Callable[..., Any]:
+    def reduce(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+        over = whole_axes(axis, x.ndim)
+        if operator in ("theano.all", "theano.any") and x.dtype != np.bool_:
+            x = ufunc_of_trace("not_equal", x, 0)
+        return _kept(apply(operator, x, axis=over), over, keepdims)
+
+    return reduce
+
+
+def _kept(y: Any, over: tuple[int, ...], keepdims: bool) -> Any:
+    return expand_dims(y, over) if keepdims else y
+
+
+def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The mean: for integers in f64, for floats in their type, for f16 in f32."""
+    if dtype is not None or x.type.element.is_discrete:
+        x = astype(x, F64 if dtype is None else dtype)
+    if x.type.element is F16:
+        return astype(mean(astype(x, F32), axis, keepdims=keepdims), F16)
+    over = whole_axes(axis, x.ndim)
+    sizes = [x.shape[a] for a in over]
+    if all(isinstance(n, int) for n in sizes):
+        count: Any = np.asarray(np.prod(sizes, dtype=np.float64), x.dtype)
+    else:  # the size is known at run time only
+        ones = apply("theano.elemwise", x, np.ones((), x.dtype), scalar_op="second")
+        count = apply("theano.sum", ones, axis=over)
+    return _kept(ufunc_of_trace("divide", apply("theano.sum", x, axis=over), count), over, keepdims)
+
+
+# shapes
+
+
+def reshape(x: Any, *shape: Any) -> Any:
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    return apply("cvm.reshape", x, target_shape=tuple(whole_number(n, "a size") for n in sizes))
+
+
+def ravel(x: Any) -> Any:
+    return apply("cvm.flatten", x)
+
+
+def transpose(x: Any, *axes: Any) -> Any:
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, np.integer)) else axes or None
+    if order is None:
+        order = range(x.ndim)[::-1]
+    if len(order) != x.ndim:
+        fail(f"the axes are as many as the array's dimensions, {x.ndim}, got {len(order)}")
+    return apply("cvm.transpose", x, axes=whole_axes(tuple(order), x.ndim)) if x.ndim else x
+
+
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    order = list(range(x.ndim))
+    a, b = whole_axis(axis1, x.ndim), whole_axis(axis2, x.ndim)
+    order[a], order[b] = b, a
+    return transpose(x, order)
+
+
+def moveaxis(x: Any, source: int, destination: int) -> Any:
+    order = [n for n in range(x.ndim) if n != whole_axis(source, x.ndim)]
+    order.insert(whole_axis(destination, x.ndim), whole_axis(source, x.ndim))
+    return transpose(x, order)
+
+
+def expand_dims(x: Any, axis: Axes) -> Any:
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    for a in sorted(whole_axes(axis, x.ndim + count)):
+        x = apply("cvm.expand_dims", x, axis=a)
+    return x
+
+
+def squeeze(x: Any, axis: Axes = None) -> Any:
+    over = tuple(n for n, d in enumerate(x.shape) if d == 1) if axis is None else whole_axes(axis, x.ndim)
+    return apply("cvm.squeeze", x, axes=over) if over else x
+
+
+def flip(x: Any, axis: Axes = None) -> Any:
+    over = whole_axes(axis, x.ndim)
+    return subscript(x, tuple(slice(None, None, -1 if n in over else None) for n in range(x.ndim)))
+
+
+def repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
+    x = ravel(x) if axis is None else x
+    return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=whole_axis(axis or 0, x.ndim))
+
+
+def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+    found = _of_one_type(arrays, "concatenate")
+    if axis is None:
+        return apply("cvm.concatenate", [ravel(x) for x in found], axis=0)
+    return apply("cvm.concatenate", found, axis=whole_axis(axis, found[0].ndim))
+
+
+def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
+    found = _of_one_type(arrays, "stack")
+    at = whole_axis(axis, found[0].ndim + 1)
+    return apply("cvm.concatenate", [expand_dims(x, at) for x in found], axis=at)
+
+
+# subscripts
+
+
+def subscript(x: Any, key: Any) -> Any:
+    """Integers, slices, ..., None and arrays of integers, as in NumPy."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(p, (TracedArray, np.ndarray, list)) for p in parts):
+        return _by_arrays(x, parts)
+    taken = sum(p is not None and p is not ... for p in parts)
+    dots = [n for n, p in enumerate(parts) if p is ...]
+    if len(dots) > 1:
+        fail("a subscript has at most one ...")
+    if taken > x.ndim:
+        fail(f"the array has {x.ndim} dimensions, got {taken} subscripts")
+    at = dots[0] if dots else len(parts)
+    parts[at : at + 1] = [slice(None)] * (x.ndim - taken)
+    of_axes = [p for p in parts if p is not None]
+    ranges = [_range(p, n) for p, n in zip(of_axes, x.shape, strict=True)]
+    if any(r.length == 0 for r in ranges):  # the result is empty
+        after = tuple(0 if r.length is None else r.length - n for r, n in zip(ranges, x.shape, strict=True))
+        x = apply("builtin.pad", x, before=(0,) * x.ndim, after=after)
+    elif any((r.begin, r.end, r.stride) != (0, FAR, 1) for r in ranges):
+        begin, end, strides, _ = zip(*ranges, strict=True)
+        x = apply("cvm.slice", x, begin=begin, end=end, strides=strides)
+    if dropped := tuple(n for n, p in enumerate(of_axes) if not isinstance(p, slice)):
+        x = apply("cvm.squeeze", x, axes=dropped)
+    left = [p for p in parts if p is None or isinstance(p, slice)]
+    return expand_dims(x, new) if (new := tuple(n for n, p in enumerate(left) if p is None)) else x
+
+
+def _by_arrays(x: Any, parts: list[Any]) -> Any:
+    """NumPy's advanced indexing by integers: slices come first, then elements at the places that arrays give together."""
+    used = sum(p is not None and p is not ... for p in parts)
+    dots = [n for n, p in enumerate(parts) if p is ...]
+    chosen_at = [n for n, p in enumerate(parts) if p is not None and p is not ... and not isinstance(p, slice)]
+    side_by_side = chosen_at == list(range(chosen_at[0], chosen_at[-1] + 1))
+    at = dots[0] if dots else len(parts)
+    parts[at : at + len(dots)] = [slice(None)] * (x.ndim - used)
+    is_array = [p is not None and not isinstance(p, slice) for p in parts]
+    places = [_places(p) for p, chosen in zip(parts, is_array, strict=True) if chosen]
+    sliced = subscript(x, tuple(slice(None) if chosen else p for p, chosen in zip(parts, is_array, strict=True)))
+    over = tuple(n for n, chosen in enumerate(is_array) if chosen)
+    tracer, span = x.tracer, caller()
+    arrays = [
+        p if isinstance(p, TracedArray) else TracedArray(tracer, tracer.operand(p, "numpy", span)) for p in places
+    ]
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        fail(f"the arrays of a subscript have one shape, got {', '.join(str(a.shape) for a in arrays)}")
+    same = [a if a.shape == shape else NUMPY_FUNCTIONS["broadcast_to"](a, shape) for a in arrays]
+    found = apply("builtin.gather", sliced, [astype(a, np.int64) for a in same], axes=over)
+    if side_by_side:
+        return found
+    moved = range(over[0], over[0] + len(shape))  # NumPy puts them first where they are not beside each other
+    return transpose(found, [*moved, *(n for n in range(found.ndim) if n not in moved)])
+
+
+def _places(part: Any) -> Any:
+    if isinstance(part, TracedArray) and part.dtype == np.bool_:
+        fail("the number of elements that a traced mask chooses is not known while compiling: use np.where")
+    if not isinstance(part, TracedArray):
+        part = np.asarray(part)
+        if part.dtype == np.bool_:
+            if part.ndim != 1:
+                fail("a mask that is known while compiling has one dimension, or use np.where")
+            part = np.flatnonzero(part)
+    if part.dtype.kind not in "iu":
+        fail(f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)} of {part.dtype}")
+    return part
+
+
+class _Range(NamedTuple):
+    """The range of `cvm.slice` along an axis, and its length, if known."""
+
+    begin: int
+    end: int
+    stride: int
+    length: int | None
+
+
+def _range(part: Any, size: Any) -> _Range:
+    if not isinstance(part, slice):
+        if isinstance(part, (bool, np.bool_)) or not isinstance(part, (int, np.integer)):
+            fail(
+                f"subscripts are integers, slices, ..., None and arrays of integers, got {_kind(part)}: use np.where for "
+                "elements that meet a condition"
+            )
+        at = int(part)
+        if isinstance(size, int) and not -size <= at < size:
+            fail(f"the axis has {size} elements, got the subscript {at}")
+        return _Range(at, FAR if at == -1 else at + 1, 1, 1)
+    first, last, step = (
+        None if v is None else whole_number(v, "a slice's bound") for v in (part.start, part.stop, part.step)
+    )
+    step = 1 if step is None else step
+    if step == 0:
+        fail("a slice's step is not 0")
+    if not isinstance(size, int):
+        start, stop = (0, FAR) if step > 0 else (FAR, -FAR)
+        return _Range(start if first is None else first, stop if last is None else last, step, None)
+    start, stop, step = slice(first, last, step).indices(size)
+    length = len(range(start, stop, step))
+    whole = (start, stop, step) == (0, size, 1)
+    return _Range(start, FAR if whole else -size - 1 if stop < 0 else stop, step, length)
+
+
+def _kind(part: Any) -> str:
+    return "an array" if isinstance(part, (TracedArray, np.ndarray, list)) else type(part).__name__
+
+
+# matrix products, and functions that NumPy defines differently from the dali dialect
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """NumPy's product of matrices, vectors and stacks of them, summed in the elements' type (f16 in f32)."""
+    a, b = _of_one_type((x, y), "matmul")
+    element = a.type.element
+    if not a.ndim or not b.ndim or element.kind == "bool":
+        fail(f"np.matmul multiplies matrices and vectors of numbers, got {a.type} and {b.type}")
+    inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
+    if inner[0] != inner[1] and (1 in inner or all(isinstance(n, int) for n in inner)):
+        fail(f"the sizes that are summed over differ: {inner[0]} and {inner[1]}")
+    rows = (*range(a.ndim), "x") if a.ndim > 1 else ("x", 0, "x")
+    columns = (*range(b.ndim - 2), "x", b.ndim - 2, b.ndim - 1) if b.ndim > 1 else ("x", 0, "x")
+    left, right = apply("theano.dimshuffle", a, new_order=rows), apply("theano.dimshuffle", b, new_order=columns)
+    products = apply("theano.elemwise", left, right, scalar_op="mul")
+    wide = {"acc_dtype": F32 if element is F16 else element, "dtype": element}
+    found = apply("theano.sum", products, axis=(products.ndim - 2,), **wide)
+    dropped = (found.ndim - 2,) * (a.ndim == 1) + (found.ndim - 1,) * (b.ndim == 1)
+    return apply("cvm.squeeze", found, axes=dropped) if dropped else found
+
+
+def dot(x: Any, y: Any) -> Any:
+    if max(np.ndim(x), np.ndim(y)) > 2:
+        fail("np.dot multiplies vectors and matrices; np.matmul multiplies stacks of them")
+    return matmul(x, y)
+
+
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if by_dali(x) and low is not None and high is not None:
+        return apply("dali.clamp", x, low, high)
+    if low is not None:
+        x = maximum(x, low)
+    return x if high is None else minimum(x, high)
+
+
+def _larger_or_smaller(ufunc: str, operator: str) -> Callable[[Any, Any], Any]:
+    """The larger or smaller one, NaN where one of them is."""
+
+    def choose(x: Any, y: Any) -> Any:
+        if not by_dali(x, y):
+            return ufunc_of_trace(ufunc, x, y)
+        if not isinstance(x, TracedArray):
+            x, y = y, x
+        found = apply(operator, x, y)  # y if an operand is NaN
+        return apply("dali.where", apply("dali.ne", x, x), x, found) if found.dtype.kind == "f" else found
+
+    return choose
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    if by_dali(condition, x, y):
+        return apply("dali.where", condition, x, y)
+    truth = condition if isinstance(condition, TracedArray) else np.asarray(condition, np.bool_)
+    if isinstance(truth, TracedArray) and truth.dtype != np.bool_:
+        truth = ufunc_of_trace("not_equal", truth, 0)
+    if tracer_of((x, y)) is None:
+        dtype = np.result_type(x, y)
+        x, y = np.asarray(x, dtype), np.asarray(y, dtype)
+    else:
+        x, y = common((x, y))
+    return apply("numpy.elementwise", truth, x, y, ufunc="where")
+
+
+def square(x: Any) -> Any:
+    return ufunc_of_trace("multiply" if by_dali(x) else "square", x, *([x] if by_dali(x) else []))
+
+
+def _view(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose result shares memory with its operand in NumPy, so that neither is changed in place here."""
+
+    @wraps(function)
+    def view(x: Any, *args: Any, **options: Any) -> Any:
+        found = function(x, *args, **options)
+        x.shares_memory = found.shares_memory = True
+        return found
+
+    return view
+
+
+maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller("minimum", "dali.min")
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": _reduction("theano.sum"),
+    "prod": _reduction("theano.prod"),
+    "mean": mean,
+    **{n: _extreme(f"theano.{n}") for n in ("max", "min", "all", "any")},
+}
+# methods of arrays, which are functions of NumPy too
+METHODS: dict[str, Callable[..., Any]] = {
+    **REDUCTIONS,
+    **{f.__name__: f for f in (astype, clip, dot, repeat)},
+    **{f.__name__: _view(f) for f in (ravel, reshape, squeeze, swapaxes, transpose)},
+}
+# NumPy's functions and ufuncs of traced arrays, besides the ufuncs that are operators of the dali dialect
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **METHODS,
+    **{f.__name__: f for f in (concatenate, matmul, square, stack, where)},
+    **{f.__name__: _view(f) for f in (expand_dims, flip, moveaxis)},
+    **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape", "size")},
+    **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
+}
+# ufuncs as folds:  # reductions by ufuncs: np.add.reduce(x)
+FOLDS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
+def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function; an unknown parameter, other than None, is an error of the traced program."""
+    parameters = signature(function)
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        given = {o: v for o, v in options.items() if v is not None or o in parameters.parameters}
+        try:
+            parameters.bind(*args, **given)
+        except TypeError as e:
+            fail(f"{name} of a traced array: {e}; it takes {', '.join(parameters.parameters)}")
+        return function(*args, **given)
+
+    return call
+
+
+for _name, _function in {**METHODS, "flatten": ravel}.items():
+    setattr(TracedArray, _name, checked(_name, _function))
+TracedArray.T = property(_view(transpose))  # type: ignore[attr-defined]
+TracedArray.__getitem__ = _view(subscript)  # type: ignore[method-assign]
+TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
+TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
+NUMPY_FOLDS |= {
+    n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
+    for n, m in FOLDS.items()
+}

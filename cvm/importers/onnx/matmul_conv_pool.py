@@ -1,0 +1,352 @@
+"""ONNX's products of matrices and tensors, convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import F32, F64, I32
+from cvm.dialect.program.builder import Node
+
+from .elementwise import combine
+from .movement import FAR, reshaped
+from .reductions_and_normalization import extreme, total
+from .rules import Array, Known, Unsupported, known_size, rule, static
+
+if TYPE_CHECKING:
+    from .importer import At
+
+FAST = (F32, F64, I32)  # what the cvm dialect's layers take
+
+# Products
+
+
+def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
+    """The sum over the axes that are not in the result of the products of two values, whose axes have letters."""
+    letters = to + "".join(c for c in dict.fromkeys(left + right) if c not in to)
+    x, y = (n.dimshuffle([by.index(c) if c in by else "x" for c in letters]) for n, by in ((a, left), (b, right)))
+    return total(x * y, tuple(range(len(to), len(letters))))
+
+
+@rule("MatMul")
+def matmul(at: At, a: Node, b: Node) -> Known:
+    return product(at, a, b)
+
+
+def product(at: At, a: Node, b: Node) -> Node:
+    """NumPy's product of matrices, vectors and stacks of them."""
+    if not a.rank or not b.rank:
+        raise ValueError("a factor has no axes")
+    left, right = (a.with_ones((0,)) if a.rank == 1 else a), (b.with_ones((1,)) if b.rank == 1 else b)
+    if right.rank == 2 and left.element in FAST:
+        k = right.shape[0]
+        rows = left if left.rank == 2 else reshaped(at, left, (-1, k)) if isinstance(k, int) else None
+        if rows is not None:
+            y = at.apply("cvm.dense", rows, right.dimshuffle((1, 0)))
+            y = y if left.rank == 2 else reshaped(at, y, (*left.shape[:-1], right.shape[1]))
+            return dropped(y, a, b)
+    batch = max(left.rank, right.rank) - 2
+    names = "abcdefghijklmn"[:batch]
+    of_a, of_b = (names[batch - (n.rank - 2) :] for n in (left, right))
+    return dropped(contract(left, right, of_a + "yz", of_b + "zx", names + "yx"), a, b)
+
+
+def dropped(y: Node, a: Node, b: Node) -> Node:
+    """Without the axes that vectors were given."""
+    gone = {y.rank - 2} if a.rank == 1 else set()
+    gone |= {y.rank - 1} if b.rank == 1 else set()
+    return y.dimshuffle([j for j in range(y.rank) if j not in gone])
+
+
+@rule("Gemm")
+def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
+    _ = at["broadcast"]  # which c is in any case
+    a = a.dimshuffle((1, 0)) if at["transA"] else a
+    rows = b if at["transB"] else b.dimshuffle((1, 0))
+    alpha, beta = at["alpha"], at["beta"]
+    if a.element not in FAST:
+        y = product(at, a, rows.dimshuffle((1, 0)))
+    elif (
+        c is not None
+        and alpha == beta == 1
+        and c.rank == 1
+        and c.array_type.key == a.array_type.with_shape(rows.shape[0]).key
+    ):
+        return at.apply("cvm.dense", a, rows, c)
+    else:
+        y = at.apply("cvm.dense", a, rows)
+    y = y if alpha == 1 else scaled(y, alpha)
+    return y if c is None else combine("add", y, c if beta == 1 else scaled(c, beta))
+
+
+def scaled(x: Node, factor: float) -> Node:
+    if x.element.kind == "float":
+        return x * float(factor)
+    if factor != int(factor):
+        raise Unsupported("integers times a fraction")
+    return x * x.constant(np.array(int(factor), x.element.dtype))
+
+
+@rule("Einsum")
+def einsum(at: At, *xs: Node) -> Known:
+    equation = at["equation"].replace(" ", "")
+    sides, _, to = equation.partition("->")
+    terms = sides.split(",")
+    if len(terms) != len(xs):
+        raise ValueError(f"the equation {equation!r} has {len(terms)} terms for {len(xs)} inputs")
+    free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
+    wide = max((x.rank - len(t.replace("...", "")) for x, t in zip(xs, terms, strict=True) if "..." in t), default=0)
+    more = "".join(free[:wide])
+    spelled = [
+        t.replace("...", more[wide - (x.rank - len(t.replace("...", ""))) :]) for x, t in zip(xs, terms, strict=True)
+    ]
+    if "->" in equation:
+        to = to.replace("...", more)
+    else:
+        every = "".join(spelled)
+        to = more + "".join(sorted(c for c in set(every) if every.count(c) == 1 and c not in more))
+    nodes = [diagonal(at, x, t) for x, t in zip(xs, spelled, strict=True)]
+    y, by = nodes[0]
+    for n, (x, t) in enumerate(nodes[1:], 1):
+        later = to + "".join(u for _, u in nodes[n + 1 :])
+        kept = "".join(c for c in dict.fromkeys(by + t) if c in later)
+        y, by = contract(y, x, by, t, kept), kept
+    gone = tuple(j for j, c in enumerate(by) if c not in to)
+    y = total(y, gone) if gone else y
+    by = "".join(c for c in by if c in to)
+    if sorted(by) != sorted(to):
+        raise ValueError(f"the equation {equation!r} has an output without an input")
+    return y.dimshuffle([by.index(c) for c in to])
+
+
+def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
+    """The elements whose places along axes of one letter are the same."""
+    for c in dict.fromkeys(by):
+        if by.count(c) > 1:
+            here = [j for j, d in enumerate(by) if d == c]
+            (n,) = {*static(x, "a diagonal", here)}
+            places = np.arange(n)
+            x = at.apply("builtin.gather", x, *[places] * len(here), axes=tuple(here), mode="clip")
+            by = by[: here[0] + 1] + by[here[0] + 1 :].replace(c, "")
+    return x, by
+
+
+# Windows
+
+
+def spatial(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Strides, dilations, and how much a value is padded before and after, as the attributes say."""
+    rank = len(kernel)
+    if x.rank != rank + 2:
+        raise ValueError(f"the kernel has {rank} sizes, the input {x.rank - 2} spatial axes")
+    strides, dilations = list(at["strides"] or [1] * rank), list(at["dilations"] or [1] * rank)
+    kind = at["auto_pad"] or "NOTSET"
+    if kind.startswith("SAME"):
+        sizes = static(x, "padding SAME", range(2, x.rank))
+        spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+        whole = [max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(sizes, strides, spans, strict=True)]
+        small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
+        return strides, dilations, *((small, large) if kind == "SAME_UPPER" else (large, small))
+    pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
+    return strides, dilations, pads[:rank], pads[rank:]
+
+
+@rule("Conv")
+def conv(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
+    return convolved(at, x, w, b)
+
+
+def convolved(at: At, x: Node, w: Node, b: Node | None) -> Node:
+    kernel = kernel_sizes(at, w)
+    strides, dilations, before, after = spatial(at, x, kernel)
+    if any(n < 0 for n in (*before, *after)):
+        raise Unsupported("negative padding")
+    return convolution(at, x, w, b, strides, dilations, before, after, at["group"] or 1)
+
+
+def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
+    found = static(w, "a kernel", range(2, w.rank))
+    if at["kernel_shape"] is not None and tuple(at["kernel_shape"]) != found:
+        raise ValueError(f"kernel_shape is {at['kernel_shape']}, the kernels have {found}")
+    return found
+
+
+def convolution(
+    at: At, x: Node, w: Node, b: Node | None, strides: Sequence[int], dilations: Sequence[int],
+    before: Sequence[int], after: Sequence[int], groups: int,
+) -> Node:  # fmt: skip
+    rank = w.rank - 2
+    if rank == 1:
+        x, w = x.with_ones((2,)), w.with_ones((2,))
+        strides, dilations, before, after = (1, *strides), (1, *dilations), (0, *before), (0, *after)
+        return convolution(at, x, w, b, strides, dilations, before, after, groups).dimshuffle((0, 1, 3))
+    if rank != 2 or x.element not in FAST:
+        return general_convolution(at, x, w, b, strides, dilations, before, after, groups)
+    if list(before) != list(after) or max(before) > 4096:
+        x = at.apply("builtin.pad", x, before=(0, 0, *before), after=(0, 0, *after))
+        before = (0, 0)
+    how = {"padding": tuple(before), "stride": tuple(strides), "dilation": tuple(dilations), "groups": groups}
+    return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **how)
+
+
+def general_convolution(
+    at: At, x: Node, w: Node, b: Node | None, strides: Sequence[int], dilations: Sequence[int],
+    before: Sequence[int], after: Sequence[int], groups: int,
+) -> Node:  # fmt: skip
+    """Windows times kernels, summed."""
+    rank, kernel = w.rank - 2, static(w, "a kernel", range(2, w.rank))
+    channels = known_size(x.shape[1], "channels")
+    if channels % groups or known_size(w.shape[0], "channels") % groups or channels // groups != w.shape[1]:
+        raise ValueError(f"{channels} channels in {groups} groups, kernels of {w.shape[1]}")
+    y = windows(at, x, kernel, strides, dilations, before, after)
+    plain = [(-1,)] * (y.rank - 2)
+    y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *plain))
+    kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
+    out, inside = "pqrstu"[:rank], "klmjih"[:rank]
+    found = contract(y, kernels, f"ngc{out}{inside}", f"goc{inside}", f"ngo{out}")
+    found = at.apply("builtin.reshape", found, merge=(1, 2, *[1] * rank))
+    return found if b is None else found + b.dimshuffle(["x", 0, *["x"] * rank])
+
+
+def windows(
+    at: At, x: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    before: Sequence[int], after: Sequence[int], fill: float = 0.0,
+) -> Node:  # fmt: skip
+    given = {"sizes": kernel, "strides": strides, "dilations": dilations, "before": before, "after": after}
+    how = {name: tuple(value) for name, value in given.items()}
+    return at.apply("builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **how, fill=fill)
+
+
+@rule("ConvTranspose")
+def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
+    """A convolution of the value, moved apart by the strides, with the kernels turned round."""
+    rank, groups = w.rank - 2, at["group"]
+    kernel, sizes = kernel_sizes(at, w), static(x, "what is transposed", range(2, x.rank))
+    strides, dilations = list(at["strides"] or [1] * rank), list(at["dilations"] or [1] * rank)
+    more = list(at["output_padding"] or [0] * rank)
+    spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+    full = [s * (n - 1) + m + e for s, n, m, e in zip(strides, sizes, more, spans, strict=True)]
+    kind = at["auto_pad"]
+    if at["output_shape"] is not None or kind.startswith("SAME"):
+        wanted = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
+        whole = [f - m for f, m in zip(full, wanted[-rank:], strict=True)]
+        small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
+        before, after = (small, large) if kind == "SAME_UPPER" else (large, small)
+        if at["output_shape"] is not None and kind != "SAME_UPPER":
+            before, after = large, small
+    else:
+        pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
+        before, after = pads[:rank], pads[rank:]
+    apart = at.apply("builtin.strided_scatter_like", x, at.like((1, 1, *((n - 1) * s + 1 for n, s in zip(sizes, strides, strict=True)))),
+                     axes=tuple(range(2, x.rank)), strides=tuple(strides)) if max(strides) > 1 else x  # fmt: skip
+    edges = [(e - 1 - p, e - 1 - q + m) for e, p, q, m in zip(spans, before, after, more, strict=True)]
+    apart = at.apply("builtin.pad", apart, before=(0, 0, *(e for e, _ in edges)), after=(0, 0, *(e for _, e in edges)))
+    turned = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
+    turned = turned.dimshuffle((0, 2, 1, *range(3, rank + 3)))
+    turned = at.apply("builtin.reshape", turned, merge=(2, *[1] * (rank + 1)))
+    far = (0, 0), (FAR, FAR), (1, 1)
+    begin, end, step = ((*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True))
+    turned = at.apply("cvm.slice", turned, begin=begin, end=end, strides=step)
+    none = [0] * rank
+    return convolution(at, apart, turned, b, [1] * rank, dilations, none, none, groups)
+
+
+# Pooling
+
+
+def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Strides, dilations and padding of pooling, the last windows reaching beyond the padding where ceil_mode says so."""
+    strides, dilations, before, after = spatial(at, x, kernel)
+    if at["ceil_mode"]:
+        sizes = static(x, "windows beyond the edge", range(2, x.rank))
+        after = list(after)
+        for j, n in enumerate(sizes):
+            slack = n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1
+            last = -(-slack // strides[j])
+            if last * strides[j] >= n + before[j]:  # a window that would begin after the data is none
+                last -= 1
+            after[j] += last * strides[j] - slack
+    return strides, dilations, before, after
+
+
+@rule("MaxPool")
+def max_pool(at: At, x: Node) -> Any:
+    kernel = at["kernel_shape"]
+    strides, dilations, before, after = pool_windows(at, x, kernel)
+    rank = len(kernel)
+    plain = rank == 2 and before == after and set(dilations) == {1} and x.element in FAST and not at.wants(1)
+    if (
+        plain
+        and all(k > p for k, p in zip(kernel, before, strict=True))
+        and min(before) >= 0
+        and max(*kernel, *strides) <= 4096
+    ):
+        how = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
+        return at.apply("cvm.max_pool2d", x, **how)
+    fill = -np.inf if x.element.kind == "float" else float(x.element.limits[0])
+    seen = windows(at, x, kernel, strides, dilations, before, after, fill)
+    within = tuple(range(x.rank, seen.rank))
+    if not at.wants(1):
+        return extreme(seen, within, "max")
+    flat = at.apply("builtin.reshape", seen, merge=(*[1] * x.rank, rank)) if rank > 1 else seen
+    best = at.apply("builtin.argmax", flat, axis=x.rank)
+    sizes = static(x, "places in what is pooled")
+    order = range(rank) if not at["storage_order"] else range(rank)[::-1]
+    place = None
+    steps = [int(np.prod(kernel[j + 1 :])) for j in range(rank)]
+    for j in order:
+        k = at.apply("dali.mod", at.apply("dali.floordiv", best, np.array(steps[j])), np.array(kernel[j]))
+        there = at.apply("builtin.iota_like", best, axis=2 + j) * strides[j] + k * dilations[j] - before[j]
+        place = there if place is None else place * sizes[2 + j] + there
+    channel = at.apply("builtin.iota_like", best, axis=0) * sizes[1] + at.apply("builtin.iota_like", best, axis=1)
+    assert place is not None
+    return [extreme(seen, within, "max"), channel * int(np.prod(sizes[2:])) + place]
+
+
+@rule("AveragePool")
+def average_pool(at: At, x: Node) -> Known:
+    kernel = at["kernel_shape"]
+    strides, dilations, before, after = pool_windows(at, x, kernel)
+    seen = windows(at, x, kernel, strides, dilations, before, after)
+    within, padded = tuple(range(x.rank, seen.rank)), at["count_include_pad"]
+    if not any(before) and not any(a > 0 for a in after):
+        return total(seen, within) / float(np.prod(kernel))
+    sizes = static(x, "an average at the edge", range(2, x.rank))
+    number: Array = np.ones((), np.int64)
+    _, _, first, last = spatial(at, x, kernel)
+    for j, n in enumerate(sizes):
+        low, high = (-first[j], n + last[j]) if padded else (0, n)
+        starts = np.arange((n + before[j] + after[j] - dilations[j] * (kernel[j] - 1) - 1) // strides[j] + 1)
+        there = starts[:, None] * strides[j] - before[j] + np.arange(kernel[j]) * dilations[j]
+        number = number[..., None] * ((there >= low) & (there < high)).sum(1)
+    return total(seen, within) / at.node(number.astype(x.element.dtype)).dimshuffle(["x", "x", *range(len(kernel))])
+
+
+@rule("LpPool")
+def lp_pool(at: At, x: Node) -> Known:
+    kernel, p = at["kernel_shape"], at["p"]
+    seen = windows(at, x, kernel, *pool_windows(at, x, kernel))
+    sums = total(seen.scalar("abs_").scalar("pow", float(p)), tuple(range(x.rank, seen.rank)))
+    return sums.scalar("pow", 1 / p).cast(x.element)
+
+
+@rule("GlobalAveragePool")
+def global_average_pool(at: At, x: Node) -> Known:
+    from .reductions_and_normalization import mean
+
+    over = tuple(range(2, x.rank))
+    return mean(at, x, over).with_ones(over)
+
+
+@rule("GlobalMaxPool")
+def global_max_pool(at: At, x: Node) -> Known:
+    over = tuple(range(2, x.rank))
+    return extreme(x, over, "max").with_ones(over)
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(at: At, x: Node) -> Known:
+    over, p = tuple(range(2, x.rank)), at["p"]
+    return total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element).with_ones(over)

@@ -1,0 +1,189 @@
+"""The two meanings of Python's operators and NumPy's ufuncs on traced arrays: NumPy's own, and the dali dialect's.
+
+Both are reached by the ufunc's name, from `trace.TracedArray`. By NumPy's rules Python scalars are weak (NEP 50): they take
+the element type that the other operands give, and an integer that does not fit is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.literal_types import literal_type
+from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, ElementType, TensorType
+from cvm.dialect.numpy.ufunc_table import UFUNCS
+from cvm.dialect.program.function import Literal
+from cvm.dialect.spec.op import OPERATORS
+
+from .trace import UFUNC_RULES, TracedArray, Tracer, apply, caller, fail, tracer_of
+
+PYTHON_NUMBERS = (int, float, complex)
+# what a ufunc of several results is made of
+RESULTS = {
+    "divmod": ("floor_divide", "remainder"),
+    "modf": ("modf_fraction", "modf_integral"),
+    "frexp": ("frexp_fraction", "frexp_exponent"),
+}
+ALIASES = {"mod": "remainder", "pow": "power", "true_divide": "divide", "degrees": "rad2deg", "radians": "deg2rad"}
+# of integers beyond the array's type: what every comparison gives
+BEYOND = {"equal": (False, False), "not_equal": (True, True), "less": (True, False), "less_equal": (True, False), "greater": (False, True), "greater_equal": (False, True)}  # fmt: skip
+SCALAR_POWERS = {2: "square", 1: "positive", 0.5: "sqrt", -1: "reciprocal"}
+DALI = {  # NumPy's names of what the dali dialect has
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "floor_divide": "floordiv",
+    "fmod": "mod", "remainder": "mod", "power": "pow", "float_power": "fpow", "negative": "neg", "positive": "pos",
+    "absolute": "abs", "fabs": "fabs", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp",
+    "log": "log", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin",
+    "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "not", "left_shift": "shl", "right_shift": "shr",
+}  # fmt: skip
+SIGNED_DIFFER = ("floor_divide", "remainder")  # of the same types, but rounded toward zero by the dali dialect
+
+
+def by_dali(name: str, inputs: Sequence[Any]) -> Any:
+    found = DALI.get(ALIASES.get(name, name))
+    return NotImplemented if found is None else apply(f"dali.{found}", *inputs)
+
+
+def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
+    """The ufunc as NumPy computes it; NotImplemented where there is no formula for it."""
+    name = ALIASES.get(name, name)
+    if name in RESULTS:
+        return tuple(by_numpy(part, inputs) for part in RESULTS[name])
+    if name not in UFUNCS:
+        return NotImplemented
+    span, tracer = caller(), tracer_of(inputs)
+    assert tracer is not None
+    inputs = [known(tracer, given, span) for given in inputs]
+    dtypes = loop_of(name, inputs, span)
+    if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
+        return decided
+    operands = _operands(tracer, name, inputs, dtypes, span)
+    found = apply("numpy.elementwise", *operands, ufunc=name)
+    if not all(weak_kind(given) for given in inputs):
+        found.weak = None
+    tracer.note_difference(lambda: _differs(name, inputs, found), name, span)
+    return found
+
+
+def known(tracer: Tracer, given: Any, span: Span) -> Any:
+    """A Python number as it is; anything else as a traced array."""
+    if isinstance(given, TracedArray) or type(given) in PYTHON_NUMBERS:
+        return given
+    return TracedArray(tracer, tracer.operand(given, "numpy", span))
+
+
+def _operands(
+    tracer: Tracer, name: str, inputs: Sequence[Any], dtypes: Sequence[np.dtype], span: Span
+) -> list[TracedArray]:
+    """The operands: weak ones in the loop's types, and strong ones too where the operator would choose another loop."""
+    found = [x if weak_kind(x) is None else converted(tracer, x, d, span) for x, d in zip(inputs, dtypes, strict=False)]
+    loop = UFUNCS[name].loop(tuple(x.type.element for x in found))
+    if loop is not None and [e.dtype for e in loop[:-1]] == list(dtypes[: len(inputs)]):
+        return found
+    return [converted(tracer, x, d, span) for x, d in zip(found, dtypes, strict=False)]
+
+
+def weak_kind(given: Any) -> type | None:
+    """int, float or complex for a Python number, or a traced argument that was one."""
+    if isinstance(given, TracedArray):
+        return given.weak
+    return type(given) if type(given) in PYTHON_NUMBERS else None
+
+
+def loop_of(name: str, inputs: Sequence[Any], span: Span) -> tuple[np.dtype, ...]:
+    """The element types of the ufunc's loop for these operands."""
+    ufunc = UFUNCS[name].ufunc
+    assert ufunc is not None
+    if len(inputs) != ufunc.nin:
+        fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}", span)
+    kinds = [weak_kind(given) or given.dtype for given in inputs]
+    try:
+        return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
+    except TypeError:
+        shown = ", ".join(k.__name__ if isinstance(k, type) else str(k) for k in kinds)
+        fail(f"np.{ufunc.__name__} takes no operands of {shown}", span)
+
+
+def converted(tracer: Tracer, given: Any, dtype: np.dtype, span: Span) -> TracedArray:
+    """An operand in the element type of the loop; a weak one becomes it, a strong one is cast where that is needed."""
+    if isinstance(given, TracedArray):
+        if given.dtype == dtype:
+            return given
+        element = element_of(dtype, span)
+        checked = given.weak is int and element.is_integer
+        return apply("numpy.elementwise", given, ufunc="in_range" if checked else "astype", dtype=element)
+    if weak_kind(given) is None:
+        return converted(tracer, known(tracer, given, span), dtype, span)
+    try:
+        with np.errstate(all="ignore"):
+            number = np.asarray(given, dtype).item()
+    except OverflowError:
+        fail(f"Python integer {given} out of bounds for {dtype}", span)
+    except TypeError as e:
+        fail(str(e), span)
+    type_ = TensorType((), element_of(dtype, span))
+    return TracedArray(tracer, Literal(number, type_, span, explicit=type_ != literal_type("numpy", number)))
+
+
+def element_of(dtype: np.dtype, span: Span | None = None) -> ElementType:
+    found = BY_DTYPE.get(dtype)
+    if found is None:
+        fail(f"no element type holds NumPy's {dtype}", span or caller())
+    return found
+
+
+def common(inputs: Sequence[Any], span: Span | None = None) -> list[TracedArray]:
+    """The operands in the type that NumPy's promotion gives all of them."""
+    tracer, span = tracer_of(inputs), span or caller()
+    assert tracer is not None
+    examples = {int: 0, float: 0.0, complex: 0j}
+    inputs = [known(tracer, x, span) for x in inputs]
+    try:
+        dtype = np.result_type(*(examples[k] if (k := weak_kind(x)) else x.dtype for x in inputs))
+    except TypeError as e:
+        fail(str(e), span)
+    return [converted(tracer, x, dtype, span) for x in inputs]
+
+
+def _beyond(name: str, inputs: Sequence[Any]) -> Any:
+    """A comparison with a Python integer that the array's type does not hold: decided beforehand."""
+    for place, given in enumerate(inputs):
+        other = inputs[1 - place]
+        if type(given) is not int or not isinstance(other, TracedArray) or not other.type.element.is_integer:
+            continue
+        low, high = other.type.element.limits
+        if low <= given <= high:
+            continue
+        above = (given > high) == (place == 1)
+        told = BEYOND[name][0 if above else 1]
+        return by_numpy("equal" if told else "not_equal", (other, other))
+    return None
+
+
+def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
+    """Test whether the dali dialect, whose rules traced functions had before, gives another type or value."""
+    element = found.type.element
+    if name in SIGNED_DIFFER and (element.kind == "float" or element.signed):
+        return True
+    if element is F64 and any(type(x) is float and float(np.float32(x)) != x for x in inputs):
+        return True  # the number is an f32 there
+    literal = {int: I32, float: F32}
+    types = [literal.get(weak_kind(x)) or x.type.element for x in inputs]
+    if name not in DALI or any(e.kind == "complex" for e in types):
+        return False
+    operator = OPERATORS[f"dali.{DALI[name]}"]
+    fields = [f.name for f in operator.fields if f.is_operand]
+    scalars = [TensorType((), e) for e in types]
+    try:
+        return operator(**dict(zip(fields, scalars, strict=True))).result_types()[0].element is not element
+    except (KeyError, TypeError, ValueError, AssertionError):
+        return True
+
+
+UFUNC_RULES["numpy"] = by_numpy
+UFUNC_RULES["dali"] = by_dali

@@ -1,0 +1,495 @@
+"""Trace and compile a Python function once for each signature it is called with."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, Span, TraceError
+from cvm.dialect.ir.fp_environment import DefaultFpEnvironment
+from cvm.dialect.ir.masked_array_error import masked
+from cvm.dialect.ir.sizes import Dim, Size
+from cvm.dialect.ir.types import BY_DTYPE, TensorType
+from cvm.dialect.program.module import Module
+from cvm.jit.calls import fastcall
+from cvm.jit.calls.arguments import buffer_of, from_dlpack, samples_of
+from cvm.jit.calls.dispatch_table import DispatchEntry
+from cvm.jit.compile import compile_function
+from cvm.jit.functions.compiled_function import CompiledFunction
+from cvm.jit.functions.native_function import NativeFunction
+from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
+from cvm.jit.options import CompileOptions
+from cvm.jit.targets import TARGETS
+
+from . import array_api, composite_functions, numpy_or_dali_ufuncs  # noqa: F401  define the methods of traced arrays
+from .trace import RULES, TracedArray, Tracer, caller
+
+Signature = tuple[Any, ...]
+METHODS = "compiled methods"  # the attribute of an instance that holds them
+MANY = 8  # signatures of one structure after which sizes are compiled as unknown
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """The options of `cvm.compile` for a Python function. Without `rules` NumPy's hold, and a warning says where they are new."""
+
+    target: str = "cpu"
+    compile: CompileOptions = PLAIN_OPTIONS
+    rules: str | None = None
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rules not in (None, *RULES):
+            raise Error(f"rules are {' or '.join(RULES)}, got {self.rules!r}")
+
+    def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
+        """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
+        names = [*parameters.parameters]
+        for name in self.static_argnames:
+            if name not in names:
+                raise Error(f"static_argnames names the parameters {', '.join(names)}, got {name!r}")
+        for n in self.static_argnums:
+            if not -len(names) <= n < len(names):
+                raise Error(f"static_argnums counts the {len(names)} parameters from 0, got {n}")
+        return frozenset((*self.static_argnames, *(names[n] for n in self.static_argnums)))
+
+
+DEFAULT = TraceOptions()
+
+
+class TracedFunction:
+    """A Python function of arrays, compiled. Arrays may come in tuples, lists and dictionaries, and go out in them.
+
+    A signature is the structure of the arguments with each array's element type and shape; after many shapes, and for
+    batches, sizes are left unknown, told apart only by which are equal and which are 1. Strings, None, other hashable
+    values and arguments named by `static` are part of the signature. Python numbers are scalars: by NumPy's rules i64, f64
+    or complex<f64> whose type gives way to that of arrays, by those of the dali dialect i32 and f32.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: TraceOptions = DEFAULT) -> None:
+        self.function = function
+        self.options = options
+        self.target = options.target
+        self.rules = options.rules or "numpy"
+        self._warns = options.rules is None
+        self._parameters = signature_of(function)
+        self._traces: dict[Signature, tuple[CompiledFunction, Any]] = {}
+        self._shapes: dict[Signature, int] = {}
+        self._names = _positional_names(self._parameters)
+        self._static = options.static_names(self._parameters)
+        self._defaults = {n: p.default for n, p in self._parameters.parameters.items() if p.default is not p.empty}
+        self._ways: dict[CompiledFunction, DispatchEntry] = {}  # kept with the traces: a call may be on any of them
+        self._direct: set[CompiledFunction] = set()  # called directly now, the rest going to `__call__`
+        self._last: CompiledFunction | None = None
+        self._elsewhere: dict[int, dict[TracedFunction, TracedFunction]] = {}
+        update_wrapper(self, function)
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        if _is_direct(self):
+            self._slow = MethodType(TracedFunction.__call__, weakref.proxy(self))
+            self._way = self._fallback = DispatchEntry(self._slow)
+            self._way.serve(self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> TracedFunction:
+        """Bind as a method: one compiled function per instance, stored in it."""
+        if instance is None:
+            return self
+        methods = self._methods(instance)
+        if self not in methods:
+            methods[self] = traced(self.function.__get__(instance, owner), self.options)
+        return methods[self]
+
+    def _methods(self, instance: Any) -> dict[TracedFunction, TracedFunction]:
+        own = getattr(instance, "__dict__", None)
+        if not isinstance(own, dict):
+            return self._elsewhere.setdefault(id(instance), {})
+        if not isinstance(kept := own.get(METHODS), _Methods) or kept.instance != id(instance):
+            own[METHODS] = kept = _Methods(id(instance))
+        return kept.functions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by name, as Python's functions are: by its own where it took the function's, or else with the function's."""
+        try:
+            module, name = self.function.__module__, self.function.__qualname__
+            decorated = _named(module, name) is self
+        except (ImportError, AttributeError):
+            return traced, (self.function, self.options)  # pickling the function says what is wrong with its name
+        return (_named, (module, name)) if decorated else (traced, (self.function, self.options))
+
+    def __repr__(self) -> str:
+        return f"<cvm function {self.__name__}{self._parameters} on {self.target}>"
+
+    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+        """Runs the function; `out` is an array, or a tuple of arrays in the order of the results, to write into."""
+        if any(map(_is_traced, (*args, *kwargs.values()))):  # part of another function that is being traced
+            return self.function(*args, **kwargs)
+        with DefaultFpEnvironment():
+            structure, arrays = self._flatten(args, kwargs)
+            compiled, form = self._compiled(structure, arrays)
+        answer = _result(compiled, form, arrays, out)
+        if compiled not in self._direct and not kwargs and len(args) == len(self._names) and _is_direct(self):
+            self._call_directly(compiled, form, [part for _, part in structure])
+        return answer
+
+    def _call_directly(self, compiled: CompiledFunction, form: Any, structure: list[Any]) -> None:
+        """Serve calls of this form by machine code, if they return what the compiled function returns."""
+        if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
+            return
+        if any(weak_kinds((("", part),)) != [None] * len(leaf_names((("", part),))) for part in structure):
+            return  # machine code takes arrays, which a Python number is not by its type
+        if len(self._direct) >= 2 * MANY:
+            self._direct.clear()
+            self._way = self._fallback
+        way = self._ways.get(compiled)
+        if way is None:
+            way = self._ways[compiled] = DispatchEntry(self._slow, compiled.table, structure)
+        way.follow(self._way)
+        self._direct.add(compiled)
+        self._way = way
+        way.serve(self)
+
+    def batch(self, *samples: Sequence[Any]) -> list[Any]:
+        """The function on each sample: one list per argument, arrays of one rank and differing shapes.
+
+        An argument that is not a list is the same for every sample. One kernel serves all shapes that are alike in which
+        sizes are equal and which are 1. The results equal those of sample-by-sample calls.
+        """
+        results = []
+        for sample in samples_of(samples):
+            structure, arrays = self._flatten(sample, {})
+            compiled, form = self._compiled(structure, arrays, unknown=True)
+            results.append(_result(compiled, form, arrays, None))
+        return results
+
+    def lower(self, stage: str = "loops") -> str:
+        """The latest traced program at a stage of its lowering: graph, formulas, loops, llvm, llvm-opt or asm."""
+        return self._latest().lower(stage)
+
+    def program(self) -> Module:
+        """The latest traced program, to print, save or compile for another target."""
+        return self._latest().module
+
+    def trace(self, *args: Any, **kwargs: Any) -> Module:
+        """The program for these arguments, without running it."""
+        structure, arrays = self._flatten(args, kwargs)
+        return self._compiled(structure, arrays)[0].module
+
+    def _latest(self) -> CompiledFunction:
+        if self._last is None:
+            raise TraceError(f"{self.__name__} has not been traced: call it, or trace(...) it, with arguments first")
+        return self._last
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
+        arrays: list[np.ndarray] = []
+        given = self._bind(args, kwargs)
+        weak = self.rules == "numpy"
+        return tuple(
+            [
+                (name, static(value, name) if name in self._static else flatten(value, arrays, name, weak))
+                for name, value in given.items()
+            ]
+        ), arrays
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The value of each parameter."""
+        given = dict(zip(self._names, args, strict=False))
+        if len(given) == len(args):
+            rest = self._names[len(args) :]
+            given |= {
+                n: kwargs[n] if n in kwargs else self._defaults[n] for n in rest if n in kwargs or n in self._defaults
+            }
+            if len(given) == len(self._names) and all(n in rest for n in kwargs):
+                return given
+        try:
+            bound = self._parameters.bind(*args, **kwargs)
+        except TypeError as e:
+            raise CallError(f"{self.__name__}: {e}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def _compiled(
+        self, structure: Any, arrays: list[np.ndarray], unknown: bool = False
+    ) -> tuple[CompiledFunction, Any]:
+        """The compiled function for a signature, and the structure of its results."""
+        exact = structure, tuple((a.dtype.str, a.shape) for a in arrays)
+        found = self._traces.get(exact) if not unknown else None
+        if found is None:
+            kind = structure, tuple((a.dtype.str, a.ndim) for a in arrays)
+            signature: Signature = exact
+            shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
+            if unknown or self._shapes.get(kind, 0) >= MANY:
+                shapes = pattern(shapes)
+                signature = (
+                    structure,
+                    tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True)),
+                )
+            found = self._traces.get(signature)
+            if found is None:
+                self._shapes[kind] = self._shapes.get(kind, 0) + 1
+                found = self._traces[signature] = self._trace(structure, arrays, shapes)
+        self._last = found[0]
+        return found
+
+    def _trace(
+        self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
+    ) -> tuple[CompiledFunction, Any]:
+        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
+        tracer = Tracer(name, self.rules, self._warns)
+        tracer.span = caller()
+        names = leaf_names(structure)
+        kinds = weak_kinds(structure)
+        leaves = iter(
+            [
+                tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k)
+                for n, a, s, k in zip(names, arrays, shapes, kinds, strict=True)
+            ]
+        )
+        call = self._parameters.bind_partial()
+        for parameter, part in structure:
+            call.arguments[parameter] = unflatten(part, leaves)
+        returned = self.function(*call.args, **call.kwargs)
+        results: list[Any] = []
+        form = flatten_results(returned, results)
+        if not results:
+            raise TraceError(f"{self.__name__} returns no array")
+        if tracer.differences:
+            self._warns = False
+            where = tracer.span
+            text = difference_text(self.__name__, tracer.differences)
+            warnings.warn_explicit(text, FutureWarning, where.source.filename, where.line)
+        return compile_function(tracer.finish(results), name, self.target, self.options.compile), form
+
+
+class _Methods:
+    """The compiled methods of one instance, which lie in its `__dict__`; a copy of it, and one unpickled, has its own."""
+
+    def __init__(self, instance: int = 0) -> None:
+        self.instance = instance
+        self.functions: dict[TracedFunction, TracedFunction] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Methods, ()
+
+
+def traced(function: Callable[..., Any], options: TraceOptions = DEFAULT) -> TracedFunction:
+    """The function, compiled for each signature it is called with."""
+    is_direct = options.target in TARGETS and TARGETS[options.target].is_direct
+    direct = is_direct and options.compile.optimize > 0 and fastcall.usable()
+    kind: type[TracedFunction] = fastcall.direct(TracedFunction) if direct else TracedFunction
+    return kind(function, options)
+
+
+def difference_text(name: str, differences: Sequence[tuple[str, Span]]) -> str:
+    """The warning that names, once for a function, where NumPy's rules and the dali dialect's differ."""
+    places = ", ".join(f"np.{ufunc} in line {span.line}" for ufunc, span in differences)
+    return (
+        f"{name} means what NumPy means, which differs from the dali dialect's rules that traced functions had before: "
+        f'{places}. @cvm.compile(rules="dali") keeps those, rules="numpy" says that this is meant'
+    )
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of a function that can be traced; raises TraceError for any other object."""
+    if isinstance(getattr(function, "module", None), Module):
+        raise TraceError(f"expected a Python function, got {function!r}, which is compiled already")
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError) as e:
+        raise TraceError(f"expected a Python function that says what it takes: {e}") from None
+    if isinstance(function, np.ufunc):  # arrays alone: the rest says how NumPy goes about it
+        return found.replace(parameters=[p for p in found.parameters.values() if p.default is p.empty])
+    return found
+
+
+def _is_direct(called: TracedFunction) -> bool:
+    return fastcall.usable() and isinstance(called, fastcall.direct_base())
+
+
+def _positional_names(signature: inspect.Signature) -> tuple[str, ...]:
+    """The parameters' names, if all can be passed by position or name; otherwise empty."""
+    plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in signature.parameters.values())
+    return tuple(signature.parameters) if plain else ()
+
+
+def _is_plain(form: Any) -> bool:
+    """Test whether results are an array, or a tuple of arrays."""
+    return form == ("array",) or (form[0] == "tuple" and len(form[1]) > 1 and set(form[1]) == {("array",)})
+
+
+def _is_traced(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_traced, value))
+    return any(map(_is_traced, value.values())) if isinstance(value, dict) else isinstance(value, TracedArray)
+
+
+def _named(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _result(compiled: CompiledFunction, form: Any, arrays: Sequence[np.ndarray], out: Any) -> Any:
+    if out is not None:
+        return compiled(*arrays, out=out)
+    found = compiled(*arrays)
+    if form == ("array",):
+        return found
+    return unflatten(form, iter(found if isinstance(found, tuple) else (found,)))
+
+
+def pattern(shapes: list[tuple[Dim, ...]]) -> list[tuple[Dim, ...]]:
+    """The shapes with sizes left unknown: equal ones share a name, and 1 stays 1."""
+    names: dict[Dim, Size] = {}
+    return [tuple(d if d == 1 else names.setdefault(d, Size.named(f"N{len(names)}")) for d in s) for s in shapes]
+
+
+# Structures: ("array",), ("weak", type), ("tuple", parts), ("list", parts), ("dict", keys, parts) and ("static", value)
+
+
+def static(value: Any, name: str) -> Any:
+    """The structure of an argument that is part of the signature."""
+    try:
+        hash(value)
+    except TypeError:
+        raise CallError(
+            Diagnostic(f"argument {name} is static, so it has to be hashable, got {type(value).__name__}")
+        ) from None
+    return "static", value
+
+
+def weak_kinds(structure: Any) -> list[type | None]:
+    """The Python type of each array that was given as a number, by NumPy's rules."""
+
+    def kinds(part: Any) -> list[type | None]:
+        match part:
+            case ("weak", kind):
+                return [kind]
+            case ("array",):
+                return [None]
+            case ("static", _):
+                return []
+            case ("dict", _, parts) | (_, parts):
+                return [k for p in parts for k in kinds(p)]
+        raise TypeError(part)
+
+    return [k for _, part in structure for k in kinds(part)]
+
+
+def flatten(value: Any, arrays: list[np.ndarray], name: str, weak: bool = False) -> Any:
+    """The structure of an argument; its arrays are appended to `arrays`. `weak` keeps that a number was one of Python's."""
+    match value:
+        case tuple() | list():
+            parts = tuple(flatten(v, arrays, f"{name}[{n}]", weak) for n, v in enumerate(value))
+            return ("tuple" if isinstance(value, tuple) else "list"), parts
+        case dict():
+            return "dict", tuple(value), tuple(flatten(v, arrays, f"{name}[{k!r}]", weak) for k, v in value.items())
+    if weak and type(value) in (int, float, complex):
+        try:
+            arrays.append(np.array(value, {int: np.int64, float: np.float64, complex: np.complex128}[type(value)]))
+        except OverflowError:
+            raise CallError(Diagnostic(f"argument {name}: a Python integer is an i64 here, got {value}")) from None
+        return "weak", type(value)
+    try:
+        array = leaf(value)
+    except CallError:
+        raise
+    except Exception as e:  # raised by the value's own conversion to an array
+        message = f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__} ({e})"
+        raise CallError(Diagnostic(message)) from None
+    if array is None:
+        try:
+            hash(value)
+        except TypeError:
+            raise CallError(
+                Diagnostic(f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__}")
+            ) from None
+        return "static", value
+    if array.dtype not in BY_DTYPE:
+        raise CallError(Diagnostic(f"argument {name}: no element type holds {array.dtype}"))
+    arrays.append(array)
+    return ("array",)
+
+
+def leaf(value: Any) -> np.ndarray | None:
+    """The value as an array, without a copy if it is one already; None if it is no array."""
+    if said := masked(value):
+        raise CallError(Diagnostic(f"expected an array of values, got {said}"))
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+        dtype = np.bool_ if isinstance(value, bool) else np.int32 if isinstance(value, int) else np.float32
+        try:
+            return np.array(value, dtype)
+        except OverflowError:
+            raise CallError(Diagnostic(f"a Python integer is an i32 here, got {value}")) from None
+    if hasattr(value, "__array_interface__") or isinstance(value, np.generic):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return from_dlpack(value)
+    return None if isinstance(value, (str, bytes)) else buffer_of(value)
+
+
+def flatten_results(value: Any, results: list[Any]) -> Any:
+    match value:
+        case tuple() | list():
+            return ("tuple" if isinstance(value, tuple) else "list"), tuple(flatten_results(v, results) for v in value)
+        case dict():
+            return "dict", tuple(value), tuple(flatten_results(v, results) for v in value.values())
+    if value is None:
+        return "static", None
+    if not isinstance(value, (TracedArray, bool, int, float, np.ndarray, np.generic)):
+        raise TraceError(f"a compiled function returns arrays, got {type(value).__name__}")
+    results.append(value)
+    return ("array",)
+
+
+def unflatten(structure: Any, leaves: Any) -> Any:
+    match structure:
+        case ("array",) | ("weak", _):
+            return next(leaves)
+        case ("static", value):
+            return value
+        case ("dict", keys, parts):
+            return {k: unflatten(p, leaves) for k, p in zip(keys, parts, strict=True)}
+        case (kind, parts):
+            made = [unflatten(p, leaves) for p in parts]
+            return tuple(made) if kind == "tuple" else made
+    raise TypeError(structure)
+
+
+def leaf_names(structure: Any) -> list[str]:
+    """A name for each array: the parameter's, with its place inside it."""
+
+    def names(part: Any, name: str) -> list[str]:
+        match part:
+            case ("array",) | ("weak", _):
+                return [name]
+            case ("static", _):
+                return []
+            case ("dict", keys, parts):
+                return [
+                    n
+                    for k, p in zip(keys, parts, strict=True)
+                    for n in names(p, f"{name}_{''.join(c if c.isalnum() and c.isascii() else '_' for c in str(k))}")
+                ]
+            case (_, parts):
+                return [n for i, p in enumerate(parts) for n in names(p, f"{name}_{i}")]
+        raise TypeError(part)
+
+    found: list[str] = []
+    for parameter, part in structure:
+        for name in names(part, parameter):
+            while name in found:
+                name += "_"
+            found.append(name)
+    return found

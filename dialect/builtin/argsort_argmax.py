@@ -1,0 +1,204 @@
+"""Operators that compare the elements along an axis: their order, and the place of the largest or smallest one.
+
+NaN is above all numbers, as in NumPy's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim
+from ..ir.types import I1, I64, TensorType
+from ..notation.expressions import Expr, Index, Tensor, Var, as_index, axes, constant, minimum
+from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, assign, update
+from ..spec.op import C, Operator, T, operator
+from .pad_slice_reshape import nested
+
+PASSES = 40  # of merging, which is enough for every size that an axis can have
+
+
+def above(a: Expr, b: Expr) -> Expr:
+    """Test whether a comes after b in ascending order."""
+    return (a > b) | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else a > b
+
+
+@dataclass(frozen=True, eq=False)
+class Along(Operator[T]):
+    """The family of operators on the elements of x along `axis`."""
+
+    x: T
+    axis: int
+
+    constraints = (
+        C(1, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
+        C(2, "axis in [0, rank(x))", lambda o: 0 <= o.axis < len(o.x.array_shape), at="axis"),
+    )
+
+    def others(self: Any, shape: Any) -> Any:
+        return (*shape[: self.axis], *shape[self.axis + 1 :])
+
+    def at(self: Any, d: Any, k: Any) -> tuple[Any, ...]:
+        """The indices d of the other axes, with k along the axis."""
+        return (*d[: self.axis], k, *d[self.axis :])
+
+
+@operator
+class Argsort(Along[T]):
+    """Y[d..., k, e...] = the place in X along `axis` of the element that comes k-th, equal ones in their order; i64.
+
+    In ascending order, or where `descending` in the reverse of it. builtin.gather sorts by it.
+    """
+
+    descending: bool = False
+
+    example = """
+        func @main(%x: tensor<2 x ?N x f32>) -> tensor<2 x ?N x i64> {
+          %y = builtin.argsort %x {axis = 1, descending = true}
+          return %y
+        }
+    """
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.x.array_shape, I64)
+
+    def reference(self: Argsort[np.ndarray]) -> np.ndarray:
+        if not self.descending:
+            return np.argsort(self.x, self.axis, kind="stable")
+        found = np.argsort(np.flip(self.x, self.axis), self.axis, kind="stable")
+        return self.x.shape[self.axis] - 1 - np.flip(found, self.axis)
+
+    def nest(self: Argsort[Tensor], *results: Tensor) -> Block:
+        """A merge sort of places, from the bottom up: runs of 1, 2, 4, ... elements are merged in pairs."""
+        (y,) = results
+        n = self.x.shape[self.axis]
+        d = axes(self.others(y.shape), "d")
+        merged = Tensor("merged", y.shape, I64, "heap")
+        k = Index("k", n)
+        passes = Index("p", max(n - 1, 0).bit_length() if isinstance(n, int) else PASSES)
+        width = Var("width", I64)
+        pairs = Index("r", n)
+        merge = For(pairs, self._merge(y, merged, d, pairs, width), stop=self._pairs(width, n))
+        back = For(k, (Store(y, self.at(d, k), merged[self.at(d, k)]),))
+        sort = (Let(width, as_index(1) << passes), If(width < n, (merge, back)))
+        start = For(k, (Store(y, self.at(d, k), k),))
+        return (Alloc(merged), *nested(d, (start, For(passes, sort))))
+
+    def _pairs(self, width: Expr, n: Dim) -> Expr:
+        return (as_index(n) + width * 2 - 1) // (width * 2)
+
+    def _merge(self: Any, y: Tensor, merged: Tensor, d: Any, r: Expr, width: Expr) -> Block:
+        """Merges run 2 r with the one after it."""
+        n = self.x.shape[self.axis]
+        start, middle, end = (Var(name, I64) for name in ("start", "middle", "end"))
+        i, j = accumulator("i", I64), accumulator("j", I64)
+        first = accumulator("first", I1)
+        k = Index("k", n)
+        a, b = Var("a", I64), Var("b", I64)
+        later, sooner = self.x[self.at(d, a)], self.x[self.at(d, b)]
+        swapped = above(sooner, later) if self.descending else above(later, sooner)
+        compare = (
+            Let(a, y[self.at(d, i[()])]),
+            Let(b, y[self.at(d, j[()])]),
+            Store(first, (), ~swapped),
+        )
+        choose = If(
+            i[()] < middle,
+            (If(j[()] < end, compare, (Store(first, (), constant(True, I1)),)),),
+            (Store(first, (), constant(False, I1)),),
+        )
+        take = If(
+            first[()],
+            (Store(merged, self.at(d, k), y[self.at(d, i[()])]), update("add", i, as_index(1))),
+            (Store(merged, self.at(d, k), y[self.at(d, j[()])]), update("add", j, as_index(1))),
+        )
+        return (
+            Let(start, r * width * 2),
+            Let(middle, minimum(start + width, n)),
+            Let(end, minimum(start + width * 2, n)),
+            Alloc(i),
+            Store(i, (), start),
+            Alloc(j),
+            Store(j, (), middle),
+            Alloc(first),
+            For(k, (choose, take), start, end),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Extreme(Along[T]):
+    """The family of the place of an extreme element along `axis`, the first of them or, where `last`, the last; i64."""
+
+    last: bool = False
+
+    constraints = (*Along.constraints, C(3, "n >= 1 elements to choose from", lambda o: o.x.array_shape[o.axis] >= 1))
+    symbols = {"n": lambda o: o.x.array_shape[o.axis]}
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.others(self.x.array_shape), I64)
+
+    def place(self: Any, x: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def better(self: Any, a: Expr, b: Expr) -> Expr:
+        """Test whether a is more extreme than b; NaN is."""
+        raise NotImplementedError
+
+    def reference(self: Extreme[np.ndarray]) -> np.ndarray:
+        if not self.last:
+            return np.asarray(self.place(self.x))
+        return np.asarray(self.x.shape[self.axis] - 1 - self.place(np.flip(self.x, self.axis)))
+
+    def nest(self: Extreme[Tensor], *results: Tensor) -> Block:
+        (y,) = results
+        d, k = axes(y.shape, "d"), Index("k", self.x.shape[self.axis])
+        best, at = accumulator("best", self.x.element), accumulator("at", I64)
+        x = self.x[self.at(d, k)]
+        better = ~self.better(best[()], x) if self.last else self.better(x, best[()])
+        body = (
+            Alloc(best),
+            Store(best, (), self.x[self.at(d, as_index(0))]),
+            Alloc(at),
+            assign(at, 0),
+            For(k, (If(better, (Store(best, (), x), Store(at, (), k))),), as_index(1)),
+            Store(y, d, at[()]),
+        )
+        return nested(d, body)
+
+
+@operator
+class Argmax(Extreme[T]):
+    """Y[d..., e...] = the place of the largest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
+
+    example = """
+        func @main(%x: tensor<2 x ?N x f32>) -> tensor<2xi64> {
+          %y = builtin.argmax %x {axis = 1}
+          return %y
+        }
+    """
+
+    def place(self: Argmax[np.ndarray], x: np.ndarray) -> np.ndarray:
+        return np.argmax(x, self.axis)
+
+    def better(self: Any, a: Expr, b: Expr) -> Expr:
+        return above(a, b)
+
+
+@operator
+class Argmin(Extreme[T]):
+    """Y[d..., e...] = the place of the smallest X[d..., k, e...] along `axis`, NaN if one is; the first such place, or the last."""
+
+    example = """
+        func @main(%x: tensor<2 x ?N x f32>) -> tensor<2xi64> {
+          %y = builtin.argmin %x {axis = 1}
+          return %y
+        }
+    """
+
+    def place(self: Argmin[np.ndarray], x: np.ndarray) -> np.ndarray:
+        return np.argmin(x, self.axis)
+
+    def better(self: Any, a: Expr, b: Expr) -> Expr:
+        return (a < b) | (a.ne(a) & b.eq(b)) if a.type.kind == "float" else a < b

@@ -1,0 +1,284 @@
+"""Operators that read and write elements at places that other tensors hold, and one that counts places.
+
+Indices are integers. A negative one counts from the end of its axis, and one outside of the axis is an error when the program
+runs; by `mode = "clip"`, each means the element that is nearest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim, Shape
+from ..ir.types import BY_DTYPE, I64, UI64, ElementType, TensorType
+from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axes, cast, maximum, minimum, select
+from ..notation.loops import Assert, Block, Let, Statement, Store
+from ..notation.scalar_functions import SCALARS
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T, Unmet, operator
+from .pad_slice_reshape import nested
+
+OUTSIDE = "an index is outside of its axis"
+
+
+@operator
+class IotaLike(Operator[T]):
+    """Y[i...] = i[axis], as i64, in the shape of like."""
+
+    like: T
+    axis: int
+
+    constraints = (C(1, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),)
+    example = """
+        func @main(%x: tensor<2 x ?N x f32>) -> tensor<2 x ?N x i64> {
+          %y = builtin.iota_like %x {axis = 1}
+          return %y
+        }
+    """
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.like.array_shape, I64)
+
+    def reference(self: IotaLike[np.ndarray]) -> np.ndarray:
+        return np.indices(self.like.shape)[self.axis].astype(np.int64)
+
+    def element(self: IotaLike[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        return Element(d, d[self.axis])
+
+
+MODES = ("raise", "clip")
+
+
+def axes_ascend(o: Any) -> bool:
+    return list(o.axes) == sorted(set(o.axes)) and all(0 <= a < len(o.x.array_shape) for a in o.axes)
+
+
+def same_shapes(o: Any) -> bool:
+    first = o.indices[0].array_shape
+    others = [t.array_shape for t in o.indices[1:]]
+    return all(len(s) == len(first) for s in others) and all_of(
+        (lambda m=m, n=n: m == n) for s in others for m, n in zip(s, first, strict=True)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Indexing(Operator[T]):
+    """The family of operators on the elements of x that indices choose along `axes`: those with indices[i][u...] on axes[i]."""
+
+    symbols = {"n": lambda o: o.x.array_shape}
+    constraints = (
+        C(1, "axes are in [0, rank(x)), ascending, one at least", lambda o: o.axes and axes_ascend(o), at="axes"),
+        C(2, "there are indices for each of axes", lambda o: len(o.axes) == len(o.indices), at="axes"),
+        C(
+            3,
+            "element(indices[i]) is an integer type other than ui64",
+            lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices),
+        ),
+        C(4, "shape(indices[i]) = shape(indices[0]) for all i", same_shapes),
+        C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, at="mode"),
+        C(
+            6,
+            "n[a] >= 1 for a in axes, where elements are chosen",
+            lambda o: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
+        ),
+    )
+
+    def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:
+        """The shape of what is chosen of x: the indices' in the place of the first of the axes, without the others."""
+        kept = [n for a, n in enumerate(shape) if a not in self.axes]
+        return (*kept[: self.axes[0]], *chosen, *kept[self.axes[0] :])
+
+    def parts(self: Any, d: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
+        """The indices of what is chosen: those of the indices, which have so many axes, and the others."""
+        first = self.axes[0]
+        return d[first : first + rank], (*d[:first], *d[first + rank :])
+
+    def with_axes(self: Any, at: Any, kept: Any) -> tuple[Any, ...]:
+        """The indices into x: these on the axes, and the others in their order."""
+        rest, rank = iter(kept), len(self.axes) + len(kept)
+        return tuple(at[self.axes.index(a)] if a in self.axes else next(rest) for a in range(rank))
+
+    def numbers(self: Any, u: tuple[int, ...]) -> list[int]:
+        """The selected position along each of the axes, for the indices at u."""
+        found: list[int] = []
+        for i, a in zip(self.indices, self.axes, strict=True):
+            n, k = self.x.shape[a], int(i[u])
+            if self.mode == "raise" and not -n <= k < n:
+                raise Unmet(OUTSIDE)
+            found.append(min(max(k, 0), n - 1) if self.mode == "clip" else k % n)
+        return found
+
+    def places(self: Any, u: tuple[Expr, ...]) -> list[tuple[Expr, Expr | None]]:
+        """The same in index notation, in bounds in any case, and what has to hold for it to be what was meant."""
+        return [self.place(cast(i[u], I64), self.x.shape[a]) for i, a in zip(self.indices, self.axes, strict=True)]
+
+    def place(self: Any, k: Expr, n: Dim) -> tuple[Expr, Expr | None]:
+        if self.mode == "clip":
+            return minimum(maximum(k, 0), n - 1), None
+        at = select(k < 0, k + n, k)
+        return minimum(maximum(at, 0), n - 1), (at >= 0) & (at < n)
+
+
+@operator
+class Gather(Indexing[T]):
+    """Y[d..., u..., e...] = X with indices[i][u...] on axes[i], and d..., e... on its other axes, in their order.
+
+    NumPy's X[:, i, :, j] for indices of one shape; u... stand where the first of the axes was.
+    """
+
+    x: T
+    indices: tuple[T, ...]
+    axes: tuple[int, ...]
+    mode: str = "raise"
+
+    example = """
+        func @main(%x: tensor<?N x 4 x f32>, %rows: tensor<3xi64>) -> tensor<3x4xf32> {
+          %y = builtin.gather %x, %rows {axes = [0], mode = "clip"}
+          return %y
+        }
+    """
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element)
+
+    def reference(self: Gather[np.ndarray]) -> np.ndarray:
+        y = np.zeros(self.chosen_shape(self.x.shape, self.indices[0].shape), self.x.dtype)
+        whole = (slice(None),) * (self.x.ndim - len(self.axes))
+        for u in np.ndindex(self.indices[0].shape):
+            first = (slice(None),) * self.axes[0]
+            y[first + u] = self.x[self.with_axes(self.numbers(u), whole)]
+        return y
+
+    def element(self: Gather[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        u, kept = self.parts(d, self.indices[0].rank)
+        at = [k if there is None else Check(there, k, OUTSIDE) for k, there in self.places(u)]
+        return Element(d, self.x[self.with_axes(at, kept)])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """Each element of x gets the sum of the cotangents of what was taken from it."""
+        (g,), zeros = cotangents, self.x.scalar("second", 0.0)
+        how = {"axes": self.axes, "mode": self.mode, "scalar_op": "add"}
+        return [g.builder.apply("builtin.scatter", zeros, g, *self.indices, **how), *(None for _ in self.indices)]
+
+
+COMBINED = ("add", "mul", "maximum", "minimum")
+
+
+def combined(name: str, element: ElementType) -> str:
+    """The scalar function of a name of Theano's: on floats, NaN goes through."""
+    return name if element.kind == "float" else {"maximum": "max", "minimum": "min"}.get(name, name)
+
+
+@operator
+class Scatter(Indexing[T]):
+    """Y is X, but where indices choose: there updates[d..., u..., e...] takes its place, or is combined with it by `scalar_op`.
+
+    updates has the shape of what builtin.gather takes from x. They come in the order of u: of several to one place, the last.
+    """
+
+    x: T
+    updates: T
+    indices: tuple[T, ...]
+    axes: tuple[int, ...]
+    scalar_op: str | None = None
+    mode: str = "raise"
+
+    constraints = (
+        *Indexing.constraints,
+        C(7, "element(updates) = element(x)", lambda o: o.updates.element is o.x.element),
+        C(8, "shape(updates) is that of what the indices choose of x", lambda o: o.fits()),
+        C(
+            9,
+            "scalar_op is absent, or one of add, mul, maximum and minimum",
+            lambda o: o.scalar_op in (None, *COMBINED),
+            at="scalar_op",
+        ),
+        C(
+            10,
+            "element(x) is an integer or a float, where scalar_op is there",
+            lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float"),
+        ),
+    )
+    example = """
+        func @main(%x: tensor<?N x 4 x f32>, %new: tensor<3x4xf32>, %rows: tensor<3xi64>) -> tensor<?N x 4 x f32> {
+          %y = builtin.scatter %x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}
+          return %y
+        }
+    """
+
+    def fits(self: Any) -> bool:
+        wanted = self.chosen_shape(self.x.array_shape, self.indices[0].array_shape)
+        given = self.updates.array_shape
+        return len(wanted) == len(given) and all_of(
+            (lambda m=m, n=n: m == n) for m, n in zip(given, wanted, strict=True)
+        )
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.x.array_shape, self.x.element)
+
+    def reference(self: Scatter[np.ndarray]) -> np.ndarray:
+        y = self.x.copy()
+        function = None if self.scalar_op is None else SCALARS[combined(self.scalar_op, BY_DTYPE[y.dtype])].numpy
+        whole = (slice(None),) * (y.ndim - len(self.axes))
+        for u in np.ndindex(self.indices[0].shape):
+            at, new = self.with_axes(self.numbers(u), whole), self.updates[(slice(None),) * self.axes[0] + u]
+            with np.errstate(all="ignore"):
+                y[at] = new if function is None else function(y[at], new)
+        return y
+
+    def nest(self: Scatter[Tensor], *results: Tensor) -> Block:
+        (y,) = results
+        f = axes(y.shape, "f")
+        d = axes(self.updates.shape, "d")
+        u, kept = self.parts(d, self.indices[0].rank)
+        names = [Var(f"c{a}", I64) for a in self.axes]
+        places: list[Statement] = []
+        for c, (k, there) in zip(names, self.places(u), strict=True):
+            places += [*(() if there is None else (Assert(there, OUTSIDE),)), Let(c, k)]
+        at, new = self.with_axes(names, kept), self.updates[d]
+        value = new if self.scalar_op is None else apply(combined(self.scalar_op, y.element), y[at], new)
+        return (
+            *nested(f, (Store(y, f, self.x[f]),)),
+            *nested(u, (*places, *nested(kept, (Store(y, at, value),)))),
+        )
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (y,), (g,), apply = results, cotangents, cotangents[0].builder.apply
+        how = {"axes": self.axes, "mode": self.mode}
+        here = apply("builtin.gather", g, *self.indices, **how)
+        if self.scalar_op == "add":
+            found = [g, here]
+        elif self.scalar_op in ("maximum", "minimum"):
+            chosen = apply("builtin.gather", y, *self.indices, **how).scalar("eq", self.updates)
+            found = [y.scalar("eq", self.x).scalar("switch", g, 0.0), chosen.scalar("switch", here, 0.0)]
+        elif self.scalar_op is None:
+            found = self._of_replaced(g, here, how)
+        else:
+            raise NotImplementedError(f"{self.name} by {self.scalar_op}")
+        return [*found, *(None for _ in self.indices)]
+
+    def _of_replaced(self: Any, g: Any, here: Any, how: Any) -> list[Any]:
+        """By who came last: the number of each update, written and read back."""
+        apply = g.builder.apply
+        number = None
+        for axis in range(here.rank):
+            at = apply("builtin.iota_like", here, axis=axis)
+            number = at if number is None else number * size_along(here, axis) + at
+        number = apply("builtin.iota_like", here.dimshuffle(["x"]), axis=0).dimshuffle([]) if number is None else number
+        nobody = g.scalar("second", -1).cast(I64)
+        written = apply("builtin.scatter", nobody, number, *self.indices, **how)
+        last = apply("builtin.gather", written, *self.indices, **how).scalar("eq", number)
+        return [written.scalar("lt", 0).scalar("switch", g, 0.0), last.scalar("switch", here, 0.0)]
+
+
+def size_along(x: Any, axis: int) -> Any:
+    """The size of an axis as a value of rank 0, also where it is not known."""
+    n = x.shape[axis]
+    if isinstance(n, int):
+        return n
+    places = x.builder.apply("builtin.iota_like", x, axis=axis)
+    return places.reduce("max", range(x.rank)) + 1

@@ -1,0 +1,269 @@
+"""Operators of data movement that accept unknown sizes: padding, slicing, reshaping, and scatter-add."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim, Shape, product
+from ..ir.types import F32, F64, I32, I64, MAX_SIZE, TensorType
+from ..notation.expressions import Element, Tensor, Var, axes, both, cast, constant, maximum, minimum, when
+from ..notation.index_bounds import inside
+from ..notation.loops import Block, Let, Store, nested
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T, operator
+from ..spec.reshape_indexing import reshape_element
+
+
+@operator
+class Pad(Operator[T]):
+    """Y is X with so many zeros before and after the elements of each axis, or so many fewer elements."""
+
+    x: T
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    constraints = (
+        C(
+            1,
+            "before and after have rank(x) entries",
+            lambda o: len(o.before) == len(o.after) == len(o.x.array_shape),
+        ),
+        C(2, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
+        C(
+            3,
+            "n[i] + before[i] + after[i] >= 0, n being shape(x)",
+            lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape)),
+        ),
+    )
+    symbols = {"n": lambda o: o.x.array_shape}
+    example = """
+        func @main(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
+          %y = builtin.pad %x {before = [0, 2], after = [0, 1]}
+          return %y
+        }
+    """
+
+    def sizes(self, shape: Shape) -> Shape:
+        return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.sizes(self.x.array_shape), self.x.element)
+
+    def reference(self: Pad[np.ndarray]) -> np.ndarray:
+        y = np.zeros(self.sizes(self.x.shape), self.x.dtype)
+        met = [
+            (b, max(b, 0), max(min(n + b, m), 0)) for n, b, m in zip(self.x.shape, self.before, y.shape, strict=True)
+        ]
+        y[tuple(slice(i, j) for _, i, j in met)] = self.x[tuple(slice(i - b, max(j - b, 0)) for b, i, j in met)]
+        return y
+
+    def element(self: Pad[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        at = tuple(i - b for i, b in zip(d, self.before, strict=True))
+        there = both(*map(inside, at, self.x.shape))
+        return Element(d, when(there, self.x[at], constant(0, y.element)))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        before, after = (tuple(-n for n in e) for e in (self.before, self.after))
+        return [g.builder.apply("builtin.pad", g, before=before, after=after)]
+
+
+@operator
+class Reshape(Operator[T]):
+    """Y has the elements of X in row-major order: axis i of X is split into axes of sizes split[i], then neighbours are merged.
+
+    One size of an axis's may be -1: what the others leave of it. `merge` says how many axes become one, from the first on.
+    Absent, they leave the axes as they are.
+    """
+
+    x: T
+    split: tuple[tuple[int, ...], ...] | None = None
+    merge: tuple[int, ...] | None = None
+
+    view = True
+    constraints = (
+        C(1, "split has rank(x) entries", lambda o: o.split is None or len(o.split) == len(o.x.array_shape), at="split"),
+        C(
+            2,
+            "sizes in split are not below 0, but for one -1 of an axis",
+            lambda o: all(min(s, default=0) >= -1 and s.count(-1) <= 1 for s in o.split or ()),
+            at="split",
+        ),
+        C(
+            3,
+            "the product of split[i] is n[i], n being shape(x)",
+            lambda o: all_of((lambda n=n, s=s: product(s) == n) for n, s in zip(o.x.array_shape, o.pieces(o.x.array_shape), strict=True)),
+            at="split",
+        ),
+        C(
+            4,
+            "merge counts the axes that split makes",
+            lambda o: o.merge is None or (min(o.merge, default=0) >= 0 and sum(o.merge) == sum(map(len, o.pieces(o.x.array_shape)))),
+            at="merge",
+        ),
+    )  # fmt: skip
+    symbols = {"n": lambda o: o.x.array_shape}
+    example = """
+        func @main(%x: tensor<?N x 6 x f32>) -> tensor<?x3xf32> {
+          %y = builtin.reshape %x {split = [[-1], [2, 3]], merge = [2, 1]}
+          return %y
+        }
+    """
+
+    def pieces(self, shape: Shape) -> list[Shape]:
+        """The sizes into which each axis is split."""
+        return [_filled(n, s) for n, s in zip(shape, self.split or ((-1,),) * len(shape), strict=True)]
+
+    def sizes(self, shape: Shape) -> Shape:
+        sizes: Shape = tuple(d for s in self.pieces(shape) for d in s)
+        if self.merge is None:
+            return sizes
+        return tuple(product(sizes[e - k : e]) for k, e in zip(self.merge, accumulate(self.merge), strict=True))
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.sizes(self.x.array_shape), self.x.element)
+
+    def reference(self: Reshape[np.ndarray]) -> np.ndarray:
+        return self.x.reshape(self.sizes(self.x.shape))
+
+    def element(self: Reshape[Tensor], y: Tensor) -> Element:
+        return reshape_element(self.x, y)
+
+    def simplified(self: Any, definition: Any) -> Any:
+        return self.x
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("builtin.reshape_like", g, self.x)]
+
+
+def _filled(n: Dim, sizes: tuple[int, ...]) -> Shape:
+    others = product(tuple(s for s in sizes if s != -1))
+    return tuple(s if s != -1 else n // others if others else 0 for s in sizes)
+
+
+NUMBERS = (I32, F32, F64)  # what cvm.take takes, and what goes back through it
+
+
+def numbers(name: str) -> C:
+    return C(1, f"element({name}) in {{i32, f32, f64}}", lambda o: getattr(o, name).element in NUMBERS)
+
+
+@operator
+class Part(Operator[T]):
+    """Y is what stands in X where xs[index] would stand if X were the xs, concatenated along an axis."""
+
+    x: T
+    xs: tuple[T, ...]
+    axis: int
+    index: int
+
+    constraints = (
+        C(1, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
+        C(2, "index in [0, M), M being how many xs there are", lambda o: 0 <= o.index < len(o.xs), at="index"),
+        C(
+            3,
+            "axis in [0, rank(x)), and rank(xs[i]) = rank(x)",
+            lambda o: 0 <= o.axis < len(o.x.array_shape) == min(len(t.array_shape) for t in o.xs) == max(len(t.array_shape) for t in o.xs),
+            at="axis",
+        ),
+        C(4, "the sizes of xs along the axis add up to that of x", lambda o: sum(o.sizes(), 0) == o.x.array_shape[o.axis]),
+    )  # fmt: skip
+    symbols = {"M": lambda o: len(o.xs)}
+    example = """
+        func @main(%x: tensor<5x2xf32>, %a: tensor<3x2xf32>, %b: tensor<2x2xf32>) -> tensor<2x2xf32> {
+          %y = builtin.part %x, %a, %b {axis = 0, index = 1}
+          return %y
+        }
+    """
+
+    def sizes(self: Any) -> list[Dim]:
+        return [getattr(x, "array_shape", x.shape)[self.axis] for x in self.xs]
+
+    def infer(self: Any) -> TensorType:
+        n = self.x.array_shape
+        return TensorType((*n[: self.axis], self.sizes()[self.index], *n[self.axis + 1 :]), self.x.element)
+
+    def reference(self: Part[np.ndarray]) -> np.ndarray:
+        ends = np.cumsum([x.shape[self.axis] for x in self.xs])
+        return np.split(self.x, ends[:-1], self.axis)[self.index].copy()
+
+    def element(self: Part[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        start: Dim = sum(self.sizes()[: self.index], 0)
+        return Element(d, self.x[*d[: self.axis], d[self.axis] + start, *d[self.axis + 1 :]])
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        """The cotangent between zeros."""
+        (g,) = cotangents
+        none = g.scalar("second", 0.0)
+        parts = [
+            g if k == self.index else g.builder.apply("builtin.strided_slice_like", none, x, axes=(self.axis,))
+            for k, x in enumerate(self.xs)
+        ]
+        return [g.builder.apply("cvm.concatenate", *parts, axis=self.axis), *(None for _ in self.xs)]
+
+
+@operator
+class AddAt(Operator[T]):
+    """Y[d..., c, e...] = Σ X[d..., u..., e...] over all u with clip(indices[u...], 0, n - 1) = c, in their order.
+
+    c is on `axis`, which has n elements in like and in Y. What goes back through cvm.take.
+    """
+
+    x: T
+    indices: T
+    like: T
+    axis: int = 0
+
+    constraints = (
+        numbers("x"),
+        C(2, "element(indices) = i32", lambda o: o.indices.element is I32),
+        C(3, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),
+        C(
+            4,
+            "shape(x) has shape(indices) in the place of the axis",
+            lambda o: len(o.x.array_shape) == len(o.like.array_shape) - 1 + len(o.indices.array_shape)
+            and all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape[o.axis :], o.indices.array_shape, strict=False)),
+        ),
+        C(5, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.like.array_shape[o.axis] >= 1),
+    )  # fmt: skip
+    symbols = {"n": lambda o: o.like.array_shape[o.axis]}
+    example = """
+        func @main(%x: tensor<4x3xf32>, %rows: tensor<4xi32>, %like: tensor<?N x 3 x f32>) -> tensor<?N x 3 x f32> {
+          %y = builtin.add_at %x, %rows, %like
+          return %y
+        }
+    """
+
+    def infer(self: Any) -> TensorType:
+        n, rank = self.x.array_shape, len(self.indices.array_shape)
+        size = self.like.array_shape[self.axis]
+        return TensorType((*n[: self.axis], size, *n[self.axis + rank :]), self.x.element)
+
+    def reference(self: AddAt[np.ndarray]) -> np.ndarray:
+        before, after = self.x.shape[: self.axis], self.x.shape[self.axis + self.indices.ndim :]
+        n = self.like.shape[self.axis]
+        y = np.zeros((*before, n, *after), self.x.dtype)
+        for u in np.ndindex(self.indices.shape):
+            c = (*(slice(None) for _ in before), min(max(int(self.indices[u]), 0), n - 1))
+            with np.errstate(all="ignore"):
+                y[c] += self.x[(*c[:-1], *u)]
+        return y
+
+    def nest(self: AddAt[Tensor], *results: Tensor) -> Block:
+        (y,) = results
+        d, u, e = axes(y.shape[: self.axis], "d"), axes(self.indices.shape, "u"), axes(y.shape[self.axis + 1 :], "e")
+        f, zeros = axes(y.shape[self.axis :], "z"), constant(0, y.element)
+        c = Var("c", I64)
+        place = maximum(minimum(cast(self.indices[u], I64), y.shape[self.axis] - 1), 0)
+        added = Store(y, (*d, c, *e), y[(*d, c, *e)] + self.x[(*d, *u, *e)])
+        return nested(d, (*nested(f, (Store(y, (*d, *f), zeros),)), *nested(u, (Let(c, place), *nested(e, (added,))))))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,) = cotangents
+        return [g.builder.apply("cvm.take", g, self.indices, axis=self.axis), None, None]

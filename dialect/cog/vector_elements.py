@@ -1,0 +1,88 @@
+"""Tensor fields from scalar fields, and their elements back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import FieldType, TensorType
+from ..notation.expressions import Element, Expr, Tensor, as_index, when
+from ..spec.op import C, T, operator
+from .cog_operator import CogOperator, fields, result_axes
+from .slice_shift_stack import ALIKE
+
+
+@operator
+class VectorElement(CogOperator[T]):
+    """Y[p] = X[p](index): one element of each vector, as a scalar field"""
+
+    x: T
+    index: int
+
+    constraints = (
+        fields("x"),
+        C(1, "type(x): a field of vectors", lambda o: o.x.tensor.rank == 1),
+        C(2, "0 <= index < length", lambda o: o.index >= 0 and o.index < o.x.tensor.shape[0], at="index"),
+    )
+    symbols = {"length": lambda o: o.x.tensor.shape[0]}
+    example = """
+func @main(%x: !cog.field<[2, 3], tensor<4xf32>>) {
+  %y = cog.vector_element %x {index = 1}
+  return %y
+}
+"""
+
+    def infer(self: VectorElement[FieldType]) -> FieldType:
+        return FieldType(self.x.shape, TensorType((), self.x.element))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), last = cotangents, self.x.rank - 1
+        return [
+            g.builder.apply(
+                "builtin.strided_scatter_like", g.with_ones((last,)), self.x, axes=(last,), begin=(self.index,)
+            )
+        ]
+
+    def reference(self: VectorElement[np.ndarray]) -> np.ndarray:
+        return self.x[..., self.index]
+
+    def element(self: VectorElement[Tensor], y: Tensor) -> Element:
+        grid, _ = result_axes(y, y.rank)
+        return Element(grid, self.x[(*grid, as_index(self.index))])
+
+
+@operator
+class Vector(CogOperator[T]):
+    """Y[p] = (X_0[p], X_1[p], ...): scalar fields as the elements of a vector field"""
+
+    xs: tuple[T, ...]
+
+    constraints = (
+        *ALIKE,
+        C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0),
+    )
+    example = """
+func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
+  %y = cog.vector %a, %b
+  return %y
+}
+"""
+
+    def infer(self: Vector[FieldType]) -> FieldType:
+        return FieldType(self.xs[0].shape, TensorType((len(self.xs),), self.xs[0].element))
+
+    def pullback(self: Any, results: Any, cotangents: Any) -> Any:
+        (g,), own = cotangents, self.types["xs[0]"]
+        whole = g.builder.of_type(g, FieldType(own.shape, TensorType((len(self.xs),), own.element)))
+        return [g.builder.apply("cog.vector_element", whole, index=k) for k in range(len(self.xs))]
+
+    def reference(self: Vector[np.ndarray]) -> np.ndarray:
+        return np.stack(self.xs, axis=-1)
+
+    def element(self: Vector[Tensor], y: Tensor) -> Element:
+        at, _ = result_axes(y, y.rank)
+        value: Expr = self.xs[-1][at[:-1]]
+        for k in range(len(self.xs) - 2, -1, -1):
+            value = when(at[-1].eq(k), self.xs[k][at[:-1]], value)
+        return Element(at, value)

@@ -1,0 +1,417 @@
+"""Index notation: typed scalar expressions over loop indices, sizes and tensor elements.
+
+    y[i, j] = sum over k of x[i, k] * w[j, k]
+
+Operators define their results by it (as an `Element`), and statements of the loop language compute its expressions.
+Expressions are immutable; arithmetic on them builds `Apply` nodes of the scalar table. Indices and sizes are i64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..ir.diagnostics import NOWHERE, Span
+from ..ir.sizes import Dim, Shape, Size
+from ..ir.types import I1, I64, ElementType
+from .scalar_functions import SCALARS
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A named array that expressions read: an operand, a result or a buffer of the loop language.
+
+    `space` is its storage: "argument", "constant", "heap" (the workspace), "stack", "shared" (by the threads of a GPU
+    block), "pack" (elements that are loaded and stored together) or "register" (small, indexed by constants after
+    unrolling; an accumulator is a register of rank 0).
+    """
+
+    name: str
+    shape: Shape
+    element: ElementType
+    space: str = "argument"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Read:
+        found = indices if isinstance(indices, tuple) else (indices,)
+        if len(found) != self.rank:
+            raise IndexError(f"{self.name} has {self.rank} axes, got {len(found)} indices")
+        return Read(self, tuple(as_index(i) for i in found))
+
+    def __repr__(self) -> str:
+        return f"%{self.name}"
+
+
+class Expr:
+    """A scalar expression; `type` is its element type."""
+
+    type: ElementType
+    __slots__ = ()
+
+    def __add__(self, other: Operand) -> Expr:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return apply("div", other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return apply("floordiv", self, other)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return apply("floormod", self, other)
+
+    def __neg__(self) -> Expr:
+        return apply("neg", self)
+
+    def __and__(self, other: Operand) -> Expr:
+        return apply("and", self, other)
+
+    def __or__(self, other: Operand) -> Expr:
+        return apply("or", self, other)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return apply("xor", self, other)
+
+    def __invert__(self) -> Expr:
+        return apply("not", self)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return apply("shl", self, other)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return apply("shr", self, other)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return apply("lt", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return apply("le", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return apply("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return apply("ge", self, other)
+
+    def eq(self, other: Operand) -> Expr:
+        return apply("eq", self, other)
+
+    def ne(self, other: Operand) -> Expr:
+        return apply("ne", self, other)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.type}>"
+
+    def __bool__(self) -> bool:
+        raise TypeError("an expression has no truth value while compiling: use when() or select()")
+
+
+Operand: TypeAlias = Expr | int | float | complex | Size
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Const(Expr):
+    value: Any
+    type: ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Index(Expr):
+    """A loop index, running over [0, extent); compared by identity."""
+
+    name: str
+    extent: Dim
+    type: ElementType = I64
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Var(Expr):
+    """A value named by a `Let` of the loop language; compared by identity."""
+
+    name: str
+    type: ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Extent(Expr):
+    """A size known when the kernel is called."""
+
+    size: Size
+    type: ElementType = I64
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Misalignment(Expr):
+    """The number of elements by which a tensor begins after a cache line of `line` elements. If it is unknown any value
+    below `line` serves: it affects speed, not results.
+    """
+
+    tensor: Tensor
+    line: int
+    type: ElementType = I64
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Read(Expr):
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+    @property
+    def type(self) -> ElementType:
+        return self.tensor.element
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Apply(Expr):
+    """A function of the scalar table, applied."""
+
+    function: str
+    operands: tuple[Expr, ...]
+    type: ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Cast(Expr):
+    """A conversion: integers wrap, floats round to nearest, float to integer saturates (NaN to 0), to i1 is `!= 0`."""
+
+    operand: Expr
+    type: ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Bitcast(Expr):
+    """The same bits as another type of the same width."""
+
+    operand: Expr
+    type: ElementType
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class When(Expr):
+    """A guarded value: `then` where the condition holds, else `otherwise`; only the selected side is evaluated."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+    @property
+    def type(self) -> ElementType:
+        return self.then.type
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Reduce(Expr):
+    """A reduction of `body` over all values of `indices` in row-major order, by a function of the table, from its
+    identity.
+    """
+
+    function: str
+    indices: tuple[Index, ...]
+    body: Expr
+
+    @property
+    def type(self) -> ElementType:
+        return self.body.type
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Check(Expr):
+    """`value`; reports `message` at `span` if the condition does not hold (the value is then still defined)."""
+
+    condition: Expr
+    value: Expr
+    message: str
+    span: Span = NOWHERE
+
+    @property
+    def type(self) -> ElementType:
+        return self.value.type
+
+
+@dataclass(frozen=True, eq=False)
+class Element:
+    """An operator's definition of its result: the indices of an element, and its value."""
+
+    indices: tuple[Index, ...]
+    value: Expr
+
+
+def constant(value: Any, element: ElementType) -> Const:
+    return Const(element.dtype.type(value).item() if element.kind != "bool" else bool(value), element)
+
+
+def as_index(value: Any) -> Expr:
+    """An index expression of an int, a size or an expression."""
+    if isinstance(value, Expr):
+        return value
+    return Extent(value) if isinstance(value, Size) else Const(int(value), I64)
+
+
+def _operands(operands: tuple[Operand, ...]) -> tuple[Expr, ...]:
+    typed = next((o.type for o in reversed(operands) if isinstance(o, Expr)), I64)
+    return tuple(
+        o if isinstance(o, Expr) else Extent(o) if isinstance(o, Size) else constant(o, typed) for o in operands
+    )
+
+
+def apply(function: str, *operands: Operand) -> Expr:
+    """A scalar function applied, its operands' types checked, trivial index arithmetic simplified."""
+    row = SCALARS[function]
+    exprs = _operands(operands)
+    compared = exprs[1:] if function in ("select", "rarely") else exprs
+    if (
+        len(exprs) != row.arity
+        or any(e.type is not compared[0].type for e in compared)
+        or compared[-1].type.kind not in row.kinds
+    ):
+        raise TypeError(f"{function} does not take ({', '.join(str(e.type) for e in exprs)})")
+    if exprs[-1].type is I64 and (simple := simplify(function, exprs)) is not None:
+        return simple
+    return Apply(function, exprs, row.result(*(e.type for e in exprs)))
+
+
+def simplify(function: str, operands: tuple[Expr, ...]) -> Expr | None:
+    """The few identities that keep printed index arithmetic readable; exact for integers."""
+    match function, operands:
+        case "add" | "sub" | "mul" | "floordiv" | "floormod" | "max" | "min", (Const(a), Const(b)):
+            if not (function in ("floordiv", "floormod") and b == 0):
+                return constant((_FOLD[function](a, b) + 2**63) % 2**64 - 2**63, I64)
+        case "add", (Const(0), b):
+            return b
+        case "add" | "sub", (a, Const(0)):
+            return a
+        case "mul", (Const(0), _) | (_, Const(0)):
+            return Const(0, I64)
+        case "mul", (Const(1), b):
+            return b
+        case "mul" | "floordiv", (a, Const(1)):
+            return a
+        case "floormod", (_, Const(1)):
+            return Const(0, I64)
+        case "floordiv", (Index(extent=int(extent)), Const(b)) if 0 < extent <= b:
+            return Const(0, I64)
+        case "floormod", (Index(extent=int(extent)) as a, Const(b)) if 0 < extent <= b:
+            return a
+    return None
+
+
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "floormod": lambda a, b: a % b,
+    "max": max,
+    "min": min,
+}
+
+
+def indices(names: str, shape: tuple[Dim, ...]) -> tuple[Index, ...]:
+    """One index for each name and extent."""
+    return tuple(Index(n, d) for n, d in zip(names.split(), shape, strict=True))
+
+
+def axes(shape: tuple[Dim, ...], prefix: str = "i") -> tuple[Index, ...]:
+    """One index for each axis of a shape of any rank: i0, i1, ..."""
+    return tuple(Index(f"{prefix}{n}", d) for n, d in enumerate(shape))
+
+
+def cast(value: Expr, element: ElementType) -> Expr:
+    return value if value.type is element else Cast(value, element)
+
+
+def select(condition: Expr, then: Operand, otherwise: Operand) -> Expr:
+    return apply("select", condition, then, otherwise)
+
+
+def maximum(a: Operand, b: Operand) -> Expr:
+    return apply("max", a, b)
+
+
+def minimum(a: Operand, b: Operand) -> Expr:
+    return apply("min", a, b)
+
+
+def when(condition: Expr | bool, then: Expr, otherwise: Expr) -> Expr:
+    if isinstance(condition, bool):
+        return then if condition else otherwise
+    if then.type is not otherwise.type:
+        raise TypeError(f"both sides have one type, got {then.type} and {otherwise.type}")
+    return When(condition, then, otherwise)
+
+
+def both(*conditions: Expr | bool) -> Expr | bool:
+    """The conjunction of the conditions, without those known to hold."""
+    if any(c is False for c in conditions):
+        return False
+    left = [c for c in conditions if isinstance(c, Expr)]
+    if not left:
+        return True
+    joined = left[0]
+    for c in left[1:]:
+        joined = joined & c
+    return joined
+
+
+def reduce(function: str, over: Index | tuple[Index, ...], body: Expr) -> Expr:
+    over = over if isinstance(over, tuple) else (over,)
+    return Reduce(function, over, body) if over else body
+
+
+def total(over: Index | tuple[Index, ...], body: Expr) -> Expr:
+    return reduce("add", over, body)
+
+
+def largest(over: Index | tuple[Index, ...], body: Expr) -> Expr:
+    return reduce("max", over, body)
+
+
+def flat_index(at: tuple[Expr, ...], shape: Shape) -> Expr:
+    """The row-major position of an element: the specification's flatten_index."""
+    position: Expr = Const(0, I64)
+    for i, n in zip(at, shape, strict=True):
+        position = position * n + i
+    return position
+
+
+def unflatten(position: Expr, shape: Shape) -> tuple[Expr, ...]:
+    """The indices of the element at a row-major position."""
+    found: list[Expr] = []
+    for axis in range(len(shape) - 1, 0, -1):
+        found.append(position % shape[axis])
+        position = position // shape[axis]
+    return (*((position,) if shape else ()), *reversed(found))
+
+
+TRUE = Const(True, I1)
+ZERO = Const(0, I64)
+
+
+def conjunction(condition: Expr) -> list[Expr]:
+    """The conjuncts of a condition: a, b and c of a & b & c."""
+    match condition:
+        case Apply("and", (a, b), _):
+            return conjunction(a) + conjunction(b)
+    return [condition]

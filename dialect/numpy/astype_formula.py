@@ -1,0 +1,39 @@
+"""Conversions between element types as NumPy makes them on x86-64, where C leaves the value open.
+
+A float that is NaN or too large for an integer becomes the least i32 (for types of up to 32 bits but ui32, of which the
+low bits are kept) or the least i64. ui64 is converted in two halves. NumPy's vector loops give other values for ui32 than
+its scalar loops; these are the scalar ones.
+"""
+
+from __future__ import annotations
+
+from ..ir.types import F32, F64, I1, I32, I64, UI32, UI64, ElementType
+from ..notation.expressions import Expr, cast, constant, select
+
+
+def cast_like_numpy(value: Expr, element: ElementType) -> Expr:
+    """The expression of `ndarray.astype(element)` for one element."""
+    source = value.type
+    if source is element or source.is_discrete or not element.is_integer:
+        return cast(value, element)
+    if source.kind == "complex":
+        return cast_like_numpy(cast(value, F32 if source.bits == 64 else F64), element)
+    x = cast(value, F32) if source.bits == 16 else value
+    if element is UI64:
+        high = constant(2.0**63, x.type)
+        upper = cast(_truncated(x - high, I64), UI64) ^ constant(1 << 63, UI64)
+        return select(x >= high, upper, cast(_truncated(x, I64), UI64))
+    wide = I64 if element in (I64, UI32) else I32
+    return cast(_truncated(x, wide), element)
+
+
+def _truncated(x: Expr, element: ElementType) -> Expr:
+    """cvttss2si and cvttsd2si: truncation toward zero, the least integer where that does not fit."""
+    low, high = element.limits
+    inside = (x < float(high + 1)) & ((x >= float(low)) if element is I64 or x.type is F32 else x > float(low - 1))
+    return select(inside, cast(select(inside, x, constant(0.0, x.type)), element), constant(low, element))
+
+
+def truth(value: Expr) -> Expr:
+    """Test whether an element counts as true."""
+    return cast(value, I1)

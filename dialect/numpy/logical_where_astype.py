@@ -1,0 +1,84 @@
+"""Functions that choose, test and convert elements: logical ufuncs, maxima that ignore NaN, `where` and `astype`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import BY_DTYPE, I1, ElementType
+from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from .astype_formula import cast_like_numpy, truth
+from .ufunc_table import UFUNCS, Ufunc, row
+
+DOES_NOT_FIT = "a Python integer is out of the range of the other operand's element type"
+
+
+def _ignoring_nan(function: str) -> Any:
+    """The larger or smaller operand; of floats the one that is not NaN."""
+
+    def formula(x: Expr, y: Expr) -> Expr:
+        if x.type.kind == "bool":
+            return x | y if function == "maximum" else x & y
+        if x.type.kind != "float":
+            return apply("max" if function == "maximum" else "min", x, y)
+        found = apply(function, x, y)
+        return select(x.ne(x), y, select(y.ne(y), x, found))
+
+    return formula
+
+
+def _both_true(function: str) -> Any:
+    return lambda *xs: apply(function, *map(truth, xs))
+
+
+def _heaviside(x: Expr, at_zero: Expr) -> Expr:
+    one, zero = constant(1.0, x.type), constant(0.0, x.type)
+    return select(x > zero, one, select(x < zero, zero, select(x.eq(zero), at_zero, x)))
+
+
+row("fmax", _ignoring_nan("maximum"), gradient="maximum")
+row("fmin", _ignoring_nan("minimum"), gradient="minimum")
+row("heaviside", _heaviside)
+for _name, _function in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
+    row(_name, _both_true(_function))
+row("isfinite", lambda x: apply("abs", x) < np.inf if x.type.kind == "float" else constant(True, I1))
+
+
+def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType, ...] | None:
+    common = BY_DTYPE.get(np.promote_types(x.dtype, y.dtype))
+    return None if common is None else (I1, common, common, common)
+
+
+UFUNCS["where"] = Ufunc(
+    "where", 3, np.where, select, types=_chosen, takes_complex=True, keeps_f16=True, gradient="switch"
+)
+
+
+def astype(element: ElementType) -> Ufunc:
+    """The conversion to an element type."""
+    return Ufunc(
+        "astype",
+        1,
+        lambda x: np.asarray(x).astype(element.dtype),
+        lambda x: cast_like_numpy(x, element),
+        types=lambda x: (x, element),
+        takes_complex=True,
+        keeps_f16=True,
+    )
+
+
+def in_range(element: ElementType) -> Ufunc:
+    """The conversion of a Python integer, which must be in the range of the element type (NEP 50)."""
+    low, high = element.limits if element.is_integer else (0, 1)
+
+    def numpy(x: Any) -> np.ndarray:
+        if element.is_integer and ((x < low) | (x > high)).any():
+            raise OverflowError(DOES_NOT_FIT)
+        return np.asarray(x).astype(element.dtype)
+
+    def formula(x: Expr) -> Expr:
+        inside = (x >= max(low, x.type.limits[0])) & (x <= min(high, x.type.limits[1]))
+        return Check(inside, cast(x, element), DOES_NOT_FIT)
+
+    return Ufunc("in_range", 1, numpy, formula, types=lambda x: (x, element))

@@ -1,0 +1,80 @@
+"""A universal function of NumPy, as a row of one table: its NumPy function, the formula of an element and a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..ir.types import BY_DTYPE, F16, F32, ElementType
+from ..notation.expressions import Expr
+from .astype_formula import cast_like_numpy
+
+Formula = Callable[..., Expr]
+
+
+@dataclass(frozen=True)
+class Ufunc:
+    """One row. `numpy` is the function itself, `ufunc` what says its types; of several results this is result `result`.
+
+    `formula` takes expressions of the loop's element types (f16 as f32) and gives the result's element. `types` replaces
+    NumPy's own resolution for functions that are no ufuncs. `ulps` is how far from NumPy the result may be, 0 being exact.
+    """
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    formula: Formula
+    ufunc: np.ufunc | None = None
+    result: int = 0
+    takes_complex: bool = False
+    keeps_f16: bool = False
+    gradient: str | None = None  # the scalar operation of Theano that has the same derivative
+    ulps: int = 0
+    types: Callable[..., tuple[ElementType, ...] | None] | None = None
+
+    def loop(self, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
+        """The element types that operands are converted to, and the result's; None where NumPy has no loop for these."""
+        found = self.types(*elements) if self.types is not None else resolved(self.ufunc, self.result, elements)
+        if found is None or (not self.takes_complex and any(e.kind == "complex" for e in found)):
+            return None
+        return found
+
+    def expression(self, operands: list[Expr], result: ElementType) -> Expr:
+        """The element of the result for these elements of the operands."""
+        types = self.loop(tuple(o.type for o in operands))
+        assert types is not None
+        given = [cast_like_numpy(o, t) for o, t in zip(operands, types, strict=False)]
+        if not self.keeps_f16:
+            given = [cast_like_numpy(o, F32) if o.type is F16 else o for o in given]
+        return cast_like_numpy(self.formula(*given), result)
+
+
+@lru_cache(maxsize=4096)
+def resolved(ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
+    assert ufunc is not None
+    try:
+        dtypes = ufunc.resolve_dtypes((*(e.dtype for e in elements), *(None,) * ufunc.nout))
+    except TypeError:
+        return None
+    chosen = [*dtypes[: ufunc.nin], dtypes[ufunc.nin + result]]
+    return tuple(BY_DTYPE[d] for d in chosen) if all(d in BY_DTYPE for d in chosen) else None
+
+
+UFUNCS: dict[str, Ufunc] = {}
+
+
+def row(name: str, formula: Formula, **more: Any) -> None:
+    """Enters a ufunc of NumPy into the table, by its name there."""
+    assert name not in UFUNCS, f"{name} is there twice"
+    found: np.ufunc = getattr(np, name)
+    UFUNCS[name] = Ufunc(name, found.nin, found, formula, found, **more)
+
+
+def row_of_result(name: str, of: str, result: int, formula: Formula, **more: Any) -> None:
+    """Enters one result of a ufunc that has several."""
+    found: np.ufunc = getattr(np, of)
+    UFUNCS[name] = Ufunc(name, found.nin, lambda *xs: found(*xs)[result], formula, found, result, **more)

@@ -1,0 +1,42 @@
+"""Building blocks of function formulas: rows of the scalar table by name, polynomials, the sine of multiples of π."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.types import F64
+from ..notation.expressions import Expr, apply, select
+from ..notation.scalar_functions import SCALARS
+
+LN2, LN10 = math.log(2), math.log(10)
+INF = math.inf
+
+
+def by_table(name: str) -> tuple[Callable[..., Any], Callable[..., Expr]]:
+    """The NumPy meaning of a row of the scalar table, and its formula."""
+    return SCALARS[name].numpy, lambda *xs: apply(name, *xs)
+
+
+def sine_of_pi(x: Expr) -> Expr:
+    """sin(π x), zero at the integers."""
+    r = x - 2.0 * apply("rint", x * 0.5)  # in [-1, 1], exactly
+    near = select(r > 0.5, 1.0 - r, select(r < -0.5, -1.0 - r, r))  # in [-1/2, 1/2], of the same sine
+    return polynomial_sine(near * math.pi, 0)
+
+
+def polynomial_sine(x: Expr, quarters: int) -> Expr:
+    """sin(x), or cos(x) where it is to be a quarter of a turn ahead, for |x| <= π/2: there is no far x to look for."""
+    taylor = tuple((-1) ** n / math.factorial(2 * n + 1 - quarters) for n in range(13))
+    found = polynomial(x * x, taylor)
+    return found if quarters else x * found
+
+
+def polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """By Horner's rule, the coefficient of the highest power last."""
+    found: Expr | float = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        found = found * x + c
+    assert isinstance(found, Expr) and x.type is F64
+    return found

@@ -1,0 +1,42 @@
+"""Conversions as NumPy makes them: of floats to integers modulo 2^width, through i64; otherwise those of every dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.cast_arrays import converted
+from ..ir.types import BY_DTYPE, C64, F32, F64, I64, UI64, ElementType
+from ..notation.expressions import Expr, cast, select
+
+
+def to_element(array: Any, element: ElementType) -> np.ndarray:
+    """The array in another element type."""
+    given: Any = np.asarray(array)
+    source = BY_DTYPE[given.dtype]
+    if not _wraps(source, element):
+        return converted(given, element)
+    signed = converted(given.real, I64)
+    if element is not UI64:
+        return signed.astype(element.dtype)
+    return np.asarray(np.where(given.real < 0, signed.astype(np.uint64), converted(given.real, UI64)))
+
+
+def cast_to_element(value: Expr, element: ElementType) -> Expr:
+    """The same of one element."""
+    if not _wraps(value.type, element):
+        return cast(value, element)
+    real = value
+    if value.type.kind == "complex":
+        real = cast(value, _part(value.type))
+    signed = cast(cast(real, I64), element)
+    return select(real < 0.0, signed, cast(real, UI64)) if element is UI64 else signed
+
+
+def _wraps(source: ElementType, element: ElementType) -> bool:
+    return element.is_integer and element is not I64 and not source.is_discrete
+
+
+def _part(element: ElementType) -> ElementType:
+    return F32 if element is C64 else F64

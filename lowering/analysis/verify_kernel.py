@@ -1,0 +1,297 @@
+"""Verify that a kernel is legal, as MLIR's verifier does between passes: `check_kernel` raises a LoweringError that
+names the statement.
+
+Every index and variable is bound once, before its use. Every buffer is allocated before its use. Types agree. Every
+access is inside its tensor under the enclosing loop bounds and guards. A vector loop's extent is a multiple of its
+width, unless its vectors may begin anywhere, and no result depends on the order of its lanes. Unrolled loops have
+constant extents. Accesses are proved in bounds by linear reasoning. An access that depends on data, or on sizes that
+are checked when the program is called, may stay unproved: `check_kernel` returns these and raises for any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from dataclasses import replace as copy
+
+from ...dialect.ir.linear_form import Key
+from ...dialect.ir.types import I1, I64
+from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
+from ...dialect.notation.expressions import (
+    Apply,
+    Check,
+    Const,
+    Expr,
+    Extent,
+    Index,
+    Read,
+    Reduce,
+    Tensor,
+    Var,
+    When,
+    as_index,
+)
+from ...dialect.notation.index_bounds import index_bounds
+from ...dialect.notation.loops import (
+    Alloc,
+    Assert,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Prefetch,
+    Statement,
+    Store,
+    expressions,
+    statements,
+)
+from ...dialect.notation.printer import statement_text
+from ...dialect.notation.traverse import walk
+from .accesses import stores
+from .prove import prove
+from .vector_stores import begins_lines, can_shift, left_over
+
+
+class LoweringError(AssertionError):
+    """An illegal kernel, made by a faulty pass."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The bindings and facts that hold at a statement."""
+
+    indices: frozenset[Index] = frozenset()
+    variables: frozenset[Var] = frozenset()
+    tensors: frozenset[Tensor] = frozenset()
+    facts: tuple[Affine, ...] = ()
+    order: dict[Key, int] = field(default_factory=dict)
+    lane: Index | None = None
+    varying: frozenset[object] = frozenset()  # variables and buffers that have one value per lane
+    inner: frozenset[Tensor] = frozenset()  # buffers private to an iteration of the vector or parallel loop
+
+
+def check_kernel(kernel: Kernel) -> list[str]:
+    """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
+    checker = _Checker(kernel)
+    scope = Scope(tensors=frozenset(kernel.parameters))
+    if kernel.condition is not None:
+        checker.expression(kernel.condition, scope)
+        checker.hold(kernel.condition.type is I1, f"a condition of type {kernel.condition.type}")
+        scope = checker.given(scope, affine_conditions(kernel.condition))
+    checker.block(kernel.body, scope)
+    return sorted(checker.unproved)
+
+
+class _Checker:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.results = set(kernel.outputs)
+        self.unproved: set[str] = set()
+        self.at: Statement | None = None
+
+    def hold(self, condition: bool, message: str) -> None:
+        if not condition:
+            where = "" if self.at is None else "\n" + statement_text(self.at).partition("\n")[0]
+            raise LoweringError(f"kernel @{self.kernel.name}: {message}{where}")
+
+    def block(self, block: Block, scope: Scope) -> None:
+        for s in block:
+            self.at = s
+            for e in expressions(s):
+                self.expression(e, scope)
+            scope = self.statement(s, scope)
+
+    def statement(self, s: Statement, scope: Scope) -> Scope:
+        """Check one statement and return the scope of the statements after it."""
+        match s:
+            case For():
+                self.loop(s, scope)
+            case If(condition, then, otherwise):
+                self.hold(condition.type is I1, f"a branch on {condition.type}")
+                self.hold(not self.varies(condition, scope), "a branch on what differs between lanes")
+                self.block(then, self.given(scope, affine_conditions(condition)))
+                self.block(otherwise, self.given(scope, negated_conditions(condition)))
+            case Let(var, value):
+                self.hold(var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}")
+                self.hold(var not in scope.variables, f"%{var.name} is named twice")
+                scope = copy(scope, variables=scope.variables | {var})
+                if self.varies(value, scope):
+                    scope = copy(scope, varying=scope.varying | {var})
+                if var.type is I64:
+                    scope = self.given(scope, _equal(var, value), var)
+            case Alloc(tensor):
+                scope = self.allocation(tensor, scope)
+            case Store():
+                self.store(s, scope)
+            case Assert(condition, _, _):
+                self.hold(condition.type is I1, f"a requirement of {condition.type}")
+            case Prefetch(tensor, at):
+                self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
+                self.hold(all(e.type is I64 for e in at), "indices are i64")
+        return scope
+
+    def given(self, scope: Scope, facts: list[Affine] | None, bound: Expr | None = None) -> Scope:
+        order = scope.order if bound is None else {**scope.order, key(bound): len(scope.order) + 1}
+        return copy(scope, facts=(*scope.facts, *(facts or ())), order=order)
+
+    def allocation(self, tensor: Tensor, scope: Scope) -> Scope:
+        self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
+        if tensor.space in ("register", "stack", "shared", "pack"):
+            self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
+            if scope.lane is not None:
+                scope = copy(scope, varying=scope.varying | {tensor})
+        else:
+            self.hold(tensor.space == "heap" and scope.lane is None, f"%{tensor.name} cannot be allocated here")
+        return copy(scope, tensors=scope.tensors | {tensor}, inner=scope.inner | {tensor})
+
+    # loops
+
+    def loop(self, s: For, scope: Scope) -> None:
+        self.hold(s.index not in scope.indices, f"%{s.index.name} is bound twice")
+        self.hold(s.start.type is I64 and s.end.type is I64, "loop bounds are i64")
+        self.hold(not (self.varies(s.start, scope) or self.varies(s.end, scope)), "bounds that differ between lanes")
+        scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
+        if s.kind == "unrolled":
+            self.hold(isinstance(s.start, Const) and isinstance(s.end, Const), "an unrolled loop with unknown bounds")
+        if s.kind in ("vector", "parallel", "block", "thread"):
+            scope = copy(scope, inner=frozenset())
+            self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
+            self.independent(s)
+        self.hold(s.overlap == 0 or s.kind == "vector", f"a {s.kind} loop that overlaps others")
+        if s.kind == "vector":
+            self.hold(s.width > 1, f"{s.width} lanes")
+            self.hold(
+                not (affine(s.end) - affine(s.start)).divisor % s.width
+                or (can_shift(s) and (left_over(s) > 0 or any(begins_lines(s, t) for t in stores(s.body)))),
+                f"the extent is not known to be a multiple of {s.width}",
+            )
+            scope = copy(scope, lane=s.index)
+        self.block(s.body, scope)
+
+    def independent(self, s: For) -> None:
+        """Check that iterations of a vector or parallel loop carry no dependence through memory."""
+        own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
+        written: dict[Tensor, list[tuple[Expr, ...]]] = {}
+        for store in statements(s.body):
+            if isinstance(store, Store) and store.tensor not in own:
+                written.setdefault(store.tensor, []).append(store.indices)
+        for statement in statements(s.body):
+            for e in (n for top in expressions(statement) for n in walk(top)):
+                if isinstance(e, Read) and e.tensor in written:
+                    self.at = statement
+                    apart = all(_apart(e.indices, at, s) for at in written[e.tensor])
+                    self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
+
+    def store(self, s: Store, scope: Scope) -> None:
+        self.hold(s.value.type is s.tensor.element, f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}")
+        self.hold(s.tensor in self.results or s.tensor not in self.kernel.parameters, f"%{s.tensor.name} is no result")
+        self.access(s.tensor, s.indices, scope)
+        if scope.lane is not None and s.tensor not in scope.inner:
+            apart = any(self.varies(i, scope) for i in s.indices)
+            self.hold(
+                apart or not self.varies(s.value, scope),
+                f"lanes write different values to one element of %{s.tensor.name}",
+            )
+
+    # expressions
+
+    def varies(self, e: Expr, scope: Scope) -> bool:
+        """Test whether an expression may differ between the lanes of the vector loop."""
+        if scope.lane is None or (isinstance(e, Apply) and e.function == "any"):
+            return False
+        return any(
+            n is scope.lane or n in scope.varying or (isinstance(n, Read) and n.tensor in scope.varying)
+            for n in walk(e)
+        )
+
+    def expression(self, e: Expr, scope: Scope) -> None:
+        for n in walk(e):
+            match n:
+                case Index():
+                    self.hold(n in scope.indices, f"%{n.name} is not bound")
+                case Var():
+                    self.hold(n in scope.variables, f"%{n.name} is not bound")
+                case Reduce() | When() | Check():
+                    self.hold(False, f"a {type(n).__name__} in a kernel")
+                case Read(tensor, at):
+                    self.access(tensor, at, scope)
+
+    def access(self, tensor: Tensor, at: tuple[Expr, ...], scope: Scope) -> None:
+        self.hold(tensor in scope.tensors, f"%{tensor.name} is not allocated")
+        self.hold(len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices")
+        for i, d in zip(at, tensor.shape, strict=True):
+            self.hold(i.type is I64, f"an index of %{tensor.name} is {i.type}")
+            if tensor in scope.varying:
+                self.hold(
+                    not self.varies(i, scope), f"%{tensor.name} has a value for each lane, and an index that differs"
+                )
+            for goal, what in ((affine(i), "below 0"), ((affine(as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
+                if not prove(goal, scope.facts, scope.order):
+                    place = f"an index of %{tensor.name} may be {what}"
+                    self.hold(_open(goal, scope), place)
+                    self.unproved.add(place)
+
+
+def _open(goal: Affine, scope: Scope) -> bool:
+    """Test whether a goal depends on data or on sizes that are checked when the program is called."""
+    mine = _atoms(goal)
+    reached: set[Expr] = set()
+    for fact in reversed(scope.facts):  # innermost first: facts about the goal's atoms may mention further atoms
+        parts = _atoms(fact)
+        if parts & (mine | reached):
+            reached |= parts
+    partner = any(isinstance(n, Apply) and n.function == "xor" for n in mine)  # another thread of the block
+    return partner or any(isinstance(n, (Read, Var, Extent)) for n in mine | reached)
+
+
+def _bounds(s: For) -> list[Affine]:
+    index = affine(s.index)
+    lower = [index - affine(e) for e in _parts("max", s.start)]
+    return [index, *lower, *((affine(e) - index).plus(-1) for e in _parts("min", s.end))]
+
+
+def _parts(function: str, e: Expr) -> list[Expr]:
+    """The operands of a nested `function`: a, b and c of max(a, max(b, c))."""
+    match e:
+        case Apply(found, (a, b), _) if found == function:
+            return [*_parts(function, a), *_parts(function, b)]
+    return [e]
+
+
+def _equal(var: Var, value: Expr) -> list[Affine]:
+    difference = affine(var) - affine(value)
+    return [difference, difference * -1]
+
+
+def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
+    """Test whether a loop carries no dependence between a read and a write."""
+    if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
+        return any(s.index in walk(i) for i in read)
+    if any(a is s.index is b for a, b in zip(read, write, strict=True)):
+        return True
+    if any(map(_disjoint, read, write)):
+        return True
+    extent = affine(s.end) - affine(s.start)
+    differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
+    if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
+        return True
+    inner = {s.index, *(i.index for i in statements(s.body) if isinstance(i, For))}
+    return any(
+        _never_zero(d) for d in differences if not any(n in inner or isinstance(n, (Var, Read)) for n in _atoms(d))
+    )
+
+
+def _never_zero(sum: Affine) -> bool:
+    """Test whether a sum cannot be 0 by the gcd test: its constant is no multiple of the gcd of its factors."""
+    factors = sum.plus(-sum.constant).divisor
+    return bool(sum.constant % factors if factors else sum.constant)
+
+
+def _atoms(sum: Affine) -> set[Expr]:
+    return {n for a, _ in sum.terms.values() for n in walk(a)}
+
+
+def _disjoint(a: Expr, b: Expr) -> bool:
+    """Test whether the intervals of two indices do not overlap."""
+    (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
+    return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))

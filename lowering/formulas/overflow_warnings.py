@@ -1,0 +1,150 @@
+"""Report integer operations that may overflow, with the interval of every value.
+
+    %s = dali.add %x, %x : i8      =>  [-128, 127], where the sum may reach [-256, 254]
+
+Calls are analysed with the ranges of their operands. Results of nests, of state and of float operations may hold any
+value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...dialect.builtin import Call, Calling, Const
+from ...dialect.cog.clocked import Clocked
+from ...dialect.ir.diagnostics import Diagnostic
+from ...dialect.notation.expressions import Apply, Cast, Expr, Reduce, Tensor
+from ...dialect.notation.interval import Interval, whole
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
+from ...dialect.program.printer import print_module
+from ..analysis.integer_ranges import Overflow, declared_range, interval, overflows, range_of
+from ..graph.inline import has_derivatives
+from .propagate_constants import propagate_constants
+
+NOUNS = {
+    "abs": "magnitude",
+    "add": "sum",
+    "div": "quotient",
+    "floordiv": "quotient",
+    "mul": "product",
+    "neg": "negative",
+    "shl": "shifted value",
+    "sub": "difference",
+}
+
+
+@dataclass(eq=False)
+class Analysis:
+    """Interval analysis of a module's values, function by function."""
+
+    module: Module
+    ranges: dict[Value, Interval] = field(default_factory=dict)
+    overflowing: dict[Operation, Overflow] = field(default_factory=dict)  # the first such node of each
+
+    def function(self, function: Function, given: Sequence[Interval | None] = ()) -> list[Interval | None]:
+        """The ranges of a function's results, given those of its arguments (by default, the declared ones)."""
+        tensors: dict[Value, Tensor] = {}
+        ranges: dict[Tensor, Interval] = {}
+        constants: dict[Tensor, np.ndarray] = {}
+
+        def tensor(value: Value) -> Tensor:
+            if value not in tensors:
+                type = value.known_type
+                tensors[value] = Tensor(value.name, type.array_shape, type.element)
+                if isinstance(value, Literal):
+                    hold(value, value.array)
+            return tensors[value]
+
+        def hold(value: Value, array: np.ndarray) -> None:
+            constants[tensor(value)] = array
+            if array.dtype.kind in "biu":
+                note(value, range_of(array))
+
+        def note(value: Value, found: Interval | None) -> None:
+            if found is not None:
+                ranges[tensor(value)] = self.ranges[value] = found
+
+        for argument, found in zip(function.arguments, given or map(declared_range, function.arguments), strict=True):
+            note(argument, found)
+        for operation in function.operations:
+            operator = operation.operator
+            if isinstance(operator, Const):
+                hold(operation.results[0], operator.data.array)
+            elif isinstance(operator, Call):
+                known = [ranges.get(tensor(v)) or _anything(v) for v in operator.arguments]
+                results = self.function(self.module.functions[operator.callee], known)
+                for value, found in zip(operation.results, results, strict=True):
+                    note(value, found)
+            elif not (operator.has_nest() or isinstance(operator, (Calling, Clocked))):
+                (result,) = operation.results
+                value = operator.map(tensor).element(tensor(result)).value
+                note(result, self.value(operation, propagate_constants(value, constants), ranges, constants))
+        return [ranges.get(tensor(r)) or _anything(r) for r in function.results]
+
+    def value(
+        self,
+        operation: Operation,
+        value: Expr,
+        ranges: Mapping[Tensor, Interval],
+        constants: Mapping[Tensor, np.ndarray],
+    ) -> Interval | None:
+        for overflow in overflows(value, ranges, constants):
+            self.overflowing.setdefault(operation, overflow)
+        return interval(value, ranges, constants) if value.type.is_discrete else None
+
+
+def _anything(value: Value) -> Interval | None:
+    element = value.known_type.element
+    return whole(element) if element.is_discrete else None
+
+
+def possible_overflows(module: Module) -> list[Diagnostic]:
+    """Warnings for the operations that may overflow, in functions without callers and in their callees."""
+    analysis = Analysis(module)
+    callees = {
+        o.operator.callee for f in module.functions.values() for o in f.operations if isinstance(o.operator, Call)
+    }
+    for function in module.functions.values():
+        if function.name not in callees:
+            analysis.function(_expanded(module, function))
+    found = [_warning(operation, overflow) for operation, overflow in analysis.overflowing.items()]
+    return sorted(found, key=lambda d: d.span.start)
+
+
+def _expanded(module: Module, function: Function) -> Function:
+    if not has_derivatives(module, function):
+        return function
+    from ..graph.differentiate import expand_derivatives  # and with it the theano dialect
+
+    return expand_derivatives(module, function)
+
+
+def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:
+    e = overflow.expr
+    match e:
+        case Apply(function, _, _) | Reduce(function, _, _):
+            noun = NOUNS.get(function, function)
+        case Cast():
+            noun = "converted value"
+        case _:
+            noun = "value"
+    message = f"the {noun} fits {e.type}, {whole(e.type)}, but it may reach {overflow.reached}"
+    return Diagnostic(message, operation.at("op"), f"{operation.operator.name}.overflow", severity="warning")
+
+
+def print_ranges(module: Module, names: Iterable[str] = ()) -> str:
+    """The text of a module, or of some functions, with the range of every computed integer in comments."""
+    functions = {name: module.functions[name] for name in names or module.functions}
+    notes: dict[Operation, str] = {}
+    for function in functions.values():
+        analysis = Analysis(module)
+        analysis.function(function)
+        for operation in function.operations:
+            shown = [str(analysis.ranges[r]) for r in operation.results if r in analysis.ranges]
+            if shown and len(shown) == len(operation.results):
+                notes[operation] = ", ".join(shown) + (", may overflow" if operation in analysis.overflowing else "")
+    return print_module(module.with_functions(functions), notes=notes)

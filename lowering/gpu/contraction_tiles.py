@@ -1,0 +1,145 @@
+"""Tiles of a thread block in a contraction: their positions, their buffers in shared memory, and the epilogue.
+
+A tile's rows are one axis, its columns (batch and column joined) another, the reduced indices the third. A block
+computes a tile of rows and columns in steps along the reduced axis: one half of a double buffer in shared memory is
+read while the factors of the next step are loaded into registers, and from there stored to the other half.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ...dialect.ir.sizes import Dim, larger, product
+from ...dialect.notation.expressions import Expr, Index, Read, Tensor, as_index, both, unflatten
+from ...dialect.notation.index_bounds import inside
+from ...dialect.notation.loops import Alloc, Block, For, If, Statement, map_expressions, substitute_block
+from ...dialect.notation.traverse import rewrite, substitute
+from ..analysis.parallel_loops import THREADS
+from ..contraction.match import Contraction
+from ..processor import processor
+
+LARGE, SMALL = (
+    128,
+    64,
+)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
+
+
+def at_least(size: Dim, least: int) -> bool:
+    """Test whether a size is at least `least`; an unknown one counts as large."""
+    return not isinstance(size, int) or size >= least
+
+
+def digits(position: Expr, extents: Sequence[Dim]) -> list[Expr]:
+    """Delinearize a row-major position: one division of the position per index."""
+    found: list[Expr] = []
+    for n, extent in enumerate(extents):
+        digit = position // product(tuple(extents[n + 1 :]))
+        found.append(digit % extent if n else digit)
+    return found
+
+
+def within(places: dict[Expr, Expr]) -> Expr | bool:
+    """Test whether a position is inside its axis: it is if its first digit is."""
+    first, value = next(iter(places.items()), (None, None))
+    return inside(value, first.extent) if isinstance(first, Index) and value is not None else True
+
+
+class Tiles:
+    """A kernel over tiles of `high` rows and `wide` columns, in steps along the reduced axis."""
+
+    each: tuple[Index, ...]  # indices of a thread's sums
+
+    def __init__(self, c: Contraction, steps: Dim) -> None:
+        self.c = c
+        self.across = tuple(i for i in (c.window, c.column) if i is not None)
+        self.rows, self.columns = c.row.extent, product(tuple(i.extent for i in self.across))
+        self.steps = larger(steps, 1)
+        outer = tuple(i.extent for i in c.outer)
+        large = at_least(product((*outer, *self.tiles(*self.sides(LARGE)))), processor().gpu.multiprocessors)
+        self.high, self.wide = self.sides(LARGE if large and c.accumulator.element.bytes <= 4 else SMALL)
+        shape = (*outer, *self.tiles(self.high, self.wide))
+        self.thread = Index("t", THREADS)
+        self.index = Index("b", product(shape))
+        *at, self.row_tile, self.column_tile = unflatten(self.index, shape)
+        self.outer: dict[Expr, Expr] = dict(zip(c.outer, at, strict=True))
+
+    def sides(self, most: int) -> tuple[int, int]:
+        """The rows and columns of a tile."""
+        return tuple(most if at_least(n, SMALL + 1) else SMALL for n in (self.rows, self.columns))  # type: ignore[return-value]
+
+    def tiles(self, high: int, wide: int) -> tuple[Dim, Dim]:
+        return (self.rows + (high - 1)) // high, (self.columns + (wide - 1)) // wide
+
+    @abstractmethod
+    def buffers(self) -> Block:
+        """The buffers of a block."""
+
+    @abstractmethod
+    def clear(self) -> Block:
+        """The initialization of a thread's sums."""
+
+    @abstractmethod
+    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
+        """Loads of a step's factors into a thread's registers, and their stores to a half of the buffers."""
+
+    @abstractmethod
+    def products(self, half: Expr, last: bool) -> Block:
+        """The update of a thread's sums by the products of a step."""
+
+    @abstractmethod
+    def sum(self) -> tuple[Read, Expr, Expr]:
+        """A thread's sum, and its row and column in the tile."""
+
+    def block(self) -> For:
+        step = Index("k", self.steps - 1)
+        fetched, kept = self.fetch(as_index(0), as_index(0))
+        body: list[Statement] = [*self.buffers(), self.threads(self.clear()), self.threads((*fetched, *kept))]
+        if at_least(self.steps, 2):
+            half = step % 2
+            fetched, kept = self.fetch(step + 1, 1 - half)
+            body.append(For(step, (self.threads((*fetched, *self.products(half, False), *kept)),)))
+        body.append(self.threads(self.products(as_index((self.steps - 1) % 2), True)))
+        body.append(self.threads(self.unrolled(self.each, self.finish())))
+        return For(self.index, tuple(body), kind="block")
+
+    def threads(self, body: Block) -> For:
+        return For(self.thread, body, kind="thread")
+
+    @staticmethod
+    def unrolled(indices: Sequence[Index], body: Block) -> Block:
+        for i in reversed(indices):
+            body = (For(i, body, kind="unrolled"),)
+        return body
+
+    def row_at(self, row: Expr) -> dict[Expr, Expr]:
+        """The contraction's row index at a row of the tile."""
+        return {self.c.row: self.row_tile * self.high + row}
+
+    def column_at(self, column: Expr) -> dict[Expr, Expr]:
+        shape = tuple(i.extent for i in self.across)
+        return dict(zip(self.across, unflatten(self.column_tile * self.wide + column, shape), strict=True))
+
+    def finish(self) -> Block:
+        """The epilogue: the contraction's result from a sum."""
+        found, row, column = self.sum()
+        rows, columns = self.row_at(row), self.column_at(column)
+
+        def change(e: Expr) -> Expr | None:
+            return found if isinstance(e, Read) and e.tensor is self.c.accumulator else None
+
+        body = map_expressions(self.c.epilogue, lambda e: rewrite(e, change))
+        body = substitute_block(body, {**self.outer, **rows, **columns})
+        held = both(within(rows), within(columns))
+        return (If(held, body),) if isinstance(held, Expr) else body
+
+    def placed(self, e: Expr, *places: dict[Expr, Expr]) -> Expr:
+        """An expression of the contraction at values of its indices."""
+        values = dict(self.outer)
+        for p in places:
+            values.update(p)
+        return substitute(e, values)
+
+
+def allocated(*tensors: Tensor) -> Block:
+    return tuple(map(Alloc, tensors))

@@ -1,0 +1,57 @@
+"""Interleave planes into an array with a short innermost axis, by shuffles of whole vectors (SoA to AoS).
+
+    for i in 0..1000 { for c in 0..3 { y[i, c] = f(x[c, i]) } }
+    =>  for b in 0..125 {
+          alloc stack planes: tensor<3x8xf32>
+          for c in 0..3 unrolled { for l in 0..8 vector 8 { planes[c, l] = f(x[c, b * 8 + l]) } }
+          for l in 0..24 vector 24 { y[b * 24 + l] = planes[l mod 3, l // 3] }
+        }
+
+Legal if iterations are independent. `interleave` applies it to loops that read plane by plane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...dialect.notation.affine import affine
+from ...dialect.notation.expressions import Expr, Index, Tensor
+from ...dialect.notation.loops import Alloc, Block, For, Store, substitute_block
+from ..analysis.accesses import reads, stores, stride
+from ..loops.collapse import Joined
+from ..loops.vectorize import independent, lanes
+
+
+def reads_planes(loop: For, made: Joined) -> bool:
+    """Test whether stores move with the joined index, and reads with the outer index."""
+    steps = {stride(r.tensor, r.indices, made.outer) for r in reads(loop.body)}
+    found = tuple(s for s in stores(loop.body) if stride(s.tensor, s.indices, made.index) == 1)
+    return independent(loop) and loop.body[-1:] == found and steps <= {0, 1} and 1 in steps
+
+
+class Deinterleaving:
+    """One block of iterations: a vector of every plane, then the shuffled result."""
+
+    before: Block = ()
+
+    def __init__(self, made: Joined, loop: For, period: int) -> None:
+        self.made, self.period, self.width = made, period, lanes(loop)
+        *self.names, store = loop.body
+        assert isinstance(store, Store)
+        self.store = store
+        self.planes = Tensor("planes", (period, self.width), store.tensor.element, "stack")
+
+    def at(self, row: Expr) -> Block:
+        """The block that begins at a row."""
+        made, period, width, store = self.made, self.period, self.width, self.store
+        plane, one, lane = Index("c", period), Index("l", width), Index("l", width * period)
+        element, begin = row + one, (affine(row) * period).expression()
+        of_one: dict[Expr, Expr] = {made.outer: element, made.inner: plane, made.index: element * period + plane}
+        of_all: dict[Expr, Expr] = {made.index: begin + lane}
+        part = substitute_block((*self.names, Store(self.planes, (plane, one), store.value)), of_one)
+        value = self.planes[lane % period, lane // period]
+        return (
+            Alloc(self.planes),
+            For(plane, (For(one, part, kind="vector", width=width),), kind="unrolled"),
+            For(lane, substitute_block((replace(store, value=value),), of_all), kind="vector", width=width * period),
+        )

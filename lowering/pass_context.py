@@ -1,0 +1,55 @@
+"""The context of a pass: everything that it needs besides what it transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from ..dialect.notation.expressions import Tensor
+from ..dialect.notation.interval import Interval
+from ..dialect.notation.plan import Plan
+from ..dialect.program.function import Function
+from ..dialect.program.module import Module
+
+
+@dataclass
+class Context:
+    """The module and function that a program is from, and, while passes transform kernels, the constants, the ranges and
+    the views of the arrays that these access, in all shapes that passes have given them.
+
+    `overwritten` maps the number of a result to that of the argument in whose storage the caller wants it. The processor
+    compiled for is `processor()`, wherever a pass needs it.
+    """
+
+    module: Module = field(default_factory=lambda: Module({}))
+    function: Function | None = None
+    overwritten: Mapping[int, int] = field(default_factory=dict)
+    constants: dict[Tensor, np.ndarray] = field(default_factory=dict)
+    ranges: dict[Tensor, Interval] = field(default_factory=dict)
+    views: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    def of_plan(self, plan: Plan) -> Context:
+        """The context of the passes over the kernels of a plan."""
+        constants, ranges, views = dict(plan.constants), dict(plan.ranges), dict(plan.views)
+        return Context(self.module, self.function, self.overwritten, constants, ranges, views)
+
+    def seen(self, views: Mapping[Tensor, Tensor]) -> tuple[dict[Tensor, np.ndarray], dict[Tensor, Interval]]:
+        """The constants and the ranges, those of these views included."""
+        constants = {t: self.constants[of] for t, of in views.items() if of in self.constants}
+        ranges = {t: self.ranges[of] for t, of in views.items() if of in self.ranges and t.element is of.element}
+        return {**self.constants, **constants}, {**self.ranges, **ranges}
+
+    def add(
+        self, views: Mapping[Tensor, Tensor], constants: Mapping[Tensor, np.ndarray] = MappingProxyType({})
+    ) -> None:
+        """Take note of views and constants that a pass made."""
+        self.views.update(views)
+        for t, of in views.items():
+            if of in self.constants:
+                self.constants[t] = self.constants[of]
+            if of in self.ranges and t.element is of.element:
+                self.ranges[t] = self.ranges[of]
+        self.constants.update(constants)

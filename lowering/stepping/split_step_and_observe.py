@@ -1,0 +1,113 @@
+"""Split a clocked program into functions of its state (Mealy machine: transition and output).
+
+    graph { state, operations, feedback }  =>  advance: state -> next state,  observe: state -> probes
+
+All feedback is applied at once: every next state is a function of the current ones. Probes are functions of the state,
+computed when they are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...dialect.cog.clocked import Actuator, Feedback, Field, Probe, Sensor, initial_value
+from ...dialect.cog.slice_shift_stack import Subfield
+from ...dialect.ir.types import FieldType
+from ...dialect.program.function import Function, Graph, Operation, Value
+from ...dialect.program.module import Module
+from ...dialect.program.verify import verify
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A state variable: its name, value, initial value and driver.
+
+    `driver` is None for a state that no tick changes: constants and sensors. `writable` states whether the caller may
+    replace it.
+    """
+
+    name: str
+    value: Value
+    initial: np.ndarray
+    driver: Value | None
+    writable: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StepAndObserve:
+    """A clocked program as two functions over the values of all its states, in order."""
+
+    states: tuple[State, ...]
+    advance: Function
+    observe: Function
+    probes: tuple[str, ...]
+
+    @property
+    def moving(self) -> tuple[State, ...]:
+        """The states that a tick changes: the results of `advance`, in order."""
+        return tuple(s for s in self.states if s.driver is not None)
+
+
+def split_step_and_observe(module: Module, graph: Graph) -> StepAndObserve:
+    """The functions of a verified clocked program."""
+    drivers = {o.operator.target: o.operator.driver for o in graph.operations if isinstance(o.operator, Feedback)}
+    states: list[State] = []
+    probes: list[tuple[str, Value]] = []
+    computed: list[Operation] = []
+    for operation in graph.operations:
+        match operation.operator:
+            case Field(label=label, initial=initial, type=type):
+                value = operation.results[0]
+                states.append(State(label, value, initial_value(initial, type), drivers.get(value), True))
+            case Sensor(label=label, type=type):
+                states.append(State(label, operation.results[0], initial_value(None, type), None, True))
+            case Actuator(label=label, x=x, initial=initial):
+                value = Value(label, x.known_type, operation.span)
+                states.append(State(label, value, initial_value(initial, x.known_type), x, False))
+            case Probe(label=label, x=x):
+                probes.append((label, x))
+            case Feedback():
+                pass
+            case _:
+                computed.append(operation)
+    arguments = tuple(s.value for s in states)
+    next_values: list[Value] = []
+    trims: list[Operation] = []
+    for state in states:
+        if state.driver is not None:
+            value, trim = _trimmed(state, state.driver)
+            next_values.append(value)
+            trims += trim
+    advance = _function(module, graph, "advance", arguments, (*computed, *trims), tuple(next_values))
+    observe = _function(module, graph, "observe", arguments, tuple(computed), tuple(v for _, v in probes))
+    return StepAndObserve(tuple(states), advance, observe, tuple(n for n, _ in probes))
+
+
+def _function(
+    module: Module,
+    graph: Graph,
+    does: str,
+    arguments: tuple[Value, ...],
+    operations: tuple[Operation, ...],
+    results: tuple[Value, ...],
+) -> Function:
+    """A verified function of the program, under a name that no function of the module has."""
+    name = f"{graph.name}.{does}"
+    while name in module.functions:
+        name += "_"
+    function = Function(name, arguments, operations, results, span=graph.span)
+    functions = {name: f for name, f in module.functions.items() if not isinstance(f, Graph)}
+    return verify(module.with_functions({**functions, name: function})).functions[name]
+
+
+def _trimmed(state: State, driver: Value) -> tuple[Value, list[Operation]]:
+    """The driver, sliced at the origin to the state's field shape if it is larger."""
+    wanted, given = state.value.known_type, driver.known_type
+    assert isinstance(wanted, FieldType) and isinstance(given, FieldType)
+    if wanted.shape == given.shape:
+        return driver, []
+    begin, end = (0,) * wanted.rank, tuple(n for n in wanted.shape if isinstance(n, int))
+    cut = Value(f"{state.name}.trimmed", wanted, driver.span)
+    return cut, [Operation(Subfield(driver, begin, end), (cut,), driver.span)]
