@@ -312,7 +312,7 @@ PATHS = {
     "panels, weights known": Path(SMALL, _of_constants, seen="pairdot("),
     "panels, sums wait": Path(SMALL | {f"{C}.macro_kernel.LONG_EPILOGUE": 0}, only=CONTRACTIONS, seen="%waiting"),
     "turned windows": Path(SMALL | TURNED | BY_TWO, only=CONTRACTIONS, seen=".turned("),
-    "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x8x"),
+    "turned windows, weights known": Path(SMALL | TURNED | BY_FOUR, _of_constants, only=CONTRACTIONS, seen="x36x1x"),
     "larger, turned windows": Path(
         SMALL | TURNED | BY_TWO, partial(larger, windows=True), _part, only=CONTRACTIONS[:1], seen=".turned("
     ),
