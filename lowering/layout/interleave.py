@@ -11,7 +11,7 @@
 Legal if iterations are independent. Pays for an axis of at most MAX_SHORT_AXIS elements inside MIN_TRIPS_RATIO
 iterations. Reads that depend on the short axis alone are hoisted. Loops over many elements run in parallel, by blocks,
 each with its own hoisted reads. With an unknown trip count the last vectors overlap others. Loops that read plane by
-plane are left to `deinterleave`.
+plane are left to `interleave_planes`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 import cvm
 
 ROOT = Path(cvm.__file__).parents[1]
+ROOMS = ("cvm", "dialect", "grammar", "parser", "lowering", "jit")  # a virtual environment may lie beside them
 PROGRAM = """
 func @main(%x: tensor<2x3xT>, %w: tensor<4x3xT>, %b: tensor<4xT>) -> tensor<2x4xT> {
   %h = cvm.dense %x, %w, %b
@@ -43,7 +44,7 @@ class Tracer:
         """The files, from the checkout's folder on, and the functions and methods there; what is inside one is part of it."""
         for code in self.entered:
             path = Path(code.co_filename)
-            if path.is_relative_to(ROOT):
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
                 yield path.relative_to(ROOT).as_posix(), code.co_qualname.partition(".<locals>")[0]
 
 
