@@ -6,19 +6,22 @@ the element type that the other operands give, and an integer that does not fit 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.literal_types import literal_type
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, ElementType, TensorType
-from cvm.dialect.numpy.ufunc_table import UFUNCS
 from cvm.dialect.program.function import Literal
 from cvm.dialect.spec.op import OPERATORS
 
 from .trace import UFUNC_RULES, TracedArray, Tracer, apply, caller, fail, tracer_of
+
+if TYPE_CHECKING:
+    from cvm.dialect.numpy.ufunc_table import Ufunc
 
 PYTHON_NUMBERS = (int, float, complex)
 # what a ufunc of several results is made of
@@ -30,7 +33,6 @@ RESULTS = {
 ALIASES = {"mod": "remainder", "pow": "power", "true_divide": "divide", "degrees": "rad2deg", "radians": "deg2rad"}
 # of integers beyond the array's type: what every comparison gives
 BEYOND = {"equal": (False, False), "not_equal": (True, True), "less": (True, False), "less_equal": (True, False), "greater": (False, True), "greater_equal": (False, True)}  # fmt: skip
-SCALAR_POWERS = {2: "square", 1: "positive", 0.5: "sqrt", -1: "reciprocal"}
 DALI = {  # NumPy's names of what the dali dialect has
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "floor_divide": "floordiv",
     "fmod": "mod", "remainder": "mod", "power": "pow", "float_power": "fpow", "negative": "neg", "positive": "pos",
@@ -44,6 +46,14 @@ DALI = {  # NumPy's names of what the dali dialect has
 SIGNED_DIFFER = ("floor_divide", "remainder")  # of the same types, but rounded toward zero by the dali dialect
 
 
+@cache
+def ufuncs() -> Mapping[str, Ufunc]:
+    """The table of NumPy's ufuncs, loaded when a function is traced: it needs two dialects, which take a while to import."""
+    from cvm.dialect.numpy.ufunc_table import UFUNCS
+
+    return UFUNCS
+
+
 def by_dali(name: str, inputs: Sequence[Any]) -> Any:
     found = DALI.get(ALIASES.get(name, name))
     return NotImplemented if found is None else apply(f"dali.{found}", *inputs)
@@ -54,7 +64,7 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     name = ALIASES.get(name, name)
     if name in RESULTS:
         return tuple(by_numpy(part, inputs) for part in RESULTS[name])
-    if name not in UFUNCS:
+    if name not in ufuncs():
         return NotImplemented
     span, tracer = caller(), tracer_of(inputs)
     assert tracer is not None
@@ -64,8 +74,6 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
         return decided
     operands = _operands(tracer, name, inputs, dtypes, span)
     found = apply("numpy.elementwise", *operands, ufunc=name)
-    if not all(weak_kind(given) for given in inputs):
-        found.weak = None
     tracer.note_difference(lambda: _differs(name, inputs, found), name, span)
     return found
 
@@ -82,7 +90,7 @@ def _operands(
 ) -> list[TracedArray]:
     """The operands: weak ones in the loop's types, and strong ones too where the operator would choose another loop."""
     found = [x if weak_kind(x) is None else converted(tracer, x, d, span) for x, d in zip(inputs, dtypes, strict=False)]
-    loop = UFUNCS[name].loop(tuple(x.type.element for x in found))
+    loop = ufuncs()[name].loop(tuple(x.type.element for x in found))
     if loop is not None and [e.dtype for e in loop[:-1]] == list(dtypes[: len(inputs)]):
         return found
     return [converted(tracer, x, d, span) for x, d in zip(found, dtypes, strict=False)]
@@ -97,7 +105,7 @@ def weak_kind(given: Any) -> type | None:
 
 def loop_of(name: str, inputs: Sequence[Any], span: Span) -> tuple[np.dtype, ...]:
     """The element types of the ufunc's loop for these operands."""
-    ufunc = UFUNCS[name].ufunc
+    ufunc = ufuncs()[name].ufunc
     assert ufunc is not None
     if len(inputs) != ufunc.nin:
         fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}", span)

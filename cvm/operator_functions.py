@@ -1,7 +1,7 @@
 """The operators as Python functions, for functions compiled with `cvm.compile`.
 
-Mathematical functions are the dali dialect's; layers and rearrangements are the cvm dialect's, with attributes as
-keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
+Mathematical functions follow the rules of the trace, NumPy's or the dali dialect's; layers and rearrangements are the cvm
+dialect's, with attributes as keywords: `cvm.conv2d(x, w, padding=(1, 1))`.
 """
 
 from __future__ import annotations

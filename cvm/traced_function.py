@@ -30,7 +30,7 @@ from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
 
-from . import array_api, composite_functions, numpy_or_dali_ufuncs  # noqa: F401  define the methods of traced arrays
+from .composite_functions import ARRAY_FUNCTIONS  # noqa: F401  the methods of traced arrays, which it defines
 from .trace import RULES, TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]
@@ -144,7 +144,7 @@ class TracedFunction:
         """Serve calls of this form by machine code, if they return what the compiled function returns."""
         if not _is_plain(form) or not isinstance(compiled, NativeFunction) or compiled.table is None:
             return
-        if any(weak_kinds((("", part),)) != [None] * len(leaf_names((("", part),))) for part in structure):
+        if any(weak_kinds([("", part) for part in structure])):
             return  # machine code takes arrays, which a Python number is not by its type
         if len(self._direct) >= 2 * MANY:
             self._direct.clear()

@@ -55,6 +55,7 @@ class Ufunc:
 
 @lru_cache(maxsize=4096)
 def resolved(ufunc: np.ufunc | None, result: int, elements: tuple[ElementType, ...]) -> tuple[ElementType, ...] | None:
+    """The element types of the operands and of one result in the loop that NumPy chooses; None where there is none."""
     assert ufunc is not None
     try:
         dtypes = ufunc.resolve_dtypes((*(e.dtype for e in elements), *(None,) * ufunc.nout))
