@@ -17,7 +17,7 @@ import numpy as np
 from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
 from .numpy_or_dali_ufuncs import common
-from .trace import NUMPY_FOLDS, NUMPY_FUNCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
+from .trace import NUMPY_FUNCTIONS, NUMPY_REDUCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
 
 FAR = 2**62  # larger than every size
 Axes = int | Sequence[int] | None
@@ -420,8 +420,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{n: lambda x, n=n: getattr(x, n) for n in ("ndim", "shape", "size")},
     **{"amax": REDUCTIONS["max"], "amin": REDUCTIONS["min"], "maximum": maximum, "minimum": minimum},
 }
-# ufuncs as folds:  # reductions by ufuncs: np.add.reduce(x)
-FOLDS = {
+# ufuncs as reductions: np.add.reduce(x)
+UFUNC_REDUCTIONS = {
     "add": "sum",
     "multiply": "prod",
     "maximum": "max",
@@ -454,7 +454,7 @@ TracedArray.__getitem__ = _view(subscript)  # type: ignore[method-assign]
 TracedArray.__matmul__ = matmul  # type: ignore[attr-defined]
 TracedArray.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in FUNCTIONS.items()}
-NUMPY_FOLDS |= {
+NUMPY_REDUCTIONS |= {
     n: checked(f"np.{n}.reduce", lambda x, axis=0, keepdims=False, f=REDUCTIONS[m]: f(x, axis, keepdims=keepdims))
-    for n, m in FOLDS.items()
+    for n, m in UFUNC_REDUCTIONS.items()
 }

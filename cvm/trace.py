@@ -201,7 +201,7 @@ class NoSuchAttribute(TraceError, AttributeError):
 
 NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
 UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # by the name of the rules, what ufunc_rules says of ufuncs
-NUMPY_FOLDS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
+NUMPY_REDUCTIONS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
 
 
 def _no_counterpart(name: str) -> NoReturn:
@@ -300,8 +300,8 @@ class TracedArray:
         )
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method == "reduce" and ufunc.__name__ in NUMPY_FOLDS:
-            return NUMPY_FOLDS[ufunc.__name__](*inputs, **options)
+        if method == "reduce" and ufunc.__name__ in NUMPY_REDUCTIONS:
+            return NUMPY_REDUCTIONS[ufunc.__name__](*inputs, **options)
         if method != "__call__":
             _no_counterpart(f"{ufunc.__name__}.{method}")
         if ufunc.__name__ in NUMPY_FUNCTIONS:

@@ -13,7 +13,7 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from cvm.dialect.numpy import apply_ufunc  # noqa: E402, F401  (loads the table)
+from cvm.dialect.numpy import elementwise as elementwise  # noqa: E402  (loads the table)
 from cvm.dialect.numpy.ufunc_table import UFUNCS  # noqa: E402
 
 from cvm.array_api import FUNCTIONS  # noqa: E402

@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from ..dialect.ir.compile_scope import compiling
+from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
 from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..dialect.ir.compile_scope import compiling
+from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
 from ..dialect.program.function import Function, Graph
 from ..dialect.program.module import Module

@@ -124,7 +124,7 @@ register(
         stepper=lazy(".functions.steppers:native_stepper"),
         emit_steps=lazy(".functions.steppers:emit_steps"),
         profile=lazy(".functions.profile:profile"),
-        compile_text=lazy(".cache_by_text:compile_text"),
+        compile_text=lazy(".source_cache:compile_text"),
         is_direct=True,
     )
 )

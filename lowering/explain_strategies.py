@@ -20,12 +20,12 @@ from ..dialect.notation.loops import For, If, Kernel, statements
 from ..dialect.notation.printer import statement_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
-from .contraction.strategies import Choice, Problem, lower_contraction
+from .contraction.strategies import Choice, Problem, lower_by_strategy
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
 from .pipeline import nests
 from .processor import processor
-from .reductions.blocked_sums import blocked_sums, folded
+from .reductions.blocked_sums import blocked_sums, reduction_accumulators
 from .reductions.bool_reduction import bool_reduction
 from .reductions.column_reduction import column_reduction
 from .reductions.lane_reduction import lane_reduction
@@ -57,11 +57,11 @@ def strategies_text(module: Module, function: Function) -> str:
         known = {new: constants[old] for new, old in shapes.items() if old in constants}
         found = {new: ranges[old] for new, old in shapes.items() if old in ranges}
         explained: list[tuple[Problem, list[Choice]]] = []
-        made = lower_contraction(plain, known, found, explained=explained)
+        made = lower_by_strategy(plain, known, found, explained=explained)
         for problem, choices in explained:
             if problem.c is not None or made is not None:
                 lines += _contraction(problem, choices)
-        if made is None and any(isinstance(s, For) and folded(s) for s in statements(plain.body)):
+        if made is None and any(isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)):
             lines += _reduction(plain)
     return "\n".join([f"// {_described()}", *lines]) + "\n"
 

@@ -37,16 +37,16 @@ from .graph.differentiate import differentiate
 from .graph.fold_constants import fold_constants
 from .graph.inline import inline
 from .graph.simplify import simplify
-from .layout.interleave import interleave
 from .layout.tiled_transpose import tiled_transpose
+from .layout.vectorize_short_axis import vectorize_short_axis
 from .loops.broadcast_versions import broadcast_versions
 from .loops.build_loops import build_loops
 from .loops.collapse import collapse
-from .loops.forward_substitute import forward_substitute
 from .loops.fuse_kernels import fuse_kernels
 from .loops.index_set_split import index_set_split
+from .loops.inline_lets import inline_lets
+from .loops.kernel_condition_to_branch import kernel_condition_to_branch
 from .loops.loop_partition import loop_partition
-from .loops.lower_condition import lower_condition
 from .loops.nontemporal_stores import nontemporal_stores
 from .loops.parallelize import parallelize
 from .loops.saturating_narrow import saturating_narrow
@@ -115,14 +115,14 @@ VERSIONS = (  # one kernel to several
 )
 NESTS = (
     _kernel(cache_row),
-    _kernel(forward_substitute),
+    _kernel(inline_lets),
     _kernel(index_set_split),
     _kernel(collapse),
     _kernel(loop_partition),
     _kernel(tighten_bounds),
     _kernel(bool_reduction),
     _kernel(column_reduction),
-    _kernel(interleave),
+    _kernel(vectorize_short_axis),
     _kernel(tiled_transpose),
     _kernel(parallelize),
     _kernel(unswitch_broadcast),
@@ -133,8 +133,8 @@ NESTS = (
     _kernel(saturating_narrow, on_scheduled=True),
     _kernel(unroll, on_scheduled=True),
 )
-LOWER_CONDITION = _kernel(lower_condition, on_scheduled=True)
-CPU_SCHEDULE = (*VERSIONS, *NESTS, _kernel(nontemporal_stores), LOWER_CONDITION, _plan(place_buffers))
+KERNEL_CONDITION_TO_BRANCH = _kernel(kernel_condition_to_branch, on_scheduled=True)
+CPU_SCHEDULE = (*VERSIONS, *NESTS, _kernel(nontemporal_stores), KERNEL_CONDITION_TO_BRANCH, _plan(place_buffers))
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # GPU
@@ -145,7 +145,7 @@ GPU_SCHEDULE = (
     _kernel(reduction_versions),
     _kernel(split_reduction, grid=True),
     declare(ordered_reduction, "gpu", Kernel),
-    _kernel(forward_substitute),
+    _kernel(inline_lets),
     _kernel(collapse),
     declare(expose_contraction, "gpu", Kernel),
     declare(mma, "gpu", Kernel),
@@ -155,7 +155,7 @@ GPU_SCHEDULE = (
     _gpu(block_reduce),
     _gpu(vectorize_accesses),
     _gpu(map_to_grid),
-    LOWER_CONDITION,
+    KERNEL_CONDITION_TO_BRANCH,
     _plan(place_buffers),
     NUMBER_KERNELS,
 )
@@ -179,7 +179,7 @@ STEP_LOOPS = (
 STEP_SCHEDULE = (
     *VERSIONS,
     *NESTS,
-    LOWER_CONDITION,
+    KERNEL_CONDITION_TO_BRANCH,
     _tick(slp_vectorize),
     _tick(time_skew),
     _tick(fast_forward),

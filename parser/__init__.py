@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..dialect.ir.compile_scope import compiling
+from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, abridged, read_bytes
 from ..dialect.program import verify

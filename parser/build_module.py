@@ -11,7 +11,7 @@ from ..dialect.ir.types import Type
 from ..dialect.program.function import Function, Graph, Operation, Value
 from ..dialect.program.module import Module
 from .build_operation import build_operation
-from .generic_functions import unquoted
+from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
 from .suggest import did_you_mean

@@ -83,9 +83,9 @@ class Reduction(CvmOperator[T]):
         over = {} if self.is_identity() else {j: Index(f"k{j}", self.x.shape[j]) for j in self.reduced()}
         kept = (i for j, i in enumerate(d) if not (self.keepdims and j in over))
         at = tuple(over[j] if j in over else next(kept) for j in range(self.x.rank))
-        return Element(d, reduce(self.fold(), tuple(over.values()), self.x[at]))
+        return Element(d, reduce(self.reduction(), tuple(over.values()), self.x[at]))
 
-    def fold(self: Any) -> str:
+    def reduction(self: Any) -> str:
         """f as a reduction by a scalar function."""
         return self.scalar
 
@@ -134,7 +134,7 @@ class Max(Reduction[T]):
         }
     """
 
-    def fold(self: Any) -> str:
+    def reduction(self: Any) -> str:
         return greatest(self.x.element)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:

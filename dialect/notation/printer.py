@@ -40,7 +40,7 @@ PRECEDENCE = (
 )
 _LEVELS = {symbol: level for level, symbols in enumerate(PRECEDENCE, 1) for symbol in symbols}
 _UNARY = len(PRECEDENCE) + 1
-_FOLDS = {"add": "sum", "mul": "product"}
+_REDUCTIONS = {"add": "sum", "mul": "product"}
 _SIZES = {"//": "floordiv", "*": "mul", "max": "max", "min": "min"}
 
 
@@ -102,7 +102,7 @@ def expression_text(e: Expr, names: Names, expected: ElementType | None = None, 
             return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
         case Reduce(function, over, body):
             which = ", ".join(names.of(i) for i in over)
-            return f"{_FOLDS.get(function, function)}[{which}]({sub(body, expected)})"
+            return f"{_REDUCTIONS.get(function, function)}[{which}]({sub(body, expected)})"
         case Check(condition, value, _, _):
             return f"check({sub(condition, I1)}, {sub(value, expected)})"
         case Apply(function, operands, _):

@@ -4,7 +4,6 @@ from . import (
     arithmetic,
     bessel,
     compare_select_cast,
-    derivative_operators,
     dimshuffle,
     elementary_functions,
     elemwise,
@@ -15,17 +14,18 @@ from . import (
     reduce,
     typed_reductions,
 )
+from . import grad_lop_rop as grad_lop_rop
 
 __all__ = [
     "arithmetic",
     "bessel",
     "compare_select_cast",
-    "derivative_operators",
     "dimshuffle",
     "elementary_functions",
     "elemwise",
     "error_functions",
     "gamma",
+    "grad_lop_rop",
     "incomplete_gamma",
     "product_of_others",
     "reduce",

@@ -38,7 +38,7 @@ def _nary(function: str, on_bool: str) -> Any:
     return formula
 
 
-def _fold(ufunc: Any) -> Any:
+def _reduce(ufunc: Any) -> Any:
     def numpy(first: np.ndarray, *rest: np.ndarray) -> np.ndarray:
         for x in rest:
             first = ufunc(first, x)
@@ -65,9 +65,9 @@ def _others(g: Any, xs: Any) -> list[Any]:
     return found
 
 
-row("add", None, "upcast", _fold(np.add), _nary("add", "or"), "x + y + ...", on_complex="same", fold="add",
+row("add", None, "upcast", _reduce(np.add), _nary("add", "or"), "x + y + ...", on_complex="same", reduction="add",
     gradient=lambda g, xs, y: (g,) * len(xs))  # fmt: skip
-row("mul", None, "upcast", _fold(product), _nary("mul", "and"), "x y ...", on_complex="same", fold="mul",
+row("mul", None, "upcast", _reduce(product), _nary("mul", "and"), "x y ...", on_complex="same", reduction="mul",
     gradient=lambda g, xs, y: _others(g, xs))  # fmt: skip
 row(
     "sub",

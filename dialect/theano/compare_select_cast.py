@@ -32,9 +32,9 @@ def _first_of_two(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 
 row("maximum", 2, "upcast", lambda x, y: SCALARS["maximum"].numpy(x, y) if x.dtype.kind == "f" else np.maximum(x, y), _extreme("maximum", "or"),
-    "the larger one; NaN if one is", on_complex=c.maximum, gradient=_first_of_two, fold="maximum")  # fmt: skip
+    "the larger one; NaN if one is", on_complex=c.maximum, gradient=_first_of_two, reduction="maximum")  # fmt: skip
 row("minimum", 2, "upcast", lambda x, y: SCALARS["minimum"].numpy(x, y) if x.dtype.kind == "f" else np.minimum(x, y), _extreme("minimum", "and"),
-    "the smaller one; NaN if one is", on_complex=c.minimum, gradient=_first_of_two, fold="minimum")  # fmt: skip
+    "the smaller one; NaN if one is", on_complex=c.minimum, gradient=_first_of_two, reduction="minimum")  # fmt: skip
 
 
 def _compared(name: str) -> Any:
@@ -146,7 +146,7 @@ for _name, _function, _ufunc in (
         _ufunc,
         lambda x, y, f=_function: apply(f, x, y),
         f"the bits of x {_function} y",
-        fold=_function,
+        reduction=_function,
         gradient=zeros,
     )
 row("invert", 1, "bits", np.invert, lambda x: ~x, "the bits not set in x", gradient=zeros)
@@ -191,7 +191,7 @@ def _without_zeros(x: Expr, y: Expr) -> Expr:
 
 
 row("mul_without_zeros", 2, "upcast", lambda x, y: np.where(x == 0, y, np.where(y == 0, x, product(x, y))), _without_zeros,
-    "y where x is 0, x where y is 0, else x y", on_complex="same", fold="mul_without_zeros",
+    "y where x is 0, x where y is 0, else x y", on_complex="same", reduction="mul_without_zeros",
     gradient=lambda g, xs, y: tuple(a.scalar("eq", 0).scalar("switch", 0, b.scalar("eq", 0).scalar("switch", g, g * b)) for a, b in (xs, xs[::-1])))  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def complex_erf(z: Z) -> Z:
     f = flat - 2.0 * x * cosh * c + m * sinh * s
     g = 2.0 * x * cosh * s + m * sinh * c
     scale = decay * (2 / math.pi)
-    again = Index("n", TERMS)  # a fold's index is its own
+    again = Index("n", TERMS)  # a reduction's index is its own
     return Z(re + scale * total(n, f / below), im + scale * total(again, substitute(g / below, {n: again})))
 
 

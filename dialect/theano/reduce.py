@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, I1, ElementType, TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, axes, constant, reduce, select
-from ..notation.fold_order import reduce_in_order
+from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_minmax import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
@@ -110,9 +110,11 @@ class Reduction(Operator[T]):
         typed = self.typed()
         in_order = typed.result().is_discrete and not typed.accumulator().is_discrete
         with np.errstate(all="ignore"):
-            fold = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(self.function(), NUMPY_REDUCTIONS[self.function()])
-            folded = fold(self.prepared(self.x, to_element), self.over())
-            return to_element(np.asarray(folded), typed.result())
+            reduce = (IN_ORDER if in_order else NUMPY_REDUCTIONS).get(
+                self.function(), NUMPY_REDUCTIONS[self.function()]
+            )
+            reduced = reduce(self.prepared(self.x, to_element), self.over())
+            return to_element(np.asarray(reduced), typed.result())
 
     def element(self: Reduction[Tensor], y: Tensor) -> Element:
         d = iter(at := axes(y.shape))
@@ -134,7 +136,7 @@ def reduction(function: str, over: tuple[Index, ...], x: Expr) -> Expr:
         again = tuple(Index(i.name, i.extent) for i in over)  # each reduction has indices of its own
         x = substitute(x, dict(zip(over, again, strict=True)))
         return select(reduce("or", again, x.ne(0) if x.type is not I1 else x), product, constant(0, x.type))
-    name = SCALAR_OPS[function].fold
+    name = SCALAR_OPS[function].reduction
     assert name is not None
     if x.type is I1:
         name = ON_BOOL.get(name, name)
@@ -147,22 +149,22 @@ ON_BOOL = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 
 
 def _product_of_nonzero(product: NumpyReduction) -> NumpyReduction:
-    def fold(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
+    def reduce(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
         if not axis:
             return x
         found = product(np.where(x == 0, np.ones((), x.dtype), x), axis)
         return np.where((x != 0).any(axis), found, np.zeros((), x.dtype))
 
-    return fold
+    return reduce
 
 
 def _accurate(ufunc: Any) -> NumpyReduction:
     """NumPy's reduction in the array's own type, which a float sum does pairwise."""
 
-    def fold(x: np.ndarray, axis: tuple[int, ...]) -> Any:
+    def reduce(x: np.ndarray, axis: tuple[int, ...]) -> Any:
         return ufunc.reduce(x, axis, x.dtype) if axis else x
 
-    return fold
+    return reduce
 
 
 def _in_order(ufunc: Any, by_rows: bool = False) -> NumpyReduction:
@@ -187,11 +189,11 @@ IN_ORDER: dict[str, NumpyReduction] = {  # where floats accumulate what becomes 
 
 NONEMPTY = C(
     3,
-    "n_j > 0 for j in axis, n being shape(x): the fold has no identity",
+    "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
     lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()),
 )
 REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, at="scalar_op")
-ELEMENTS = C(5, "element(x) can be folded by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
+ELEMENTS = C(5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
 
 
 def is_reducible(function: str, element: ElementType) -> bool:

@@ -40,7 +40,7 @@ class ScalarOp:
     """One row. `arity` None is any number from one on.
 
     `numpy` takes arrays and `formula` expressions, both of the rule's working types. `on_complex` is the formula over complex
-    numbers: "same" where the formula serves them too, None where the operation does not take them. `fold` is the scalar
+    numbers: "same" where the formula serves them too, None where the operation does not take them. `reduction` is the scalar
     function of a reduction by this operation.
     """
 
@@ -53,7 +53,7 @@ class ScalarOp:
     on_complex: Any = None
     gradient: Gradient | None = None
     by_parts: ByParts | None = None
-    fold: str | None = None
+    reduction: str | None = None
     check: Callable[..., str | None] | None = None  # of arrays: what does not hold of them when the program runs
 
     def pulled(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:

@@ -70,7 +70,7 @@ class CareduceDtype(TypedReduction[T]):
     constraints = (
         REDUCIBLE,
         *TypedReduction.constraints,
-        C(5, "accumulator can be folded by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
+        C(5, "accumulator can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
         NONEMPTY,
     )
     example = """

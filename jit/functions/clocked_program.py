@@ -15,7 +15,7 @@ from zipfile import is_zipfile
 import numpy as np
 
 from ...dialect.cog.clocked import warnings as graph_warnings
-from ...dialect.ir.compile_scope import compiling
+from ...dialect.ir.compilation_context import compiling
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
 from ...dialect.notation.printer import kernels_text

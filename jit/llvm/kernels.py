@@ -68,7 +68,7 @@ def is_square(s: For) -> bool:
     return False
 
 
-def folds_vectors(s: For) -> bool:
+def reduces_vectors(s: For) -> bool:
     """Test whether a loop reduces vectors into accumulators, one after the other, without inner loops."""
     if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
         return False
@@ -204,7 +204,7 @@ class Function(Expressions):
 
     def turns(self, s: For, start: str, stop: str, step: str) -> None:
         """A loop's body for its index from start by steps."""
-        known, folds = is_number(start) and is_number(stop), self.optimize and folds_vectors(s)
+        known, folds = is_number(start) and is_number(stop), self.optimize and reduces_vectors(s)
         hint, weights = "3" if folds and not known else "", ""
         if not known and isinstance(s.index.extent, int) and s.index.extent <= FEW_TURNS * int(step):
             hint = "1"

@@ -79,7 +79,7 @@ def accumulators(block: Iterable[Statement]) -> set[Tensor]:
     return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
 
 
-def folds_floats(kernel: Kernel) -> bool:
+def reduces_floats(kernel: Kernel) -> bool:
     """Test whether a loop updates a scalar of floats, so that the order of its iterations may matter."""
     scalars = {t for t in accumulators(statements(kernel.body)) if t.element.kind == "float"}
     return any(not scalars.isdisjoint(accesses(s.body)[1]) for s in statements(kernel.body) if isinstance(s, For))

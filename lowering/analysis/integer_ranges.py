@@ -39,7 +39,7 @@ from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Value
 from ..pass_context import Context
 from .enumerate_points import window_reaches_input
-from .interval_arithmetic import ELEMENTWISE, FOLDS, SCALAR, Bounds, greatest, hull, least, scalar
+from .interval_arithmetic import ELEMENTWISE, REDUCTIONS, SCALAR, Bounds, greatest, hull, least, scalar
 
 Ranges = Mapping[Tensor, Interval]
 Arrays = Mapping[Tensor, np.ndarray]
@@ -151,7 +151,7 @@ class _Evaluation:
             case Bitcast(operand, type) if (found := self.of(operand)) is not None:
                 return found if Interval(*scalar(found)).within(type) else type.limits
             case Reduce():
-                return self.folded(e)
+                return self.reduced(e)
             case Check(_, value, _, _):
                 return self.of(value) or e.type.limits
         return e.type.limits
@@ -294,7 +294,7 @@ class _Evaluation:
 
     # reductions
 
-    def folded(self, e: Reduce) -> Bounds:
+    def reduced(self, e: Reduce) -> Bounds:
         start = identity(e.function, e.type)
         assert isinstance(start, Const)
         none = int(start.value), int(start.value)
@@ -312,7 +312,7 @@ class _Evaluation:
         if prod(counts) * max(map(abs, scalar(body))) >= EXACT:
             body = scalar(body)
         over = [(-1 - self.axes[i] if i in self.axes else None, n) for i, n in zip(e.indices, counts, strict=True)]
-        found = FOLDS[e.function](body, over) if e.function in FOLDS else e.type.limits
+        found = REDUCTIONS[e.function](body, over) if e.function in REDUCTIONS else e.type.limits
         if any(isinstance(i.extent, Size) for i in e.indices):  # an unknown extent may be zero
             found = hull(*_safe([found, none]))
         return self.fitted(e, found)

@@ -173,10 +173,10 @@ Over: TypeAlias = list[
 ]  # the indices of a reduction: the axis of arrays, if they have it, and the extent
 
 
-def _along(b: Bound, over: Over, fold: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> Bound:
+def _along(b: Bound, over: Over, reduce: Callable[..., Any], repeat: Callable[[Bound, int], Bound]) -> Bound:
     for axis, count in over:
         if isinstance(b, np.ndarray) and axis is not None and b.ndim >= -axis and b.shape[axis] > 1:
-            b = fold(b, axis=axis, keepdims=True)
+            b = reduce(b, axis=axis, keepdims=True)
         else:
             b = repeat(b, count)
     return b
@@ -190,8 +190,8 @@ def _sum(body: Bounds, over: Over) -> Bounds:
     return _along(body[0], over, np.sum, _times), _along(body[1], over, np.sum, _times)
 
 
-def _extreme(fold: Callable[..., Any]) -> _Fold:
-    return lambda body, over: tuple(_along(b, over, fold, lambda b, _: b) for b in body)
+def _extreme(reduce: Callable[..., Any]) -> _Reduction:
+    return lambda body, over: tuple(_along(b, over, reduce, lambda b, _: b) for b in body)
 
 
 def _product(body: Bounds, over: Over) -> Bounds:
@@ -201,17 +201,17 @@ def _product(body: Bounds, over: Over) -> Bounds:
     return (-far if low < 0 else 0), far
 
 
-def _bitwise(function: str) -> _Fold:
-    def fold(body: Bounds, _: Over) -> Bounds:
+def _bitwise(function: str) -> _Reduction:
+    def reduce(body: Bounds, _: Over) -> Bounds:
         one = scalar(body)
         return hull(one, SCALAR[function](one, one) or one)
 
-    return fold
+    return reduce
 
 
-_Fold: TypeAlias = Callable[[Bounds, Over], Bounds]
+_Reduction: TypeAlias = Callable[[Bounds, Over], Bounds]
 
-FOLDS: dict[str, _Fold] = {
+REDUCTIONS: dict[str, _Reduction] = {
     "add": _sum,
     "mul": _product,
     "max": _extreme(np.max),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor
-from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.loops import Alloc, Block, For, Let, Store, is_rare
+from ...dialect.notation.reduce_in_order import LANES
 from ...dialect.notation.scalar_functions import SCALARS
 from ...dialect.notation.traverse import walk
 from .accesses import accumulators, reads, stores, stride
@@ -16,7 +16,7 @@ def along_memory(s: For) -> tuple[Store, str, Expr] | None:
     """The update of a loop that reduces contiguous memory: store, function and operand; None if it does not."""
     match s:
         case For(body=(*before, Store() as store), kind="serial") if _is_straight(tuple(before)):
-            found = folded_value(store)
+            found = reduction_update(store)
             if found is not None and _contiguous(s.body, store.tensor, s.index):
                 return store, *found
     return None
@@ -39,7 +39,7 @@ def _is_straight(block: Block) -> bool:
     ) and all(s.tensor in own for s in stores(block))
 
 
-def folded_value(store: Store) -> tuple[str, Expr] | None:
+def reduction_update(store: Store) -> tuple[str, Expr] | None:
     """The f and x of acc = f(acc, x), if the reduction may be split: f has an identity, and acc is a scalar."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply(function, (Read(again, ()), value), _)):

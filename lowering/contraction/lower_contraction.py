@@ -24,7 +24,7 @@ def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     plain = collapsed(kernel)
     views = reshaped_parameters(kernel, plain)
     constants, ranges = context.seen(views)
-    made = strategies.lower_contraction(plain, constants, ranges, processor())
+    made = strategies.lower_by_strategy(plain, constants, ranges, processor())
     if made is None:
         return None
     kernels = (

@@ -117,7 +117,7 @@ class Choice:
     taken: Expr | bool | None = None
 
 
-def lower_contraction(
+def lower_by_strategy(
     kernel: Kernel,
     constants: Constants = MappingProxyType({}),
     ranges: Ranges = MappingProxyType({}),

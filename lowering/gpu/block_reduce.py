@@ -34,7 +34,7 @@ from ...dialect.notation.loops import (
     statements,
 )
 from ...dialect.notation.traverse import rewrite, walk
-from ..analysis.accesses import depends, folds_floats, reads
+from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
 from ..reductions.lane_reduction import lane_reduction
 
@@ -49,7 +49,7 @@ def block_reduce(kernel: Kernel) -> Kernel | None:
     """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
     if is_mapped(kernel):
         return None
-    kernel = kernel if folds_floats(kernel) else lane_reduction(kernel)
+    kernel = kernel if reduces_floats(kernel) else lane_reduction(kernel)
     indices, block = independent_loops(kernel)
     buffers = {s.tensor for s in statements(block) if isinstance(s, Alloc) and len(s.tensor.shape) == 1}
     widths = {t.shape[0] for t in buffers}

@@ -11,20 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.loops import For, Kernel, statements
-from ..analysis.accesses import folds_floats
+from ..analysis.accesses import reduces_floats
 from ..loops.collapse import collapse
-from ..loops.forward_substitute import forward_substitute
 from ..loops.index_set_split import index_set_split
+from ..loops.inline_lets import inline_lets
 from ..loops.loop_partition import loop_partition
 from ..loops.tighten_bounds import tighten_bounds
 from ..reductions.blocked_sums import blocked_sums
 from ..reductions.lane_reduction import lane_reduction
 
-PARTITIONED = (forward_substitute, index_set_split, collapse, loop_partition, tighten_bounds)
+PARTITIONED = (inline_lets, index_set_split, collapse, loop_partition, tighten_bounds)
 
 
 def ordered_reduction(kernel: Kernel) -> Kernel:
-    if not folds_floats(kernel):
+    if not reduces_floats(kernel):
         return kernel
     plain = kernel
     for change in PARTITIONED:

@@ -19,7 +19,7 @@ from ...dialect.program.builder import Builder, Node
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
 from ...dialect.spec.op import Operator
-from ...dialect.theano.derivative_operators import Derivative, Grad, ROp, tangent_type
+from ...dialect.theano.grad_lop_rop import Derivative, Grad, ROp, tangent_type
 from ..pass_context import Context
 from .dce import live_operations
 from .inline import has_derivatives

@@ -24,7 +24,7 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
-from ..analysis.accesses import folds_floats
+from ..analysis.accesses import reduces_floats
 from ..formulas.match_broadcast_index import repeated, unrepeated
 from .substitute_sizes import substitute_sizes
 
@@ -32,7 +32,7 @@ from .substitute_sizes import substitute_sizes
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
     """A version for equal sizes and one for others; with `float_sums` only where the order of float sums depends on it.
     None if no sizes are broadcast against each other."""
-    return None if float_sums and not folds_floats(kernel) else versions(kernel, _versions(kernel))
+    return None if float_sums and not reduces_floats(kernel) else versions(kernel, _versions(kernel))
 
 
 def _versions(kernel: Kernel) -> list[Kernel]:

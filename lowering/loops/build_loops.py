@@ -117,7 +117,7 @@ class _Lowering:
             return e
         match e:
             case Reduce():
-                new = self.fold(e, out, done)
+                new = self.reduction(e, out, done)
             case When():
                 new = self.branch(e, out, done)
             case Apply("rarely", (condition, then, usual), _):
@@ -130,7 +130,7 @@ class _Lowering:
         done[id(e)] = new
         return new
 
-    def fold(self, e: Reduce, out: list[Statement], done: dict[int, Expr]) -> Expr:
+    def reduction(self, e: Reduce, out: list[Statement], done: dict[int, Expr]) -> Expr:
         acc = accumulator(f"acc{next(self.names)}", e.type)
         out += [Alloc(acc), assign(acc, identity(e.function, e.type))]
         out.append(self.loops(e, acc, done))
@@ -143,12 +143,12 @@ class _Lowering:
                 # outside the guard the reduced value is the identity: skip the update there
                 test = self.value(condition, inner, dict(done))
                 guarded: list[Statement] = []
-                folded = self.value(then, guarded, dict(done))
-                guarded.append(folded_into(e.function, acc, folded))
+                reduced = self.value(then, guarded, dict(done))
+                guarded.append(accumulate(e.function, acc, reduced))
                 inner.append(If(test, tuple(guarded)))
             case _:
-                folded = self.value(e.body, inner, dict(done))
-                inner.append(folded_into(e.function, acc, folded))
+                reduced = self.value(e.body, inner, dict(done))
+                inner.append(accumulate(e.function, acc, reduced))
         block: Block = tuple(inner)
         for index in reversed(e.indices):
             block = (For(index, block),)
@@ -183,7 +183,7 @@ def _is_rare(e: Expr) -> bool:
     return isinstance(e, Apply) and e.function == "rarely"
 
 
-def folded_into(function: str, acc: Tensor, value: Expr) -> Statement:
+def accumulate(function: str, acc: Tensor, value: Expr) -> Statement:
     """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add, rounded once."""
     match value:
         case Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):

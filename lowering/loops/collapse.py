@@ -31,7 +31,7 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, depends, every_access, stores
-from .forward_substitute import forward_substitute
+from .inline_lets import inline_lets
 
 
 def collapse(kernel: Kernel) -> Kernel:
@@ -44,7 +44,7 @@ def collapse(kernel: Kernel) -> Kernel:
 @lru_cache(maxsize=4)
 def collapsed(kernel: Kernel) -> Kernel:
     """Collapse a kernel whose names of index arithmetic are substituted: the form in which passes match nests, one after another."""
-    return collapse(forward_substitute(kernel))
+    return collapse(inline_lets(kernel))
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,10 +43,10 @@ ROUNDS = 64  # rounds of a remainder by an unknown size, at most
 
 def index_set_split(kernel: Kernel) -> Kernel:
     """The kernel with its loops split, unless it has a reduction, whose loops are left to `contraction`."""
-    return kernel if _folds(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
+    return kernel if _reduces(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
 
 
-def _folds(block: Block) -> bool:
+def _reduces(block: Block) -> bool:
     """Test whether a loop updates an accumulator from outside of it."""
     for s in statements(block):
         if isinstance(s, For):

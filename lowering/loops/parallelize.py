@@ -39,10 +39,10 @@ def parallelize(kernel: Kernel) -> Kernel:
         return kernel
     if isinstance(loop.index.extent, int) and loop.index.extent <= grain(loop):
         return kernel
-    folds = any(isinstance(s, For) for s in statements(loop.body))
-    if folds and not can_be_vector(loop):
+    reduces = any(isinstance(s, For) for s in statements(loop.body))
+    if reduces and not can_be_vector(loop):
         return kernel.with_body((replace(loop, kind="parallel"),))
-    return kernel.with_body((in_blocks(loop, REDUCTIONS_PER_TASK if folds else ITERATIONS_PER_TASK),))
+    return kernel.with_body((in_blocks(loop, REDUCTIONS_PER_TASK if reduces else ITERATIONS_PER_TASK),))
 
 
 def in_blocks(loop: For, most: int) -> For:

@@ -21,7 +21,6 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
-from ...dialect.notation.fold_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -41,9 +40,10 @@ from ...dialect.notation.loops import (
     substitute_block,
     update,
 )
+from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
-from ..analysis.reduction_order import ORDERED, folded_value
+from ..analysis.reduction_order import ORDERED, reduction_update
 from ..contraction.k_packing import at_least
 from ..contraction.macro_kernel import ROWS
 from ..contraction.match import factors_of
@@ -58,36 +58,36 @@ def blocked_sums(kernel: Kernel) -> Kernel:
 
 
 def _in_order(s: Statement) -> Block | None:
-    found = folded(s)
+    found = reduction_accumulators(s)
     if found is None or not isinstance(s, For):
         return None
     if not has_order(found):
         return (s,)
-    return in_branches(s, in_blocks(s, found, lambda fold: (blocked(fold, found),)), (s,))
+    return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
 
 
-def in_blocks(fold: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
+def in_blocks(reduction: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
-    extent, inner = fold.index.extent, [s for s in fold.body if isinstance(s, For)]
+    extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, For)]
     if isinstance(extent, int) or not inner:
-        return made(fold)
-    once = substitute_block(fold.body, {fold.index: ZERO})
+        return made(reduction)
+    once = substitute_block(reduction.body, {reduction.index: ZERO})
     if len(inner) == len(once) == 1 and isinstance(within := once[0], For):
         once = in_blocks(within, found, made)
     else:
         once = rewrite_block(once, _in_order)
-    return (If(as_index(extent).eq(1), once, made(fold)),)
+    return (If(as_index(extent).eq(1), once, made(reduction)),)
 
 
-def in_branches(fold: For, long: Block, short: Block) -> Block:
+def in_branches(reduction: For, long: Block, short: Block) -> Block:
     """The long or the short form of a reduction if the number of terms is known, otherwise a branch with both."""
-    count = terms(fold)
+    count = terms(reduction)
     if isinstance(count, int):
         return long if count >= MIN_TERMS else short
     return (If(as_index(count) >= MIN_TERMS, long, short),)
 
 
-def folded(s: Statement) -> dict[Tensor, str] | None:
+def reduction_accumulators(s: Statement) -> dict[Tensor, str] | None:
     """The accumulators that a loop nest reduces into, each with its function; None if the nest does anything else."""
     if not isinstance(s, For) or not is_whole(s):
         return None
@@ -100,24 +100,24 @@ def folded(s: Statement) -> dict[Tensor, str] | None:
         if store.tensor in own:
             values.append(store.value)
             continue
-        fold = folded_by(store)
-        if fold is None or store.tensor in found:
+        reduction = reduction_of(store)
+        if reduction is None or store.tensor in found:
             return None
-        found[store.tensor] = fold[0]
-        values += fold[1]
+        found[store.tensor] = reduction[0]
+        values += reduction[1]
     if not found or any(isinstance(e, Read) and e.tensor in found for value in values for e in walk(value)):
         return None
     return found
 
 
-def folded_by(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
+def reduction_of(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
     """The function that updates an accumulator, and its other operands."""
     match store:
         case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
             again is acc
         ):
             return "add", (a, b)
-    found = folded_value(store)
+    found = reduction_update(store)
     return (found[0], (found[1],)) if found is not None and found[0] in ASSOCIATIVE else None
 
 
@@ -135,40 +135,40 @@ def keeps_order(kernel: Kernel) -> Expr | bool:
     )
 
 
-def terms(fold: For) -> Dim:
+def terms(reduction: For) -> Dim:
     """The number of terms of a reduction."""
-    return product(tuple(s.index.extent for s in (fold, *statements(fold.body)) if isinstance(s, For)))
+    return product(tuple(s.index.extent for s in (reduction, *statements(reduction.body)) if isinstance(s, For)))
 
 
-def length(fold: For) -> Dim | Expr:
+def length(reduction: For) -> Dim | Expr:
     """The iterations of a long reduction's outermost loop per block."""
-    extent, count = fold.index.extent, terms(fold)
-    if not any(isinstance(s, For) for s in statements(fold.body)):
+    extent, count = reduction.index.extent, terms(reduction)
+    if not any(isinstance(s, For) for s in statements(reduction.body)):
         return BLOCK_TERMS
     if isinstance(extent, int) and isinstance(count, int):
         return max(1, BLOCK_TERMS * extent // max(1, count))
     return maximum(as_index(extent) * BLOCK_TERMS // maximum(as_index(count), 1), 1)
 
 
-def bounds(fold: For, block: Expr) -> tuple[Expr, Expr]:
+def bounds(reduction: For, block: Expr) -> tuple[Expr, Expr]:
     """The bounds of a block."""
-    each, extent = length(fold), fold.index.extent
+    each, extent = length(reduction), reduction.index.extent
     first = block * each
     even = isinstance(each, int) and isinstance(extent, int) and extent % each == 0
     return first, first + each if even else minimum(first + each, as_index(extent))
 
 
-def blocked(fold: For, found: dict[Tensor, str]) -> For:
+def blocked(reduction: For, found: dict[Tensor, str]) -> For:
     """The loop over a reduction's blocks."""
-    each, extent = length(fold), fold.index.extent
+    each, extent = length(reduction), reduction.index.extent
     if isinstance(each, Expr):
         block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
     else:
         block, stop = Index("b", (extent + (each - 1)) // each), None
     parts = {t: accumulator("part", t.element) for t in found}
-    start, end = bounds(fold, block)
+    start, end = bounds(reduction, block)
     clear = [s for t, part in parts.items() for s in (Alloc(part), assign(part, identity(found[t], t.element)))]
-    within = replace(fold, body=into(fold.body, parts), start=start, stop=end)
+    within = replace(reduction, body=into(reduction.body, parts), start=start, stop=end)
     return For(block, (*clear, within, *(update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
 
 

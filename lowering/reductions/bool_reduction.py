@@ -19,9 +19,9 @@ FUNCTIONS = ("and", "or", "xor")
 
 
 def bool_reduction(kernel: Kernel) -> Kernel:
-    folded = {s.tensor for s in stores(kernel.body) if _is_update(s)}
+    reduced = {s.tensor for s in stores(kernel.body) if _is_update(s)}
     others = {s.tensor for s in stores(kernel.body) if not (_is_update(s) or isinstance(s.value, Const))}
-    bytes = {t: replace(t, element=UI8) for t in folded - others}
+    bytes = {t: replace(t, element=UI8) for t in reduced - others}
     if not bytes:
         return kernel
 

@@ -42,7 +42,7 @@ from ..analysis.accesses import depends, reads, stride
 from ..loops.collapse import is_whole
 from ..loops.vectorize import can_be_vector
 from ..processor import processor
-from .blocked_sums import blocked, folded, has_order, in_blocks, in_branches
+from .blocked_sums import blocked, has_order, in_blocks, in_branches, reduction_accumulators
 from .widen_in_steps import narrow_sum
 
 ROWS_AT_ONCE = 8  # rows read at once
@@ -73,12 +73,12 @@ def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
 
 def _swept(loop: For, around: set[Index]) -> For | None:
     """The loop over columns by blocks, if it reduces over rows."""
-    folds = [s for s in loop.body if isinstance(s, For)]
-    if not folds or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
+    reductions = [s for s in loop.body if isinstance(s, For)]
+    if not reductions or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
         return None
-    if not all(is_plain(s) for s in folds) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
+    if not all(is_plain(s) for s in reductions) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
         return None
-    if not all(reads_rows(s, loop.index, around) for s in folds):
+    if not all(reads_rows(s, loop.index, around) for s in reductions):
         return None
     return _Columns(loop, not around).blocks()
 
@@ -87,30 +87,30 @@ def _short(s: For) -> bool:
     return isinstance(s.index.extent, int) and s.index.extent < MIN_EXTENT
 
 
-def is_plain(fold: For) -> bool:
+def is_plain(reduction: For) -> bool:
     """Test whether a reduction is loops around statements without branches and buffers."""
-    inner = fold.body
-    if fold.kind != "serial":
+    inner = reduction.body
+    if reduction.kind != "serial":
         return False
     if len(inner) == 1 and isinstance(inner[0], For):
         return is_plain(inner[0])
     return all(isinstance(s, Let) or (isinstance(s, Store) and not s.tensor.rank) for s in inner)
 
 
-def _chain(fold: For) -> Iterator[For]:
-    yield fold
-    if isinstance(inner := fold.body[0], For):
+def _chain(reduction: For) -> Iterator[For]:
+    yield reduction
+    if isinstance(inner := reduction.body[0], For):
         yield from _chain(inner)
 
 
-def reads_rows(fold: For, column: Index, around: set[Index]) -> bool:
+def reads_rows(reduction: For, column: Index, around: set[Index]) -> bool:
     """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
-    *_, last = chain = list(_chain(fold))
+    *_, last = chain = list(_chain(reduction))
     shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each of these indices has its own rows
     needed = {*around - shared, column, *(s.index for s in chain)}
     if _short(last):
         return False
-    beside = [r for r in reads(fold.body) if r.tensor.rank and depends(r, {column})]
+    beside = [r for r in reads(reduction.body) if r.tensor.rank and depends(r, {column})]
     for r in beside:
         plain = {i for i in r.indices if isinstance(i, Index)}
         if stride(r.tensor, r.indices, column) != 1 or not needed <= plain:
@@ -163,40 +163,46 @@ class _Columns:
                 after += [Store(buffer, self.place, shared[()])] if shared in changed else []
         return replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
 
-    def rows(self, fold: For) -> Block:
+    def rows(self, reduction: For) -> Block:
         """A reduction, several rows at a time, and the remaining rows."""
-        found = folded(fold)
+        found = reduction_accumulators(reduction)
         if found is None or not has_order(found):
-            return self.some_rows(fold)
+            return self.some_rows(reduction)
         return in_branches(
-            fold, in_blocks(fold, found, lambda fold: self.blocked_rows(fold, found)), self.some_rows(fold)
+            reduction,
+            in_blocks(reduction, found, lambda reduction: self.blocked_rows(reduction, found)),
+            self.some_rows(reduction),
         )
 
-    def blocked_rows(self, fold: For, found: dict[Tensor, str]) -> Block:
+    def blocked_rows(self, reduction: For, found: dict[Tensor, str]) -> Block:
         """A long reduction, one block of rows after the other."""
-        made = blocked(fold, found)
+        made = blocked(reduction, found)
         *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
-        clear, fold_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
+        clear, reduction_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
         parts = {s.tensor for s in clear if isinstance(s, Alloc)}
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
-        assert isinstance(fold_of_block, For)
+        assert isinstance(reduction_of_block, For)
         zeros = tuple(s for s in clear if not isinstance(s, Alloc))
-        return (replace(made, body=(self.columns(zeros), *self.some_rows(fold_of_block), self.columns(add))),)
+        return (replace(made, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
 
-    def some_rows(self, fold: For) -> Block:
-        inner = fold.body[0]
+    def some_rows(self, reduction: For) -> Block:
+        inner = reduction.body[0]
         if isinstance(inner, For):
-            return (replace(fold, body=self.some_rows(inner)),)
-        length = affine(fold.end) - affine(fold.start)
-        n = maximum(fold.end - fold.start, 0) if length.terms else as_index(length.constant)
-        block, row = Index("r", fold.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
-        group = For(row, substitute_block(fold.body, {fold.index: fold.start + block * ROWS_AT_ONCE + row}))
+            return (replace(reduction, body=self.some_rows(inner)),)
+        length = affine(reduction.end) - affine(reduction.start)
+        n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)
+        block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
+        group = For(
+            row, substitute_block(reduction.body, {reduction.index: reduction.start + block * ROWS_AT_ONCE + row})
+        )
         narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
         if narrow is None:
             some = For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
         else:
             some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)
-        rest = replace(fold, body=(self.columns(fold.body),), start=fold.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE)
+        rest = replace(
+            reduction, body=(self.columns(reduction.body),), start=reduction.start + n // ROWS_AT_ONCE * ROWS_AT_ONCE
+        )
         return (some,) if isinstance(n, Const) and n.value % ROWS_AT_ONCE == 0 else (some, rest)
 
     def between(

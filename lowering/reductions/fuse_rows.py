@@ -53,9 +53,9 @@ def _loops(kernel: Kernel) -> tuple[list[Index], Block]:
 def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Kernel | None:
     """Both kernels as one, if they share rows only."""
     loops = [_loops(k) for k in (first, second)]
-    folds = [any(isinstance(s, For) for s in block) for _, block in loops]
-    depth = min(len(found) - (not fold) for (found, _), fold in zip(loops, folds, strict=True))
-    if depth < 1 or not any(folds):
+    reductions = [any(isinstance(s, For) for s in block) for _, block in loops]
+    depth = min(len(found) - (not reduction) for (found, _), reduction in zip(loops, reductions, strict=True))
+    if depth < 1 or not any(reductions):
         return None
     outer, inner = (found[:depth] for found, _ in loops)
     rows = product(tuple(i.extent for i in outer))

@@ -21,7 +21,6 @@ from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Const, Expr, Index, Tensor, apply, as_index, maximum
-from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.loops import (
     Alloc,
     Block,
@@ -33,6 +32,7 @@ from ...dialect.notation.loops import (
     rewrite_block,
     substitute_block,
 )
+from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory
 from ..processor import processor
 
@@ -41,16 +41,16 @@ FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent 
 
 
 def lane_reduction(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _folds))
+    return kernel.with_body(rewrite_block(kernel.body, _by_lanes))
 
 
-def _folds(s: Statement) -> Block | None:
+def _by_lanes(s: Statement) -> Block | None:
     if isinstance(s, For) and s.kind == "vector":
         return (s,)
-    return fold(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
+    return reduce_by_lanes(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
 
 
-def fold(s: For, store: Store, function: str, value: Expr) -> Block | None:
+def reduce_by_lanes(s: For, store: Store, function: str, value: Expr) -> Block | None:
     """The loop by lanes, if it may be long enough."""
     acc, extent = store.tensor, s.index.extent
     widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]

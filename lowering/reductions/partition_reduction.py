@@ -18,7 +18,7 @@ from ...dialect.notation.expressions import Const, Index, Tensor, as_index, mini
 from ...dialect.notation.loops import Alloc, For, Kernel, Store, reshaped_parameters, statements, update
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
-from ..analysis.reduction_order import folded_value
+from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import collapsed, is_whole
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
@@ -39,20 +39,24 @@ def partition_reduction(kernel: Kernel) -> Kernels | None:
 
 def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     match kernel.body:
-        case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as fold, *after)) as loop,):
-            whole = own is acc and is_whole(loop) and is_whole(fold) and is_plain(fold)
+        case (For(column, (Alloc(acc), Store(own, (), Const()) as start, For(row) as reduction, *after)) as loop,):
+            whole = own is acc and is_whole(loop) and is_whole(reduction) and is_plain(reduction)
             if not whole or any(isinstance(s, For) for s in statements(tuple(after))):
                 return None
         case _:
             return None
-    store = fold.body[-1]
-    found = folded_value(store) if isinstance(store, Store) and store.tensor is acc else None
-    if found is None or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ()) or not reads_rows(fold, column, set()):
+    store = reduction.body[-1]
+    found = reduction_update(store) if isinstance(store, Store) and store.tensor is acc else None
+    if (
+        found is None
+        or found[0] not in IN_ANY_ORDER.get(acc.element.kind, ())
+        or not reads_rows(reduction, column, set())
+    ):
         return None
     columns, rows = column.extent, row.extent
     if not (isinstance(columns, int) and isinstance(rows, int)) or columns * acc.element.bytes > processor().l1_bytes:
         return None
-    each = sum(r.tensor.element.bytes for r in reads(fold.body) if r.tensor.rank)
+    each = sum(r.tensor.element.bytes for r in reads(reduction.body) if r.tensor.rank)
     length = -(-rows // (SHARES * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     count = -(-rows // length)
     if count < 2 or each * rows * columns < 2 * processor().l2_bytes:  # a core's own cache holds less
@@ -61,7 +65,7 @@ def _partitioned(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
     share = Index("s", count)
     first = share * length
     last = first + length if rows % length == 0 else minimum(first + length, as_index(rows))
-    mine = replace(fold, start=first, stop=last)
+    mine = replace(reduction, start=first, stop=last)
     rest = For(share, (update(found[0], acc, parts[share, column]),))
     one = For(share, (replace(loop, body=(Alloc(acc), start, mine, Store(parts, (share, column), acc[()]))),))
     two = replace(loop, body=(Alloc(acc), start, rest, *after))

@@ -18,14 +18,14 @@ from typing import Any
 from ...dialect.ir.sizes import Dim, Size, product, same_size
 from ...dialect.ir.unify import put
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.fold_order import LANES
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Statement, Store, blocks, statements
 from ...dialect.notation.plan import Kernels, versions
-from ..analysis.reduction_order import ORDERED, along_memory, folded_value
+from ...dialect.notation.reduce_in_order import LANES
+from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapsed
 from ..loops.substitute_sizes import substitute_sizes
-from .blocked_sums import MIN_TERMS, folded, folded_by, keeps_order, terms
+from .blocked_sums import MIN_TERMS, keeps_order, reduction_accumulators, reduction_of, terms
 
 Atoms = frozenset[Any]
 MAX_SIZES = 6  # unknown sizes of a kernel that are versioned, at most
@@ -55,10 +55,10 @@ def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
         ones = _versions(one, frozenset(n - found.atoms for n in never))
         return [*ones, *_versions(kernel.only(~found.condition), never | {found.atoms})]
     plain = collapsed(kernel)
-    kept, fold = keeps_order(plain), next(_folds(plain.body), None)
-    if kept is False or fold is None:
+    kept, reduction = keeps_order(plain), next(_reductions(plain.body), None)
+    if kept is False or reduction is None:
         return [kernel]
-    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(fold), MIN_TERMS))
+    long = both(~kept if isinstance(kept, Expr) else False, at_least(terms(reduction), MIN_TERMS))
     if not isinstance(long, Expr):
         return [replace(kernel, sum_order="terms")]
     return [
@@ -67,13 +67,13 @@ def _versions(kernel: Kernel, never: frozenset[Atoms]) -> list[Kernel]:
     ]
 
 
-def _folds(block: Block) -> Iterator[For]:
+def _reductions(block: Block) -> Iterator[For]:
     """The outermost loops that only reduce."""
     for s in block:
-        if isinstance(s, For) and folded(s) is not None:
+        if isinstance(s, For) and reduction_accumulators(s) is not None:
             yield s
         elif isinstance(s, For):
-            yield from _folds(s.body)
+            yield from _reductions(s.body)
 
 
 def single(kernel: Kernel, never: frozenset[Atoms] = frozenset()) -> Single | None:
@@ -101,7 +101,7 @@ def _is_ordered(s: Statement) -> bool:
     """Test whether a statement updates a sum or product of floats."""
     if not isinstance(s, Store) or s.tensor.element.kind != "float":
         return False
-    found = folded_by(s)
+    found = reduction_of(s)
     return found is not None and found[0] in ORDERED
 
 
@@ -142,7 +142,7 @@ def _in(block: Block, around: tuple[For, ...], outside: dict[Tensor, int]) -> It
             loops = around[outside.get(s.tensor, 0) :]
             found = along_memory(loops[-1]) if loops else None
             along = found is not None and found[0] is s
-            yield _Order(tuple(n.index.extent for n in loops), along, folded_value(s) is None)
+            yield _Order(tuple(n.index.extent for n in loops), along, reduction_update(s) is None)
         inner = (*around, s) if isinstance(s, For) else around
         for b in blocks(s):
             yield from _in(b, inner, outside)

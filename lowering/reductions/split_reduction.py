@@ -36,7 +36,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed, is_whole
-from .blocked_sums import MIN_TERMS, bounds, folded, has_order, length, terms
+from .blocked_sums import MIN_TERMS, bounds, has_order, length, reduction_accumulators, terms
 from .lane_reduction import lane_reduction
 
 FEW = 16  # elements: beyond, threads compute different elements
@@ -73,12 +73,12 @@ def _split(kernel: Kernel) -> SplitReduction | None:
     indices, block = _around(kernel.body)
     shape = tuple(i.extent for i in indices)
     points = product(shape)
-    folds = [s for s in block if isinstance(s, For)]
-    if not folds or not isinstance(points, int) or points > FEW or not all(map(_is_alone, folds)):
+    reductions = [s for s in block if isinstance(s, For)]
+    if not reductions or not isinstance(points, int) or points > FEW or not all(map(_is_alone, reductions)):
         return None
-    if any(isinstance(s, (If, Assert)) for s in block) or len({_written(s) for s in folds}) > 1:
+    if any(isinstance(s, (If, Assert)) for s in block) or len({_written(s) for s in reductions}) > 1:
         return None
-    count = terms(first := folds[0])
+    count = terms(first := reductions[0])
     each = length(first)
     if isinstance(each, Expr) or (isinstance(count, int) and count < MIN_TERMS):
         return None
@@ -95,37 +95,39 @@ def _split(kernel: Kernel) -> SplitReduction | None:
 def _around(body: Block) -> tuple[list[Index], Block]:
     """The indices of the loops around the reductions, and the block inside of them."""
     indices: list[Index] = []
-    while len(body) == 1 and isinstance(loop := body[0], For) and is_whole(loop) and folded(loop) is None:
+    while (
+        len(body) == 1 and isinstance(loop := body[0], For) and is_whole(loop) and reduction_accumulators(loop) is None
+    ):
         indices.append(loop.index)
         body = loop.body
     return indices, body
 
 
-def _is_alone(fold: For) -> bool:
+def _is_alone(reduction: For) -> bool:
     """Test whether a reduction uses no value computed before it."""
-    found = folded(fold)
+    found = reduction_accumulators(reduction)
     if found is None:
         return False
-    own = {*allocated(fold.body), *found}
-    named = {s.var for s in statements(fold.body) if isinstance(s, Let)}
-    used = {e for e in nodes((fold,)) if isinstance(e, Var)}
-    return used <= named and all(r.tensor in own for r in reads((fold,)) if r.tensor.space == "register")
+    own = {*allocated(reduction.body), *found}
+    named = {s.var for s in statements(reduction.body) if isinstance(s, Let)}
+    used = {e for e in nodes((reduction,)) if isinstance(e, Var)}
+    return used <= named and all(r.tensor in own for r in reads((reduction,)) if r.tensor.space == "register")
 
 
-def _written(fold: For) -> tuple[object, ...]:
+def _written(reduction: For) -> tuple[object, ...]:
     """A comparable description of the extents of a reduction's loops."""
-    extents = [s.index.extent for s in statements((fold,)) if isinstance(s, For)]
+    extents = [s.index.extent for s in statements((reduction,)) if isinstance(s, For)]
     return tuple(n if isinstance(n, int) else n.key for n in extents)
 
 
-def _block_of(fold: For, block: Index) -> For:
+def _block_of(reduction: For, block: Index) -> For:
     """A reduction over one of its blocks, from 0 on if blocks are equal, so that a block's threads take the same steps."""
-    start, stop = bounds(fold, block)
-    each, extent = length(fold), fold.index.extent
+    start, stop = bounds(reduction, block)
+    each, extent = length(reduction), reduction.index.extent
     if not (isinstance(each, int) and isinstance(extent, int) and extent % each == 0):
-        return replace(fold, start=start, stop=stop)
-    within = Index(fold.index.name, each)
-    return replace(fold, index=within, body=substitute_block(fold.body, {fold.index: start + within}))
+        return replace(reduction, start=start, stop=stop)
+    within = Index(reduction.index.name, each)
+    return replace(reduction, index=within, body=substitute_block(reduction.body, {reduction.index: start + within}))
 
 
 class _Two:
@@ -143,7 +145,7 @@ class _Two:
             if not isinstance(s, For):
                 after.append(s)
                 continue
-            found = folded(s)
+            found = reduction_accumulators(s)
             assert found is not None
             for acc, function in found.items():
                 array = Tensor(f"{acc.name}.parts", self.shape, acc.element, "heap")
@@ -164,7 +166,7 @@ class _Two:
             replace(kernel, name=f"{kernel.name}.parts", parameters=first, body=parts, results=len(arrays)),
             replace(kernel, parameters=last, body=joined),
             long,
-            any(has_order(found) for s in block if isinstance(s, For) and (found := folded(s))),
+            any(has_order(found) for s in block if isinstance(s, For) and (found := reduction_accumulators(s))),
         )
 
     def around(self, body: Block) -> Block:

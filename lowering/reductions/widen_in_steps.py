@@ -32,7 +32,7 @@ from ...dialect.notation.loops import (
     update,
 )
 from ..analysis.accesses import reads, stride
-from ..analysis.reduction_order import folded_value
+from ..analysis.reduction_order import reduction_update
 from ..processor import processor
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
@@ -50,7 +50,7 @@ def narrow_sum(s: Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
     """The accumulator, term, intermediate type and number of terms of a sum of narrow integers; None for any other
     statement.
     """
-    if not isinstance(s, Store) or (found := folded_value(s)) is None or found[0] != "add":
+    if not isinstance(s, Store) or (found := reduction_update(s)) is None or found[0] != "add":
         return None
     match found[1]:
         case Cast(value, type) if type.is_integer and value.type in BETWEEN:

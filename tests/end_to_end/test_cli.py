@@ -273,10 +273,10 @@ def test_opt_applies_passes_by_name(command: Command) -> None:
 def test_opt_goes_down_the_levels(command: Command) -> None:
     said = command("opt", "-", "--pipeline", "cse,fuse", stdin=TWICE)
     assert said.status == 0 and "%c[%i0]: 4xi32 = %t0 + %t0" in said.out
-    loops = command("opt", "-", "--pipeline", "cse,fuse,forward_substitute", stdin=TWICE).out
+    loops = command("opt", "-", "--pipeline", "cse,fuse,inline_lets", stdin=TWICE).out
     assert loops.startswith("kernel @main.0(")
     assert command("opt", "-", "--pipeline", "unroll,vectorize", stdin=loops) == command(
-        "opt", "-", "--pipeline", "cse,fuse,forward_substitute,unroll,vectorize", stdin=TWICE
+        "opt", "-", "--pipeline", "cse,fuse,inline_lets,unroll,vectorize", stdin=TWICE
     )
 
 
@@ -338,7 +338,7 @@ kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[
 """
     assert command("opt", "-", stdin=kernel) == (0, kernel, "")
     assert command("opt", "-", "--pipeline", "collapse,lane_reduction", stdin=kernel).out == kernel
-    lowered = command("opt", "-", "--pipeline", "unroll,lower_condition", stdin=kernel).out
+    lowered = command("opt", "-", "--pipeline", "unroll,kernel_condition_to_branch", stdin=kernel).out
     assert "-> (%y: tensor<1xf32>) {\n  if %n[0] >= 3 {\n" in lowered and "in 0..8 unrolled" in lowered
     said = command("opt", "-", stdin=kernel.replace("%n[0]", "%n[1]"))
     assert said.status == 1 and "an index of %n may be beyond 1" in said.err

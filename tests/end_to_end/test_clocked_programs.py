@@ -368,7 +368,7 @@ def test_state_seen_in_another_shape(rest, shape, points):
         wanted.step(), found.step()
 
 
-def test_complex_sum_of_fields_that_a_fold_chooses_among():
+def test_complex_sum_of_fields_that_a_reduction_chooses_among():
     text = """
     func @main(%x: !cog.field<[30, 301], complex<f32>>) {
       %y = cog.stack %x, %x

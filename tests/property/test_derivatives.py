@@ -107,7 +107,7 @@ def test_reduction(name: str, axis: tuple[int, ...] | None) -> None:
 
 @pytest.mark.parametrize("function", ["add", "mul", "maximum", "minimum", "mul_without_zeros"])
 @pytest.mark.parametrize("name", ["careduce", "careduce_dtype"])
-def test_fold(name: str, function: str) -> None:
+def test_careduce(name: str, function: str) -> None:
     random = np.random.default_rng(3)
     check(OPERATORS[f"theano.{name}"](random.normal(size=(2, 3)), (1,), scalar_op=function), random, 5e-6, 1e-5)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from available_targets import HERE
 from cvm.dialect.ir.types import ELEMENT_TYPES, ElementType
-from cvm.dialect.numpy import apply_ufunc  # noqa: F401  (loads the table)
+from cvm.dialect.numpy import elementwise as elementwise
 from cvm.dialect.numpy.ufunc_table import UFUNCS, Ufunc
 
 import cvm

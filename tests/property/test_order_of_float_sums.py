@@ -135,7 +135,7 @@ def test_sizes_that_turn_out_to_be_1(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape, axes", [((1, 100, 1), [0, 2]), ((9, 1, 40), [0, 1]), ((40, 9, 1), [1, 2])])
-def test_transposed_folds_of_sizes_that_turn_out_to_be_1(shape: Shape, axes: list[int]) -> None:
+def test_transposed_reductions_of_sizes_that_turn_out_to_be_1(shape: Shape, axes: list[int]) -> None:
     agree(TRANSPOSED, [shape], ["ABC"], axes, "f32")
 
 
@@ -143,7 +143,7 @@ def test_transposed_folds_of_sizes_that_turn_out_to_be_1(shape: Shape, axes: lis
     "shape, other", [((17, 100), (1, 1)), ((64, 1), (1, 1)), ((9, 40), (9, 40)), ((64, 1), (1, 40))]
 )
 @pytest.mark.parametrize("axes", [[0], [1], [0, 1]])
-def test_folds_of_what_is_repeated(shape: Shape, other: Shape, axes: list[int]) -> None:
+def test_reductions_of_what_is_repeated(shape: Shape, other: Shape, axes: list[int]) -> None:
     agree(REPEATED, [shape, other], ["AB", "CD"], axes, "f32")
 
 

@@ -13,7 +13,7 @@ from cvm.dialect.program.function import Function, Operation, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.dialect.spec.op import Operator
-from cvm.dialect.theano.derivative_operators import LOp, ROp
+from cvm.dialect.theano.grad_lop_rop import LOp, ROp
 from cvm.jit.compile import compile_function
 
 import cvm

@@ -271,7 +271,7 @@ BY_FOUR = {f"{C}.winograd.MAX_COST_RATIO": inf, f"{C}.strategies.STRATEGIES": WI
 NOT_TURNED = {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {
-    f"{M}.interleave.MIN_TRIPS_RATIO": 0,
+    f"{M}.vectorize_short_axis.MIN_TRIPS_RATIO": 0,
     "wake_operations": 0,
     f"{F}.widen_in_steps.MIN_STEPS": 0,
 }
@@ -305,7 +305,7 @@ PATHS = {
     "no optimization": Path(optimize=0),
     "no optimization, kept on disk": Path(optimize=0, kept=True),
     "no passes over loops": Path(_without(*(p.name for p in pipeline.NESTS), "nontemporal_stores")),
-    "no vectors": Path(_without("vectorize", "tiled_transpose", "interleave")),
+    "no vectors": Path(_without("vectorize", "tiled_transpose", "vectorize_short_axis")),
     "no passes over graphs": Path(_without("simplify", "fold_constants", "cse", "dce")),
     "nothing fused": Path(APART),
     "panels": Path(SMALL, seen="pairdot("),
@@ -338,7 +338,7 @@ PATHS = {
     "streams": Path(STREAMS, seen="streaming", of="cvm.elemwise_add"),
     "short rows": Path(SHORT, seen="for %l in", of="cvm.broadcast_div"),
     "windows as words": Path(SHORT, _known_weights_of_ranges, only=CONTRACTIONS, seen=".windows("),
-    "folds in blocks": Path(IN_BLOCKS, seen="%part", of="theano.sum"),
+    "reductions in blocks": Path(IN_BLOCKS, seen="%part", of="theano.sum"),
     "narrow in memory": Path(APART | NARROW, _clipped, seen="xi8>"),
     "many ticks in one call": Path(AT_ONCE, _many_ticks_at_once),
     "numbers in rows": Path(

@@ -111,7 +111,7 @@ def reduction(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 
 
 @sample(OPERATORS["theano.careduce"], OPERATORS["theano.careduce_dtype"])
-def fold(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+def careduce(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = tuple(max(1, d) for d in shape(random))
     while True:
         name, kind, accumulator = str(random.choice(list(NUMPY_REDUCTIONS))), element(random), element(random)

@@ -30,7 +30,7 @@ ORDER = {
     "dialect": "ir notation spec builtin program cvm dali cog theano numpy",
     "lowering": "processor pass_context graph math analysis formulas loops layout contraction storage reductions gpu stepping "
     "passes pipeline explain_strategies stages",
-    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile cache_by_text aot",
+    "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }
 
 

@@ -280,7 +280,7 @@ def test_results_fuse_and_print() -> None:
         (lambda x: x.astype("U3"), "no element type holds NumPy's <U3"),
         (lambda x: x.astype("no type"), "data type 'no type' not understood"),
         (lambda x: np.sum([x, x]), "use np.stack for several of them"),
-        (lambda x: x[:0].max(axis=0), "the fold has no identity"),
+        (lambda x: x[:0].max(axis=0), "the reduction has no identity"),
     ],
 )
 def test_what_has_no_such_meaning_says_so(function: Callable[[Any], Any], message: str) -> None:

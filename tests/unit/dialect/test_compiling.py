@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 import pytest
-from cvm.dialect.ir.compile_scope import gc_paused
+from cvm.dialect.ir.compilation_context import gc_paused
 
 import cvm
 

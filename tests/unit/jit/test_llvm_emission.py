@@ -174,14 +174,14 @@ def test_a_buffer_of_lanes(element: ElementType) -> None:
     i, lane, n = Index("i", 4), Index("lane", 8), Index("n", 8)
     x, y = tensor("x", element, 4, 8), tensor("y", element, 1)
     tile, acc = tensor("tile", element, 8, space="register"), accumulator("acc", element)
-    fold = "or" if element is I1 else "max"
+    reduction = "or" if element is I1 else "max"
     body = (
         Alloc(tile),
         Alloc(acc),
         For(lane, (Store(tile, (lane,), x[0, lane]),), kind="vector", width=8),
-        For(i, (For(lane, (Store(tile, (lane,), apply(fold, tile[lane], x[i, lane])),), kind="vector", width=8),)),
+        For(i, (For(lane, (Store(tile, (lane,), apply(reduction, tile[lane], x[i, lane])),), kind="vector", width=8),)),
         Store(acc, (), tile[0]),
-        For(n, (update(fold, acc, tile[n]),), kind="unrolled"),
+        For(n, (update(reduction, acc, tile[n]),), kind="unrolled"),
         Store(y, (as_index(0),), acc[()]),
     )
     agree(kernel(body, x, y), np.arange(32).reshape(4, 8).astype(element.dtype))
@@ -304,14 +304,16 @@ def test_unrolled_loops_have_constant_bounds() -> None:
 
 
 @pytest.mark.parametrize("turns, hint", [(3, "!1"), (30, "!3")])
-def test_folds_of_few_turns_are_not_unrolled(turns: int, hint: str) -> None:
+def test_reductions_of_few_turns_are_not_unrolled(turns: int, hint: str) -> None:
     p, j, k, n = Index("p", turns), Index("j", 8), Index("k", turns), Index("n", 2)
     x, y = tensor("x", I32, turns, 10), tensor("y", I32, turns, 8)
     acc = accumulator("acc", I32)
-    fold = For(
+    reduction = For(
         k, (For(n, (update("add", acc, x[k, j + n]),), kind="unrolled"),), start=apply("max", as_index(0), 1 - p)
     )
-    lanes = For(j, (Alloc(acc), assign(acc, Const(0, I32)), fold, Store(y, (p, j), acc[()])), kind="vector", width=8)
+    lanes = For(
+        j, (Alloc(acc), assign(acc, Const(0, I32)), reduction, Store(y, (p, j), acc[()])), kind="vector", width=8
+    )
     code = MachineCode(kernel((For(p, (lanes,)),), x, y))
     assert code.text.module.count("!llvm.loop !3") == (hint == "!3")
     given = np.arange(turns * 10, dtype=np.int32).reshape(turns, 10)
@@ -321,7 +323,7 @@ def test_folds_of_few_turns_are_not_unrolled(turns: int, hint: str) -> None:
 @pytest.mark.parametrize(
     "turns, stores, is_unrolled", [(8, 2, True), (8, 8, False), (1000, 2, True), (1000, 16, False)]
 )
-def test_loops_that_fold_nothing_are_unrolled_if_few_lines_come_of_it(
+def test_loops_that_reduce_nothing_are_unrolled_if_few_lines_come_of_it(
     turns: int, stores: int, is_unrolled: bool
 ) -> None:
     i = Index("i", turns)

@@ -61,7 +61,7 @@ def test_a_nan_anywhere_is_the_maximum() -> None:
     assert np.isnan(cvm.compile("func @main(%x: tensor<512x1024xf32>) { %y = theano.max %x\n return %y }")(x))
 
 
-def test_what_follows_a_long_fold() -> None:
+def test_what_follows_a_long_reduction() -> None:
     text = """
     func @main(%x: tensor<1024x512xi32>, %z: tensor<1xi32>) {
       %s = cvm.sum %x {axes = [0, 1]}
@@ -73,14 +73,14 @@ def test_what_follows_a_long_fold() -> None:
     np.testing.assert_array_equal(cvm.compile(text)(x, z), cvm.compile(text, target="reference")(x, z))
 
 
-def test_short_folds_and_folds_into_many_elements_stay() -> None:
+def test_short_reductions_and_reductions_into_many_elements_stay() -> None:
     for type, operation in (("100x100xi32", "theano.sum %x"), ("512x1024xf32", "theano.sum %x {axis = [1]}")):
         f = cvm.compile(f"func @main(%x: tensor<{type}>) {{\n  %y = {operation}\n  return %y\n}}")
         assert ".parts(" not in f.lower("schedule")
 
 
 @pytest.mark.parametrize("operation, lanes", [("theano.sum", 16), ("theano.max", 64)])
-def test_folds_of_floats_whose_order_does_not_matter_have_more_lanes(operation: str, lanes: int) -> None:
+def test_reductions_of_floats_whose_order_does_not_matter_have_more_lanes(operation: str, lanes: int) -> None:
     f = cvm.compile(f"func @main(%x: tensor<512x1024xf32>) {{\n  %y = {operation} %x\n  return %y\n}}")
     parts, joined = f.lower("schedule").split("\nkernel ")
     assert f"%sums: tensor<{lanes}x" in parts

@@ -76,7 +76,7 @@ def test_middle_axis(shape: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(reduced("sum", "i32", *shape, axis=1)(x), x.sum(axis=1))  # type: ignore[operator]
 
 
-def test_results_of_other_folds_are_kept() -> None:
+def test_results_of_other_reductions_are_kept() -> None:
     """The mean, and the sum of the squares of what differs from it, in one nest."""
     f = swept("""func @main(%x: tensor<50x300xf64>) {
   %s = theano.sum %x {axis = [0]}

@@ -219,7 +219,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     w = tensor("b", element, *((columns, terms) if turned else (terms, columns)))
     i, j, k = indices("i j k", (rows, columns, terms))
     plain = build_nest(Formula(y, (i, j), total(k, x[i, k] * (w[j, k] if turned else w[k, j]))), "k")
-    made = strategies.lower_contraction(plain)
+    made = strategies.lower_by_strategy(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
     width = tile[0] * 4 // element.bytes * 8
@@ -249,6 +249,6 @@ def test_panels_of_floats_are_as_wide_as_takes_the_least_time(
     x, w = tensor("a", F32, rows, terms), tensor("b", F32, terms, columns)
     y = tensor("y", F32, rows, columns)
     i, j, k = indices("i j k", (rows, columns, terms))
-    made = strategies.lower_contraction(build_nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
+    made = strategies.lower_by_strategy(build_nest(Formula(y, (i, j), total(k, x[i, k] * w[k, j])), "k"))
     assert made is not None
     assert f"alloc register %sums: tensor<{height}x{width}xf32>" in kernels_text(made.kernels)

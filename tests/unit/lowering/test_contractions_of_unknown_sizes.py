@@ -107,7 +107,7 @@ def test_groups_are_apart_where_they_are_whole() -> None:
 
 
 @pytest.mark.parametrize("times", [2, 3, 4, 6])
-def test_folds_that_are_multiples(times: int) -> None:
+def test_reductions_that_are_multiples(times: int) -> None:
     """Sizes that are not known, but to be multiples of what a word holds."""
     body = f"  %t = cvm.tile %a {{reps = [1, {times}]}}\n  %y = cvm.dense %t, %b\n  return %y\n"
     program = f"func @main(%a: tensor<?x?xi32>, %b: tensor<?x?xi32>) {{\n{body}}}\n"

@@ -96,7 +96,7 @@ def test_few_rows_stay_apart() -> None:
     assert len(legal(program(SOFTMAX.replace("AXIS", "1").replace("ROW", "0"), 2, 5000))) == 3
 
 
-def test_a_fold_of_what_has_names_goes_by_lanes() -> None:
+def test_a_reduction_of_what_has_names_goes_by_lanes() -> None:
     """The order of a sum is that of lanes, whatever is summed."""
     body = "  %a = dali.add %x, 1.0 : f64\n  %q = dali.mul %a, %a\n  %d = dali.div %a, %q\n  %y = theano.sum %d\n"
     text = program(body, 1000, element="f64")
@@ -115,7 +115,7 @@ def test_a_fold_of_what_has_names_goes_by_lanes() -> None:
 
 
 @pytest.mark.parametrize("columns", [16, 37, 100])
-def test_a_fold_with_rare_branches_goes_by_lanes(columns: int) -> None:
+def test_a_reduction_with_rare_branches_goes_by_lanes(columns: int) -> None:
     body = "  %e = dali.exp %x\n  %y = theano.sum %e {axis = [1]}\n"
     text = program(body, 20, columns)
     legal(text)

@@ -172,7 +172,7 @@ def test_transposes_of_odd_sizes(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("shape", [(5, 15), (5, 16), (40, 128), (3, 1000), (1, 4099), (0, 20), (20, 0)])
 @pytest.mark.parametrize("element", ["f32", "f64", "i32", "i64"])
 @pytest.mark.parametrize("known", [True, False])
-def test_folds_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: str, known: bool) -> None:
+def test_reductions_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: str, known: bool) -> None:
     x = (RANDOM.normal(size=shape) * 1000).astype(element.replace("i", "int").replace("f", "float"))
     size = f"{shape[0]}x{shape[1]}" if known else "?x?"
     for line in ("%y = theano.sum %x {axis = [1]}", "%y = theano.sum %x", "%y = theano.max %x {axis = [1]}"):
@@ -180,7 +180,7 @@ def test_folds_of_rows_have_the_bits_of_a_cpu(shape: tuple[int, int], element: s
             counted(program(f"%x: tensor<{size}x{element}>", line), x)
 
 
-def test_folds_of_rows_are_coalesced() -> None:
+def test_reductions_of_rows_are_coalesced() -> None:
     x = RANDOM.normal(size=(64, 256)).astype("f4")
     f, memory = counted(program("%x: tensor<64x256xf32>", "%y = theano.sum %x {axis = [1]}"), x)
     assert "__shfl_xor_sync" in f.lower("cuda")
@@ -188,7 +188,7 @@ def test_folds_of_rows_are_coalesced() -> None:
 
 
 @pytest.mark.parametrize(("line", "threads"), [("", 65536), (" {axis = [1]}", 65536), (" {axis = [0]}", 4096)])
-def test_folds_keep_memory_busy(line: str, threads: int) -> None:
+def test_reductions_keep_memory_busy(line: str, threads: int) -> None:
     """Many threads, on all processors, each with many loads under way."""
     result = "4096xf32" if line else "f32"
     f = cvm.compile(

@@ -116,11 +116,11 @@ def test_results_of_kernels_that_move_much_stream(
     for body, given, streams in ((two, "", False), (three, f", %z: {t}", True)):
         f = cvm.compile(f"func @main(%x: {t}{given}) -> {t} {{\n  {body}  return %y\n}}\n")
         assert ("streaming" in f.lower("schedule")) == streams
-    fold = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
-    assert "streaming" in fold.lower("schedule")
+    reduction = cvm.compile("func @main(%x: tensor<40x800xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    assert "streaming" in reduction.lower("schedule")
     compile_for(l3_bytes=26_000)
-    fold = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
-    assert "streaming" not in fold.lower("schedule")
+    reduction = cvm.compile("func @main(%x: tensor<40x801xi32>) {\n  %y = cvm.sum %x {axes = [0]}\n  return %y\n}\n")
+    assert "streaming" not in reduction.lower("schedule")
 
 
 def test_vectors_narrower_than_a_whole_one_do_not_stream_at_any_place() -> None:

@@ -52,7 +52,7 @@ def operand(element: str, shape: tuple[int, ...]) -> np.ndarray:
     ("name", "element"),
     [("sum", "i8"), ("sum", "ui16"), ("prod", "i32"), ("max", "i32"), ("min", "ui16"), ("max", "f32"), ("min", "f32"), ("all", "i1"), ("any", "i1")],
 )  # fmt: skip
-def test_folds_in_any_order(shape: tuple[int, int], name: str, element: str) -> None:
+def test_reductions_in_any_order(shape: tuple[int, int], name: str, element: str) -> None:
     text = reduced(name, element, shape)
     assert len(legal(text)) == 2
     x = operand(element, shape)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..dialect.ir.compile_scope import compiling
+from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.constant_files import FileConstantError, Files
 from ..dialect.ir.diagnostics import Source
 from ..dialect.program.function import Function

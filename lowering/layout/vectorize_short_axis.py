@@ -48,7 +48,7 @@ MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
-def interleave(kernel: Kernel) -> Kernel:
+def vectorize_short_axis(kernel: Kernel) -> Kernel:
     made = join(kernel)
     if made is None or len(kernel.body) != 1:
         return kernel

@@ -15,7 +15,7 @@ from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, ma
 from ...dialect.notation.traverse import substitute, walk
 
 
-def forward_substitute(kernel: Kernel) -> Kernel:
+def inline_lets(kernel: Kernel) -> Kernel:
     return kernel.with_body(_block(kernel.body, {}))
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...dialect.notation.loops import Block, For, If, Kernel
 
 
-def lower_condition(kernel: Kernel) -> Kernel:
+def kernel_condition_to_branch(kernel: Kernel) -> Kernel:
     if kernel.condition is None and kernel.sum_order == "either" and not kernel.scheduled:
         return kernel
     body = kernel.body if kernel.condition is None else _guarded(kernel.body, If(kernel.condition, kernel.body))

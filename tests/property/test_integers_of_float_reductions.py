@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import cvm
 
-SHAPES = [  # with the axes to fold, around the sizes from which on there are lanes and blocks
+SHAPES = [  # with the axes to reduce, around the sizes from which on there are lanes and blocks
     ((5, 33), [0, 1]),
     ((5, 33), [0]),
     ((3, 4, 50), [0, 2]),
@@ -22,10 +22,12 @@ DTYPES = {"i32": np.int32, "i64": np.int64, "ui8": np.uint8, "f32": np.float32}
 TYPES = [("i32", "f32"), ("i64", "f64"), ("ui8", "f32"), ("f32", "f64"), ("f32", "f32"), ("i32", "complex<f32>")]
 
 
-def agree(fold: str, element: str, accumulator: str, x: np.ndarray, axes: list[int], targets: tuple[str, ...]) -> None:
+def agree(
+    reduction: str, element: str, accumulator: str, x: np.ndarray, axes: list[int], targets: tuple[str, ...]
+) -> None:
     given = f"%x: tensor<{'x'.join(map(str, x.shape))}x{element}>"
     settings = f"axis = {axes}, acc_dtype = {accumulator}, dtype = i64"
-    text = f"func @main({given}) {{ %y = theano.{fold} %x {{{settings}}} return %y }}"
+    text = f"func @main({given}) {{ %y = theano.{reduction} %x {{{settings}}} return %y }}"
     wanted = cvm.compile(text, target="reference")(x)
     for target in targets:
         np.testing.assert_array_equal(cvm.compile(text, target=target)(x), wanted)
@@ -40,14 +42,14 @@ def test_sums(element, accumulator, shape, axes):
     agree("sum", element, accumulator, x, axes, ("cpu",))
 
 
-@pytest.mark.parametrize("fold", ["prod", "prod_without_zeros"])
+@pytest.mark.parametrize("reduction", ["prod", "prod_without_zeros"])
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
-def test_products(fold, shape, axes):
+def test_products(reduction, shape, axes):
     random = np.random.default_rng(len(shape))
     for _ in range(5):
         few = random.random(shape) < 28 / np.prod([shape[j] for j in axes])
-        x = np.where(few, random.integers(fold == "prod", 12, shape), 1).astype(np.int32)
-        agree(fold, "i32", "f32", x, axes, ("cpu",))
+        x = np.where(few, random.integers(reduction == "prod", 12, shape), 1).astype(np.int32)
+        agree(reduction, "i32", "f32", x, axes, ("cpu",))
 
 
 @settings(max_examples=60, deadline=None)
