@@ -26,8 +26,8 @@ from ..dialect.ir.unify import with_sizes
 from ..dialect.notation.plan import Plan
 from ..dialect.program.function import Function, Graph, Value
 from ..dialect.program.module import Module
+from ..dialect.program.overwritten_arguments import contents_after
 from ..dialect.program.verify import verify
-from ..dialect.program.verify_inplace import arguments_overwritten
 from ..lowering.pipeline import lower
 from ..lowering.storage.place_buffers import ALIGNMENT
 from .compile import find, prepared
@@ -70,7 +70,7 @@ def build(
     functions, plans = [], []
     for name in entries:
         found = settled(module, find(module, name), sizes)
-        _callable(found)
+        _callable(module, found)
         module = module.with_functions({**module.functions, name: found})
         module, function = prepared(module, name)
         functions.append(function)
@@ -118,7 +118,7 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
     return verify(module.with_functions({**module.functions, function.name: again})).functions[function.name]
 
 
-def _callable(function: Function) -> None:
+def _callable(module: Module, function: Function) -> None:
     """Raise TargetError if no C function of pointers can represent this function."""
     where = function.span
     if isinstance(function, Graph):
@@ -128,7 +128,7 @@ def _callable(function: Function) -> None:
             open = ", ".join(str(d) for d in value.known_type.array_shape if isinstance(d, Size))
             message = f"%{value.name} is {value.type}, but what is built ahead of time has known sizes; settle {open}"
             raise TargetError(Diagnostic(message, value.span, "build"))
-    if arguments_overwritten(function):
+    if contents_after(module, function):
         raise TargetError(Diagnostic(f"@{function.name} overwrites an argument; built code does not", where, "build"))
 
 

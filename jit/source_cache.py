@@ -87,6 +87,6 @@ def _remember(name: str, made: NativeFunction) -> None:
     files = made.module.files
     if made.kept_as is None or None in files.values():
         return
-    found = described(Signature(made.function, made.overwritten, None if made.is_static else made.left_open))
+    found = described(Signature(made.head, made.overwritten, made.returned, None if made.is_static else made.left_open))
     if found is not None:
         disk_cache.store(name, json.dumps({**found, "files": list(files.items()), "code": made.kept_as}).encode())

@@ -33,16 +33,21 @@ class CompiledFunction:
     target = ""
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
-        from ...dialect.program.verify_inplace import arguments_overwritten
-
         self.module = module
-        self.function = function
+        self.function = self.computed = function
         self.options = options
-        self._called_as(function, arguments_overwritten(function))
+        overwritten: dict[int, int] = {}
+        if any("inplace" in a.attributes for a in function.arguments):
+            from ...dialect.program.overwritten_arguments import with_contents_returned
 
-    def _called_as(self, head: Function, overwritten: dict[int, int]) -> None:
-        """Set the signature: the function, possibly without operations, and which results overwrite which arguments."""
+            self.computed, overwritten = with_contents_returned(module, function)
+        self._called_as(self.computed, overwritten, len(function.results))
+
+    def _called_as(self, head: Function, overwritten: dict[int, int], returned: int) -> None:
+        """Set the signature: the function, possibly without operations, which results overwrite which arguments, and how
+        many results the caller sees."""
         self.head = head
+        self.returned = returned
         self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
         self.overwritten = overwritten
         self._types: dict[tuple[tuple[int, ...], ...], list[Type]] = {}
@@ -58,11 +63,18 @@ class CompiledFunction:
         raise NotImplementedError
 
     @cached_property
+    def computed(self) -> Function:
+        """The function that is lowered: it has a further result for each argument overwritten by what is not returned."""
+        from ...dialect.program.overwritten_arguments import with_contents_returned
+
+        return with_contents_returned(self.module, self.function)[0]
+
+    @cached_property
     def left_open(self) -> DeferredChecks | None:
         """The checks deferred to calls with unknown sizes; None if a call needs the whole program."""
         from ...dialect.program.find_deferred_checks import find_deferred_checks
 
-        return find_deferred_checks(self.function)
+        return find_deferred_checks(self.computed)
 
     def __repr__(self) -> str:
         types = ", ".join(map(str, self.head.argument_types))
@@ -80,7 +92,9 @@ class CompiledFunction:
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         arrays = take_arguments(self.head, arguments)
         types = self._result_types(arrays)
-        outputs, copies = take_outputs(out, types, arrays, self.head)
+        seen = self.returned
+        outputs, copies = take_outputs(out, types[:seen], arrays, self.head)
+        outputs += [np.empty(t.array_shape, t.element.dtype) for t in types[seen:]]
         results = self._in_storage(arguments, arrays, outputs)
         self._run(arrays, results)
         self._leave(arguments, arrays, outputs, results, out is None)
@@ -88,7 +102,7 @@ class CompiledFunction:
             array[...] = fresh
         if out is not None:
             return out
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return outputs[0] if seen == 1 else tuple(outputs[:seen])
 
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.
@@ -158,8 +172,8 @@ class CompiledFunction:
     def _instantiated(self, given: Sequence[Type]) -> list[Type]:
         from ...dialect.program.verify import instantiate
 
-        types = instantiate(self.module, self.function, given)
-        return [types.get(r) or r.known_type for r in self.function.results]
+        types = instantiate(self.module, self.computed, given)
+        return [types.get(r) or r.known_type for r in self.computed.results]
 
     @DefaultFpEnvironment()
     def lower(self, stage: str = "loops") -> str:
@@ -168,11 +182,11 @@ class CompiledFunction:
 
         with compiling_for(self.compiled_for):
             if stage in STAGES:
-                return show(self.module, self.function, stage, self.options.optimize)
+                return show(self.module, self.computed, stage, self.options.optimize)
             target = target_of_stage(stage)
             if target.name == self.target:
                 return target.stages[stage](self.source, self.options)
-            plan = target.lower(self.module, self.function, self.options)
+            plan = target.lower(self.module, self.computed, self.options)
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
     def cost(self) -> Cost:
@@ -193,7 +207,7 @@ class CompiledFunction:
     def plan(self) -> Plan:
         """The kernels, and where their arrays are."""
         with compiling_for(self.compiled_for):
-            return find_target(self.target).lower(self.module, self.function, self.options)
+            return find_target(self.target).lower(self.module, self.computed, self.options)
 
     @cached_property
     def source(self) -> Any:

@@ -78,12 +78,14 @@ class CudaFunction(GpuFunction):
             if said := beyond_range(host, argument):
                 raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
             own.append(array)
-        results = self._outputs(given, self._result_types(own))  # type: ignore[arg-type]  # their shapes are asked
+        types = self._result_types(own)  # type: ignore[arg-type]  # their shapes are asked
+        results = self._outputs(given, types[: self.returned])
+        results = [*results, *self._outputs([], types[self.returned :])]
         wanted = [device_array(r) for r in results]
         for argument, array in zip(self.function.arguments, own, strict=True):
             if said := self.device.elsewhere(array.address, array.nbytes):
                 raise CallError(Diagnostic(f"argument %{argument.name}: {said}", argument.span, "call.argument"))
-        for array in wanted if given else ():
+        for array in wanted[: self.returned] if given else ():
             if said := self.device.elsewhere(array.address, array.nbytes):
                 raise CallError(Diagnostic(f"out: {said}", self.function.span, "call.out"))
         self.device.wait({a.stream for a in (*own, *wanted)} - {None, *DEFAULT_STREAMS})  # type: ignore[arg-type]
@@ -95,12 +97,12 @@ class CudaFunction(GpuFunction):
         self._execute([a.address for a in arrays], [o.address for o in outputs], self.sizes(own))  # type: ignore[arg-type]
         for n, k in self.overwritten.items():
             self._move(outputs[n], own[k])
-            if not given:
+            if not given and n < self.returned:
                 results[n] = own[k].owner
         for n, (output, array) in enumerate(zip(outputs, wanted, strict=True)):
-            if given or n not in self.overwritten:
+            if (given and n < self.returned) or n not in self.overwritten:
                 self._move(output, array)
-        return results
+        return results[: self.returned]
 
     def _move(self, of: DeviceArray, to: DeviceArray) -> None:
         if of.address != to.address:

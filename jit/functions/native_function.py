@@ -51,12 +51,12 @@ class NativeFunction(CompiledFunction):
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
         check_runs_here(options.cpu)
-        self.kept_as = None if disk_cache.folder() is None else name_of(module, function, options)
-        made = cache_entry.load(self.kept_as, function) if self.kept_as is not None else None
+        self.kept_as = None if disk_cache.folder() is None else name_of(module, self.computed, options)
+        made = cache_entry.load(self.kept_as, self.computed) if self.kept_as is not None else None
         if made is None:
             made = self._compile()
             if self.kept_as is not None:
-                cache_entry.store(self.kept_as, function, made)
+                cache_entry.store(self.kept_as, self.computed, made)
         self._serve(made)
 
     def recall(self, head: Signature, made: Compiled, program: Program, options: CompileOptions) -> None:
@@ -64,7 +64,7 @@ class NativeFunction(CompiledFunction):
         self._read = program
         self.options = options
         self.left_open = head.left_open
-        self._called_as(head.function, head.overwritten)
+        self._called_as(head.function, head.overwritten, head.returned)
         self._serve(made)
 
     @cached_property
@@ -129,7 +129,7 @@ class NativeFunction(CompiledFunction):
         from ..llvm.emit import Emission
         from .codegen_units import Parts
 
-        plain = nests(self.module, self.function)
+        plain = nests(self.module, self.computed)
         emission = Emission(plain)
         checked = self._ranges_text(emission.sizes)
         with Parts(emission, checked) as parts:
@@ -154,9 +154,9 @@ class NativeFunction(CompiledFunction):
         from ...lowering.pipeline import lower, unoptimized
 
         if not self.options.optimize:
-            return unoptimized(self.module, self.function)
+            return unoptimized(self.module, self.computed)
         with compiling_for(self.compiled_for):
-            return lower(self.module, self.function, self.compiled_for)
+            return lower(self.module, self.computed, self.compiled_for)
 
     @property
     def _computed_in_place(self) -> frozenset[int]:

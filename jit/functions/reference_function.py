@@ -19,7 +19,7 @@ class ReferenceFunction(CompiledFunction):
     target = "reference"
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        for output, result in zip(outputs, evaluate(self.module, self.function, arrays), strict=True):
+        for output, result in zip(outputs, evaluate(self.module, self.computed, arrays), strict=True):
             assert output.shape == result.shape and output.dtype == result.dtype, (
                 f"the reference gave {result.dtype}{list(result.shape)}, inferred was {output.dtype}{list(output.shape)}"
             )

@@ -17,6 +17,7 @@ from .cache_entry import read, written
 class Signature:
     function: Function  # its operations are not looked at
     overwritten: dict[int, int]
+    returned: int  # how many of the results the caller sees
     left_open: DeferredChecks | None  # of a function with unknown sizes
 
 
@@ -50,6 +51,7 @@ def described(head: Signature) -> dict[str, Any] | None:
         "results": [value_of(r) for r in function.results],
         "others": None if head.left_open is None else [type_of(t) for t in others],
         "overwritten": list(head.overwritten.items()),
+        "returned": head.returned,
     }
 
 
@@ -70,4 +72,4 @@ def signature_of(found: dict[str, Any], source: Source) -> Signature:
     others, left_open = found["others"], None
     if others is not None:
         left_open = DeferredChecks(function.argument_types, function.result_types, tuple(map(type_of, others)))
-    return Signature(function, dict(found["overwritten"]), left_open)
+    return Signature(function, dict(found["overwritten"]), found["returned"], left_open)

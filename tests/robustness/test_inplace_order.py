@@ -52,3 +52,60 @@ def test_two_values_that_cannot_both_be_read_first():
     }"""
     with pytest.raises(cvm.VerifyError, match="was destroyed"):
         cvm.compile(text)
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference", "cuda-sim"])
+@pytest.mark.parametrize("optimize", [0, 2])
+@pytest.mark.parametrize(
+    ("sizes", "body", "returned"),
+    [
+        # through a transposed view
+        (
+            "2x3",
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
+            1,
+        ),
+        (
+            "?Nx?M",
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}",
+            1,
+        ),
+        # one with a dimension of size 1 more
+        (
+            "2x3",
+            '%v = theano.dimshuffle %x {new_order = [1, "x", 0]}\n%d = theano.elemwise %v, 2.0 {PATTERN}\nreturn %d\n}',
+            1,
+        ),
+        # a result that is a view of what was overwritten, and one that is no view of it
+        (
+            "2x3",
+            "%d = theano.elemwise %x, 2.0 {PATTERN}\n%v = theano.dimshuffle %d {new_order = [1, 0]}\nreturn %v\n}",
+            1,
+        ),
+        ("2x3", "%d = theano.elemwise %x, 2.0 {PATTERN}\n%r = dali.mul %d, 3.0\nreturn %r, %r\n}", 2),
+        # twice, by two views
+        (
+            "2x3",
+            "%v = theano.dimshuffle %x {new_order = [1, 0]}\n%c = theano.elemwise %v, 1.0 {PATTERN}\n"
+            "%w = theano.dimshuffle %c {new_order = [1, 0]}\n%e = theano.elemwise %w, %x0 {PATTERN}\n"
+            "%r = dali.mul %e, 3.0\nreturn %r\n}",
+            1,
+        ),
+    ],
+)
+def test_the_argument_is_overwritten_through_views(sizes, body, returned, optimize, target):
+    pattern = 'scalar_op = "add", inplace_pattern = {0 = 0}'
+    head = f"func @main(%x: tensor<{sizes}xf64> {{inplace}}, %x0: tensor<{sizes}xf64>) {{\n"
+    if target != "cpu" and not optimize:
+        pytest.skip("only cpu has a plain way")
+    f = cvm.compile(head + body.replace("PATTERN", pattern), target=target, optimize=optimize)
+    x = np.arange(6.0).reshape(2, 3)
+    before = x.copy()
+    results = f(x, before)
+    after = before + 1 + before if "%e" in body else before + 2
+    np.testing.assert_array_equal(x, after)
+    results = results if isinstance(results, tuple) else (results,)
+    assert len(results) == returned
+    wanted = 3 * after if "%r" in body else after.T
+    for result in results:
+        np.testing.assert_array_equal(result.reshape(wanted.shape), wanted)
