@@ -25,8 +25,8 @@ def host_features() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def host_processor() -> Processor:
-    """This machine's processor. Contractions are by 256 bits so far, whatever it has."""
-    return with_features(host_features(), "", (), cache_sizes())
+    """This machine's processor."""
+    return with_features(host_features(), llvm.get_host_cpu_name(), "", (), cache_sizes())
 
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, int]:

@@ -69,8 +69,9 @@ def strategies_text(module: Module, function: Function) -> str:
 def _described() -> str:
     """The processor that costs are estimated for."""
     p = processor()
-    products = ", ".join(d.mnemonic for d in p.dot_products if d.vector_bytes == p.vector_bytes) or "no dot products"
-    return f"{p.cpu or 'any processor'}: {p.vector_registers} vectors of {p.vector_bytes} bytes, {products}"
+    width = p.tile_vector_bytes
+    products = ", ".join(d.mnemonic for d in p.dot_products if d.vector_bytes == width) or "no dot products"
+    return f"{p.cpu or 'any processor'}: {p.vector_registers} vectors of {width} bytes, {products}"
 
 
 def _contraction(problem: Problem, choices: list[Choice]) -> Iterator[str]:

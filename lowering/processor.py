@@ -35,11 +35,16 @@ VNNI = ("avxvnni", "avx512vnni avx512vl")
 DOT_PRODUCTS = (
     DotProduct("pairdot", 16, ("sse2",), "pmaddwd", "llvm.x86.sse2.pmadd.wd", "ab", 16, 32),
     DotProduct("pairdot", 32, ("avx2",), "vpmaddwd", "llvm.x86.avx2.pmadd.wd", "ab", 16, 32),
+    DotProduct("pairdot", 64, ("avx512bw",), "vpmaddwd", "llvm.x86.avx512.pmaddw.d.512", "ab", 16, 32),
     DotProduct("bytepairs", 16, ("ssse3",), "pmaddubsw", "llvm.x86.ssse3.pmadd.ub.sw.128", "ab", 8, 16),
     DotProduct("bytepairs", 32, ("avx2",), "vpmaddubsw", "llvm.x86.avx2.pmadd.ub.sw", "ab", 8, 16),
+    DotProduct("bytepairs", 64, ("avx512bw",), "vpmaddubsw", "llvm.x86.avx512.pmaddubs.w.512", "ab", 8, 16),
     DotProduct("quadsum", 16, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
     DotProduct("quadsum", 32, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
+    DotProduct("quadsum", 64, ("avx512vnni",), "vpdpbusd", "llvm.x86.avx512.vpdpbusd.512", "cab", 32, 32),
 )
+AVX2_PRODUCTS = tuple(d for d in DOT_PRODUCTS if d.requires[0] in ("sse2", "ssse3", "avx2"))
+TILE_VECTOR_BYTES = (32,)  # narrower vectors than a processor's widest, for contractions of few columns
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,11 @@ class Processor:
 
     cpu: str = ""  # LLVM's name; empty: the machine code is for this machine
     features: tuple[str, ...] = ()  # LLVM's names of those beyond the cpu's
-    vector_bytes: int = 32
+    vector_bytes: int = 32  # of loops over elements
+    tile_vector_bytes: int = 32  # of contractions, the widest that pay
+    fma_bytes: int = 32  # that a multiply-add unit takes in a cycle: wider vectors take several
     vector_registers: int = 16
-    dot_products: tuple[DotProduct, ...] = DOT_PRODUCTS[:4]
+    dot_products: tuple[DotProduct, ...] = AVX2_PRODUCTS
     l1_bytes: int = 32 << 10
     l2_bytes: int = 512 << 10
     l3_bytes: int = 32 << 20  # of the last level
@@ -76,8 +83,19 @@ class Processor:
 
     @property
     def lanes(self) -> int:
-        """The 32-bit lanes of a vector."""
-        return self.vector_bytes // 4
+        """The 32-bit lanes of a vector of a contraction."""
+        return self.tile_vector_bytes // 4
+
+    @property
+    def by_tile_width(self) -> tuple[Processor, ...]:
+        """The processor with each width of vectors that contractions may have, the widest first."""
+        narrower = (replace(self, tile_vector_bytes=w) for w in TILE_VECTOR_BYTES if w < self.tile_vector_bytes)
+        return self, *narrower
+
+    @property
+    def fma_cycles(self) -> float:
+        """The cycles of a multiply-add of the vectors of a contraction on one unit."""
+        return max(1, self.tile_vector_bytes / self.fma_bytes)
 
     @property
     def pairdot_instructions(self) -> int:
@@ -136,6 +154,8 @@ NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     "znver4": ("x86-64-v4", ("avx512vnni",), {"l2_bytes": 1 << 20}),
     "znver5": ("x86-64-v4", ("avx512vnni", "avxvnni"), {"l1_bytes": 48 << 10, "l2_bytes": 1 << 20}),
 }
+# LLVM's names of processors with AVX-512 whose multiply-add units take 32 bytes, or that have one of 64
+HALVED = frozenset({"znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"})
 
 
 def named(name: str) -> Processor | None:
@@ -143,14 +163,21 @@ def named(name: str) -> Processor | None:
     if name not in NAMED:
         return None
     level, more, sizes = NAMED[name]
-    return with_features((*LEVELS[level], *more), level, more, sizes)
+    return with_features((*LEVELS[level], *more), name, level, more, sizes)
 
 
 def with_features(
-    present: Collection[str], cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
+    present: Collection[str], name: str, cpu: str, features: tuple[str, ...], cache_bytes: Mapping[str, int]
 ) -> Processor:
-    """The processor that has these features; LLVM knows it as a cpu with some of them."""
+    """The processor of LLVM's name that has these features; code is made for a cpu with some of them."""
     products = tuple(d for d in DOT_PRODUCTS if d.is_in(present))
-    registers = 32 if "avx512vl" in present else 16
-    found = Processor(cpu, features, vector_registers=registers, dot_products=products)
+    wide = "avx512bw" in present and "avx512vl" in present
+    found = Processor(
+        cpu,
+        features,
+        tile_vector_bytes=64 if wide else 32 if "avx" in present else 16,
+        fma_bytes=64 if wide and name not in HALVED else 32 if "avx" in present else 16,
+        vector_registers=32 if wide else 16,
+        dot_products=products,
+    )
     return replace(found, **cache_bytes)

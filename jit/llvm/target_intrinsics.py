@@ -27,7 +27,7 @@ def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], c
     product = has.get((name, lanes))
     before: list[str] = []
     operands, row = WORDS[name]
-    if product is None and (name, lanes // 2) in has:
+    if product is None and any((name, lanes >> n) in has for n in range(1, lanes.bit_length())):
         half = f"{name}.v{lanes // 2}i32"
         before = [_defined(name, lanes // 2, has, called).replace(f"@{half}", f"@half.{half}")]
         body = _by_halves(f"@half.{half}", lanes, operands)

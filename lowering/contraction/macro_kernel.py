@@ -77,7 +77,7 @@ class PanelTiling:
         most = blocks * 4 // self.element.bytes
         self.together = min(most, self.blocks) if isinstance(self.blocks, int) else most
         self.width = self.together * processor().lanes
-        self.highest = min(ROWS, sums // (self.width * self.element.bytes // processor().vector_bytes))
+        self.highest = min(ROWS, sums // (self.width * self.element.bytes // processor().tile_vector_bytes))
         self.panels = divided(self.blocks, self.together)
         self.p, self.q = Var("p", I64), Var("q", I64)
         self.v, self.lane = Index("v", self.together), Index("l", processor().lanes)

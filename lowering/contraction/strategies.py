@@ -109,12 +109,28 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate for a problem: why it does not apply, its cost, and where it is taken, `None` standing for nowhere."""
+    """A candidate for a problem: why it does not apply, its cost by the vectors that suit it best, and where it is taken,
+    `None` standing for nowhere."""
 
     strategy: Strategy
+    processor: Processor  # with vectors of that width
     why_not: str
     cost: float
     taken: Expr | bool | None = None
+
+    @classmethod
+    def best(cls, strategy: Strategy, problem: Problem) -> Choice:
+        found = []
+        for described in processor().by_tile_width:
+            with compiling_for(described):
+                own = replace(problem)  # what it knows of panels depends on their width
+                why = strategy.applies(own)
+                found.append(cls(strategy, described, why, inf if why else strategy.cost(own) * described.fma_cycles))
+        return min(found, key=lambda choice: choice.cost)
+
+    def build(self, problem: Problem) -> Version | None:
+        with compiling_for(self.processor):
+            return self.strategy.build(replace(problem))
 
 
 def lower_by_strategy(
@@ -151,7 +167,7 @@ def _lowered(
         return made.only(cut.whole).beside(LoweredContraction((plain,), {}).only(~cut.whole))
     if c is not None and c.accumulator.element is I32:
         problem = replace(problem, magnitudes=operand_magnitudes(kernel, c, ranges, constants))
-    candidates = [Choice(s, why := s.applies(problem), inf if why else s.cost(problem)) for s in STRATEGIES]
+    candidates = [Choice.best(s, problem) for s in STRATEGIES]
     explained.append((problem, candidates))
     large = worth_packing(c) if c is not None and c.unknown else True
     if large is False:
@@ -170,7 +186,7 @@ def _lowered(
 def _versions(problem: Problem, order: Sequence[Choice], found: list[Choice]) -> LoweredContraction | None:
     """The kernels of the first strategy that can be built, and of others for where it is not exact; each is noted as taken."""
     for n, choice in enumerate(order):
-        made = choice.strategy.build(problem)
+        made = choice.build(problem)
         place = found.index(choice)
         if made is None:
             found[place] = replace(choice, why_not="operands do not fit, or are not read so that they can be packed")

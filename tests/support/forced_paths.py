@@ -24,7 +24,7 @@ from cvm.jit.cache.keys import environment
 from cvm.jit.host_processor import host_processor
 from cvm.lowering import pipeline
 from cvm.lowering.contraction.strategies import STRATEGIES
-from cvm.lowering.processor import DOT_PRODUCTS, compiling_for, named
+from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, compiling_for, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
 
@@ -244,7 +244,7 @@ SHARED = {
     f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.LEAST_TILES": 1,
 }
-PLAIN = {"dot_products": DOT_PRODUCTS[:4], "vector_registers": 16}
+PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
 UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
