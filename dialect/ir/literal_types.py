@@ -111,6 +111,12 @@ def _numpy(value: Any) -> Type:
     return TensorType((), C128 if isinstance(value, complex) else F64)
 
 
+def _quant(value: Any) -> Type:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"a literal operand of quant is an integer or a float, got {literal_text(value)}")
+    return TensorType((), I32 if isinstance(value, int) else F32)
+
+
 def _exact(value: float) -> bool:
     if not math.isfinite(value):
         return True
@@ -123,6 +129,7 @@ LITERALS: dict[str, Callable[[Any], Type]] = {
     "cog": _cog,
     "theano": _theano,
     "numpy": _numpy,
+    "quant": _quant,
 }
 
 

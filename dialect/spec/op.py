@@ -190,7 +190,7 @@ class Operator(Generic[T]):
         return found if isinstance(found, tuple) else (found,)
 
 
-DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy")
+DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
 BUILTIN = ("", ".shape_like", ".pad_slice_reshape", ".gather_scatter", ".argsort_argmax", ".scans", ".sliding_window")
 MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
 

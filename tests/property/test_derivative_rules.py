@@ -11,6 +11,7 @@ import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_cog
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_numpy  # noqa: F401  (enters its samples)
+import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import BY_DTYPE, F64, FieldType, TensorType, Type
@@ -37,6 +38,7 @@ WITHOUT = {
     **{f"dali.{n}": INTEGERS for n in ("and", "or", "xor", "not", "shl", "shr")},
     **{f"dali.{n}": NO_FLOAT for n in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{f"theano.{n}": NO_FLOAT for n in ("all", "any")},
+    **{n: NO_FLOAT for n, op in OPERATORS.items() if op.dialect == "quant"},
     **{f"builtin.{n}": NO_FLOAT for n in ("argsort", "argmax", "argmin", "iota_like")},
     **{f"cvm.{n}": INTEGERS for n in (
         "broadcast_greater", "clip", "cvm_clip", "cvm_left_shift", "cvm_right_shift", "cvm_precision", "cvm_lut",

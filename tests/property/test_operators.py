@@ -9,6 +9,7 @@ import pytest
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_numpy  # noqa: F401  (enters its samples)
+import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.spec.op import OPERATORS, violated
 from loop_interpreter import by_formula
@@ -18,7 +19,7 @@ from samples import SAMPLES
 import cvm
 
 SEEDS = range(40)
-DIALECTS = ("cvm", "dali")
+DIALECTS = ("cvm", "dali", "quant")
 
 
 def declared(*dialects: str) -> list[str]:

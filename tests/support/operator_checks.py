@@ -8,6 +8,7 @@ import numpy as np
 import samples_builtin as samples_like  # noqa: F401  (enters its samples)
 import samples_dali  # noqa: F401  (enters its samples)
 import samples_numpy  # noqa: F401  (enters its samples)
+import samples_quant  # noqa: F401  (enters its samples)
 import samples_theano  # noqa: F401  (enters its samples)
 from cvm.dialect.dali.pointwise import Pointwise
 from cvm.dialect.ir.sizes import Size

@@ -171,9 +171,9 @@ def upsampling(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
 # transform, views
 
 
-def positive(random: np.random.Generator, rank: int | None = None) -> tuple[int, ...]:
+def positive(random: np.random.Generator, rank: int | None = None, most: int = 4) -> tuple[int, ...]:
     """A small shape without zeros."""
-    return tuple(max(1, n) for n in shape(random, rank))
+    return tuple(max(1, n) for n in shape(random, rank, most))
 
 
 def axes_among(random: np.random.Generator, candidates: list[int], rank: int) -> tuple[int, ...]:

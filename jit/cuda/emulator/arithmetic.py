@@ -185,15 +185,18 @@ def _cvt(i: Instruction) -> Operation:
     return Operation((source,), target, compute)
 
 
-def _dp4a(i: Instruction) -> Operation:
-    kinds = [np.dtype(TYPES[m[0] + "8"]) for m in i.modifiers]
+def _byte_dot_product(i: Instruction) -> Operation:
+    """dp4a, and dp2a with halves of the first factor and the low or high bytes of the second."""
+    widths = ("8", "8") if i.name == "dp4a" else ("16", "8")
+    kinds = [np.dtype(TYPES[m[0] + bits]) for m, bits in zip(i.modifiers[-2:], widths, strict=True)]
+    some = slice(2, 4) if "hi" in i.modifiers else slice(0, 4 if i.name == "dp4a" else 2)
     word = np.dtype(np.int32 if "s32" in i.modifiers else np.uint32)
 
     def parts(x: Array, kind: np.dtype) -> Array:
-        return np.ascontiguousarray(x).view(kind).reshape(-1, 4).astype(np.int32)
+        return np.ascontiguousarray(x).view(kind).reshape(len(x), -1).astype(np.int32)
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1]), axis=1, dtype=np.int32).view(word)
+        return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1])[:, some], axis=1, dtype=np.int32).view(word)
 
     return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
 
@@ -234,7 +237,8 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "brev": bit_operations.bits_reversed,
     "prmt": bit_operations.permute,
     "lop3": bit_operations.lop3,
-    "dp4a": _dp4a,
+    "dp2a": _byte_dot_product,
+    "dp4a": _byte_dot_product,
     "copysign": _copysign,
     "sqrt": _plain(np.sqrt),
     # approximations, here exact: what relies on their last bits relies on too much

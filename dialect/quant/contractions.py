@@ -1,0 +1,419 @@
+"""Sums of products of quantised numbers less their zero points: convolutions, dense layers and products of matrices.
+
+Each gives accumulators; `quant.requantize` makes quantised numbers of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim
+from ..ir.types import I32, I64, ElementType, TensorType
+from ..notation.expressions import Element, Expr, Tensor, axes, both, cast, constant, indices, total, when
+from ..notation.index_bounds import inside
+from ..spec.broadcasting import same_shape
+from ..spec.op import C, T, operator
+from .quant_operator import QuantOperator, along_axis, at_place, element_of, parameter, quantised
+
+MOST = 4096  # of strides, dilations and paddings
+LAYOUTS = {"NHWC": (0, 3, 1, 2), "NCHW": (0, 1, 2, 3)}  # the axes of batch, channels, rows and columns
+
+
+class Contraction(QuantOperator[T]):
+    """Common parts: the accumulator's type, the bias, and factors less their zero points."""
+
+    first = "x"  # the factor whose width decides on the accumulator's
+
+    @property
+    def acc(self: Any) -> ElementType:
+        """The accumulators' type: `acc_dtype`, or i64 for factors of 16 bits and i32 for others."""
+        x = getattr(self, self.first)
+        return self.acc_dtype or (I64 if element_of(x).bits == 16 else I32)
+
+    def bias_fits(self: Any, channels: Dim) -> bool:
+        b = self.bias
+        return b is None or (b.element is self.acc and b.rank == 1 and b.shape[0] == channels)
+
+    def difference(self: Any, x: Tensor, at: tuple[Expr, ...], zero_point: Tensor, place: Expr | None = None) -> Expr:
+        """An element less its zero point, in the accumulator's type."""
+        zero = zero_point[()] if place is None else at_place(zero_point, place)
+        return cast(x[at], self.acc) - cast(zero, self.acc)
+
+    def biased(self: Any, sums: Expr, place: Expr) -> Expr:
+        return sums if self.bias is None else sums + self.bias[place]
+
+
+ACC = C(0, "acc_dtype in {i32, i64}", lambda o: o.acc_dtype in (None, I32, I64), at="acc_dtype")
+
+
+def wrapped(sums: np.ndarray, acc: ElementType) -> np.ndarray:
+    """Exact sums modulo 2 to the power of the accumulator's width."""
+    return np.asarray(sums).astype(acc.dtype)
+
+
+def attributes_within(number: int, name: str, low: int) -> C:
+    return C(number, f"{name} in [{low}, {MOST}]", lambda o: all(low <= n <= MOST for n in getattr(o, name)), at=name)
+
+
+class Windowed(Contraction[T]):
+    """Common parts of convolutions."""
+
+    def nchw(self: Any, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Sizes or indices in the order batch, channels, rows, columns."""
+        return tuple(shape[n] for n in LAYOUTS[self.layout])
+
+    def placed(self: Any, n: Any, c: Any, h: Any, w: Any) -> tuple[Any, ...]:
+        """The same in the order of the layout; kernels have output channels in the place of the batch."""
+        found: list[Any] = [None] * 4
+        for axis, value in zip(LAYOUTS[self.layout], (n, c, h, w), strict=True):
+            found[axis] = value
+        return tuple(found)
+
+    def slack(self: Any, axis: int) -> Dim:
+        """The largest offset of the dilated kernel in the padded input."""
+        size, kernel = self.nchw(self.x.shape)[2 + axis], self.kernel()[axis]
+        return size + self.padding[axis] + self.padding[axis + 2] - self.dilation[axis] * (kernel - 1) - 1
+
+    def windows(self: Any) -> tuple[Dim, Dim]:
+        return self.slack(0) // self.stride[0] + 1, self.slack(1) // self.stride[1] + 1
+
+    def position(self: Any, axis: int, p: Expr, k: Expr) -> tuple[Expr, Expr | bool]:
+        """The input index of window p at kernel position k, and the condition that it is inside the input."""
+        at = p * self.stride[axis] - self.padding[axis] + k * self.dilation[axis]
+        padded = self.padding[axis] or self.padding[axis + 2]
+        return at, inside(at, self.nchw(self.x.shape)[2 + axis]) if padded else True
+
+
+FITS = (
+    attributes_within(10, "padding", 0),
+    attributes_within(11, "stride", 1),
+    attributes_within(12, "dilation", 1),
+    C(13, "the dilated kernel fits the padded rows and columns", lambda o: o.slack(0) >= 0 and o.slack(1) >= 0),
+)
+
+
+@operator
+class Conv2d(Windowed[T]):
+    """Y[n, p, q, oc] = Σ_ic Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, g * IC + ic) * V[oc, ki, kj, ic] + bias[oc]
+
+    pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
+    V[oc, ki, kj, ic] = W[oc, ki, kj, ic] - w_zero_point[oc],  g = oc ÷ (OC / groups)
+
+    modulo 2 to the power of the accumulator's width. In the layout NCHW, the axes are those of X[n, c, h, w], W[oc, ic, ki, kj]
+    and Y[n, oc, p, q]. padding is [PT, PL, PB, PR]: before and after the rows and columns.   (TOSA CONV2D; ONNX ConvInteger)
+    """
+
+    x: T  # (N, H, W, C)
+    w: T  # (OC, KH, KW, IC)
+    x_zero_point: T  # ()
+    w_zero_point: T  # () or (OC,)
+    bias: T | None = None  # (OC,), in the accumulator's type
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    dilation: tuple[int, int] = (1, 1)  # DH, DW
+    groups: int = 1
+    layout: str = "NHWC"
+    acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
+
+    symbols = {
+        "OC": lambda o: o.w.shape[0],
+        "C": lambda o: o.nchw(o.x.shape)[1],
+        "IC": lambda o: o.nchw(o.w.shape)[1],
+    }
+    constraints = (
+        ACC,
+        quantised(1, "x", "w"),
+        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+        C(3, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
+        C(4, "groups in [1, C] and C = IC * groups", lambda o: o.groups >= 1 and o.channels_fit()),
+        C(5, "OC mod groups = 0", lambda o: o.w.shape[0] % o.groups == 0),
+        parameter(6, "x_zero_point", ""),
+        parameter(7, "w_zero_point", "OC"),
+        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
+        *FITS,
+    )
+    example = """
+        func @main(%x: tensor<1x8x8x3xi8>, %w: tensor<4x3x3x3xi8>, %b: tensor<4xi32>) -> tensor<1x4x4x4xi32> {
+          %y = quant.conv2d %x, %w, -128, 0, %b {padding = [0, 0, 1, 1], stride = [2, 2]}
+          return %y
+        }
+    """
+
+    def kernel(self: Any) -> tuple[Dim, Dim]:
+        return self.nchw(self.w.shape)[2:]
+
+    def channels_fit(self: Any) -> bool:
+        return self.nchw(self.x.shape)[1] == self.nchw(self.w.shape)[1] * self.groups
+
+    def infer(self: Conv2d[TensorType]) -> TensorType:
+        shape = self.placed(self.nchw(self.x.shape)[0], self.w.shape[0], *self.windows())
+        return TensorType(shape, self.acc)
+
+    def reference(self: Conv2d[np.ndarray]) -> np.ndarray:
+        order = LAYOUTS[self.layout]
+        x, w = (a.transpose(order).astype(np.int64) for a in (self.x, self.w))
+        y = convolved(x - self.x_zero_point, w - along_axis(self.w_zero_point, 4, 0), self)
+        y = y if self.bias is None else y + self.bias[:, None, None]
+        return wrapped(y.transpose(np.argsort(order)), self.acc)
+
+    def element(self: Conv2d[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        n, oc, p, q = self.nchw(at)
+        ic, ki, kj = indices("ic ki kj", self.nchw(self.w.shape)[1:])
+        c = ic if self.groups == 1 else oc // (self.w.shape[0] // self.groups) * ic.extent + ic
+        row, rows = self.position(0, p, ki)
+        column, columns = self.position(1, q, kj)
+        a = self.difference(self.x, self.placed(n, c, row, column), self.x_zero_point)
+        b = self.difference(self.w, self.placed(oc, ic, ki, kj), self.w_zero_point, oc)
+        order = (ki, kj, ic) if self.layout == "NHWC" else (ic, ki, kj)
+        sums = total(order, when(both(rows, columns), a * b, constant(0, a.type)))
+        return Element(at, self.biased(sums, oc))
+
+
+def convolved(x: np.ndarray, w: np.ndarray, o: Any) -> np.ndarray:
+    """The convolution of i64 arrays in the layout NCHW, window by window."""
+    (pt, pl, pb, pr), (sh, sw), (dh, dw) = o.padding, o.stride, o.dilation
+    (oc, ic, kh, kw), groups = w.shape, o.groups
+    rows, columns = o.windows()
+    padded = np.pad(x, ((0, 0), (0, 0), (pt, pb), (pl, pr)))
+    kernels = w.reshape(groups, oc // groups, ic * kh * kw)
+    y = np.zeros((len(x), oc, rows, columns), np.int64)
+    for p, q in np.ndindex(rows, columns):
+        window = padded[:, :, p * sh :: dh, q * sw :: dw][:, :, :kh, :kw].reshape(len(x), groups, 1, ic * kh * kw)
+        y[:, :, p, q] = (window * kernels).sum(-1).reshape(len(x), oc)
+    return y
+
+
+@operator
+class DepthwiseConv2d(Windowed[T]):
+    """Y[n, p, q, c * M + m] = Σ_ki Σ_kj pad(n, p * SH - PT + ki * DH, q * SW - PL + kj * DW, c) * V[ki, kj, c, m] + bias[c * M + m]
+
+    pad(n, h, w, c) = X[n, h, w, c] - x_zero_point if h in [0, H) and w in [0, W) else 0
+    V[ki, kj, c, m] = W[ki, kj, c, m] - w_zero_point[c * M + m]
+
+    modulo 2 to the power of the accumulator's width; padding is [PT, PL, PB, PR].   (TOSA DEPTHWISE_CONV2D)
+    """
+
+    x: T  # (N, H, W, C)
+    w: T  # (KH, KW, C, M)
+    x_zero_point: T  # ()
+    w_zero_point: T  # () or (OC,), OC = C * M
+    bias: T | None = None  # (OC,), in the accumulator's type
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    dilation: tuple[int, int] = (1, 1)  # DH, DW
+    acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
+
+    layout = "NHWC"
+    symbols = {"OC": lambda o: o.w.shape[2] * o.w.shape[3], "C": lambda o: o.x.shape[3]}
+    constraints = (
+        ACC,
+        quantised(1, "x", "w"),
+        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+        C(3, "dim(w, 2) = C", lambda o: o.w.shape[2] == o.x.shape[3]),
+        parameter(6, "x_zero_point", ""),
+        parameter(7, "w_zero_point", "OC"),
+        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.symbols["OC"](o))),
+        *FITS,
+    )
+    example = """
+        func @main(%x: tensor<1x8x8x3xi8>, %w: tensor<3x3x3x1xi8>) -> tensor<1x8x8x3xi32> {
+          %y = quant.depthwise_conv2d %x, %w, 4, 0 {padding = [1, 1, 1, 1]}
+          return %y
+        }
+    """
+
+    def kernel(self: Any) -> tuple[Dim, Dim]:
+        return self.w.shape[:2]
+
+    def infer(self: DepthwiseConv2d[TensorType]) -> TensorType:
+        channels = self.w.shape[2] * self.w.shape[3]
+        return TensorType((self.x.shape[0], *self.windows(), channels), self.acc)
+
+    def reference(self: DepthwiseConv2d[np.ndarray]) -> np.ndarray:
+        kh, kw, c, m = self.w.shape
+        rows, columns = self.windows()
+        (pt, pl, pb, pr), (sh, sw), (dh, dw) = self.padding, self.stride, self.dilation
+        w = self.w.astype(np.int64).reshape(kh, kw, c * m) - along_axis(self.w_zero_point, 3, 2)
+        x = np.pad(self.x.astype(np.int64) - self.x_zero_point, ((0, 0), (pt, pb), (pl, pr), (0, 0)))
+        y = np.zeros((len(x), rows, columns, c * m), np.int64)
+        for i, j in np.ndindex(kh, kw):
+            seen = x[:, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
+            y += np.repeat(seen, m, axis=3) * w[i, j]
+        return wrapped(y if self.bias is None else y + self.bias, self.acc)
+
+    def element(self: DepthwiseConv2d[Tensor], y: Tensor) -> Element:
+        n, p, q, oc = at = axes(y.shape)
+        ki, kj = indices("ki kj", self.w.shape[:2])
+        c, m = oc // self.w.shape[3], oc % self.w.shape[3]
+        row, rows = self.position(0, p, ki)
+        column, columns = self.position(1, q, kj)
+        a = self.difference(self.x, (n, row, column, c), self.x_zero_point)
+        b = self.difference(self.w, (ki, kj, c, m), self.w_zero_point, oc)
+        sums = total((ki, kj), when(both(rows, columns), a * b, constant(0, a.type)))
+        return Element(at, self.biased(sums, oc))
+
+
+@operator
+class TransposeConv2d(Contraction[T]):
+    """Y[n, p, q, oc] = Σ (X[n, h, w, ic] - x_zero_point) * (W[oc, ki, kj, ic] - w_zero_point[oc]) + bias[oc]
+
+    over all ic, and all h, w, ki, kj with h * SH + ki = p + PT and w * SW + kj = q + PL, modulo 2 to the power of the
+    accumulator's width. There are (H - 1) * SH + KH - PT - PB rows, columns likewise.   (TOSA TRANSPOSE_CONV2D, out_pad = -padding)
+    """
+
+    x: T  # (N, H, W, IC)
+    w: T  # (OC, KH, KW, IC)
+    x_zero_point: T  # ()
+    w_zero_point: T  # () or (OC,)
+    bias: T | None = None  # (OC,), in the accumulator's type
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR; negative ones add rows and columns of the bias
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
+
+    symbols = {"OC": lambda o: o.w.shape[0]}
+    constraints = (
+        ACC,
+        quantised(1, "x", "w"),
+        C(2, "rank(x) = rank(w) = 4", lambda o: o.x.rank == o.w.rank == 4),
+        C(3, "dim(x, 3) = dim(w, 3)", lambda o: o.x.shape[3] == o.w.shape[3]),
+        parameter(6, "x_zero_point", ""),
+        parameter(7, "w_zero_point", "OC"),
+        C(8, "shape(bias) = (OC,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
+        attributes_within(10, "padding", -MOST),
+        attributes_within(11, "stride", 1),
+        C(13, "the result has rows and columns", lambda o: o.size(0) >= 1 and o.size(1) >= 1),
+    )
+    example = """
+        func @main(%x: tensor<1x4x4x3xi8>, %w: tensor<2x3x3x3xi8>) -> tensor<1x8x8x2xi32> {
+          %y = quant.transpose_conv2d %x, %w, 4, 0 {padding = [0, 0, 1, 1], stride = [2, 2]}
+          return %y
+        }
+    """
+
+    def size(self: Any, axis: int) -> Dim:
+        x, w = self.x.shape[1 + axis], self.w.shape[1 + axis]
+        return (x - 1) * self.stride[axis] + w - self.padding[axis] - self.padding[axis + 2]
+
+    def infer(self: TransposeConv2d[TensorType]) -> TensorType:
+        return TensorType((self.x.shape[0], self.size(0), self.size(1), self.w.shape[0]), self.acc)
+
+    def reference(self: TransposeConv2d[np.ndarray]) -> np.ndarray:
+        x = self.x.astype(np.int64) - self.x_zero_point
+        w = self.w.astype(np.int64) - along_axis(self.w_zero_point, 4, 0)
+        (batch, height, width, _), (channels, kh, kw, _) = x.shape, w.shape
+        y = np.zeros((batch, self.size(0), self.size(1), channels), np.int64)
+        for h, v, ki, kj in np.ndindex(height, width, kh, kw):
+            p, q = h * self.stride[0] + ki - self.padding[0], v * self.stride[1] + kj - self.padding[1]
+            if 0 <= p < y.shape[1] and 0 <= q < y.shape[2]:
+                y[:, p, q] += x[:, h, v] @ w[:, ki, kj].T
+        return wrapped(y if self.bias is None else y + self.bias, self.acc)
+
+    def element(self: TransposeConv2d[Tensor], y: Tensor) -> Element:
+        n, p, q, oc = at = axes(y.shape)
+        ki, kj, ic = indices("ki kj ic", self.w.shape[1:])
+        places: list[Expr] = []
+        conditions: list[Expr | bool] = []
+        for axis, (o, k) in enumerate(((p, ki), (q, kj))):
+            reached, stride = o + self.padding[axis] - k, self.stride[axis]
+            places.append(reached // stride)
+            conditions += [(reached % stride).eq(0) if stride > 1 else True, inside(places[-1], self.x.shape[1 + axis])]
+        a = self.difference(self.x, (n, *places, ic), self.x_zero_point)
+        b = self.difference(self.w, (oc, ki, kj, ic), self.w_zero_point, oc)
+        sums = total((ki, kj, ic), when(both(*conditions), a * b, constant(0, a.type)))
+        return Element(at, self.biased(sums, oc))
+
+
+@operator
+class Dense(Contraction[T]):
+    """Y[m, n] = Σ_k (X[m, k] - x_zero_point) * (W[n, k] - w_zero_point[n]) + bias[n], modulo 2 to the accumulator's width"""
+
+    x: T  # (M, K)
+    w: T  # (N, K)
+    x_zero_point: T  # () or (M,)
+    w_zero_point: T  # () or (N,)
+    bias: T | None = None  # (N,), in the accumulator's type
+    acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
+
+    symbols = {"M": lambda o: o.x.shape[0], "N": lambda o: o.w.shape[0]}
+    constraints = (
+        ACC,
+        quantised(1, "x", "w"),
+        C(2, "rank(x) = rank(w) = 2", lambda o: o.x.rank == o.w.rank == 2),
+        C(3, "dim(x, 1) = dim(w, 1)", lambda o: o.x.shape[1] == o.w.shape[1]),
+        parameter(6, "x_zero_point", "M"),
+        parameter(7, "w_zero_point", "N"),
+        C(8, "shape(bias) = (N,), in the accumulator's type", lambda o: o.bias_fits(o.w.shape[0])),
+    )
+    example = """
+        func @main(%x: tensor<2x3xi8>, %w: tensor<4x3xi8>, %b: tensor<4xi32>) -> tensor<2x4xi32> {
+          %y = quant.dense %x, %w, -3, 0, %b
+          return %y
+        }
+    """
+
+    def infer(self: Dense[TensorType]) -> TensorType:
+        return TensorType((self.x.shape[0], self.w.shape[0]), self.acc)
+
+    def reference(self: Dense[np.ndarray]) -> np.ndarray:
+        x = self.x.astype(np.int64) - along_axis(self.x_zero_point, 2, 0)
+        w = self.w.astype(np.int64) - along_axis(self.w_zero_point, 2, 0)
+        return wrapped(x @ w.T + (0 if self.bias is None else self.bias), self.acc)
+
+    def element(self: Dense[Tensor], y: Tensor) -> Element:
+        m, n, k = indices("m n k", (*y.shape, self.x.shape[1]))
+        a = self.difference(self.x, (m, k), self.x_zero_point, m)
+        b = self.difference(self.w, (n, k), self.w_zero_point, n)
+        return Element((m, n), self.biased(total(k, a * b), n))
+
+
+@operator
+class BatchMatmul(Contraction[T]):
+    """Y[..., m, n] = Σ_k (A[..., m, k] - a_zero_point[m]) * (B[..., k, n] - b_zero_point[n]), modulo 2 to the accumulator's width
+
+    The batches of A and B are equal, or B has none.   (TOSA MATMUL; ONNX MatMulInteger)
+    """
+
+    a: T  # (..., M, K)
+    b: T  # (..., K, N) or (K, N)
+    a_zero_point: T  # () or (M,)
+    b_zero_point: T  # () or (N,)
+    acc_dtype: ElementType | None = None  # i64 for a of 16 bits, else i32
+
+    first = "a"
+    symbols = {"M": lambda o: o.a.shape[-2], "N": lambda o: o.b.shape[-1]}
+    constraints = (
+        ACC,
+        quantised(1, "a", "b"),
+        C(2, "rank(a) >= 2 and rank(b) in {2, rank(a)}", lambda o: o.a.rank >= 2 and o.b.rank in (2, o.a.rank)),
+        C(3, "the batches and K of a and b are equal", lambda o: o.sizes_fit()),
+        parameter(6, "a_zero_point", "M"),
+        parameter(7, "b_zero_point", "N"),
+    )
+    example = """
+        func @main(%a: tensor<5x2x3xi8>, %b: tensor<5x3x4xi8>) -> tensor<5x2x4xi32> {
+          %y = quant.batch_matmul %a, %b, -3, 7
+          return %y
+        }
+    """
+
+    def sizes_fit(self: Any) -> bool:
+        a, b = self.a.shape, self.b.shape
+        return same_shape((*a[:-2], a[-1]), (*(b[:-2] if len(b) == len(a) else a[:-2]), b[-2]))
+
+    def infer(self: BatchMatmul[TensorType]) -> TensorType:
+        return TensorType((*self.a.shape[:-1], self.b.shape[-1]), self.acc)
+
+    def reference(self: BatchMatmul[np.ndarray]) -> np.ndarray:
+        a, b = self.a.astype(np.int64), self.b.astype(np.int64)
+        a, b = a - along_axis(self.a_zero_point, 2, 0), b - along_axis(self.b_zero_point, 2, 1)
+        return wrapped(a @ b, self.acc)
+
+    def element(self: BatchMatmul[Tensor], y: Tensor) -> Element:
+        *batch, m, n = at = axes(y.shape)
+        (k,) = indices("k", (self.a.shape[-1],))
+        a = self.difference(self.a, (*batch, m, k), self.a_zero_point, m)
+        b = self.difference(self.b, (*(batch if self.b.rank == self.a.rank else ()), k, n), self.b_zero_point, n)
+        return Element(at, total(k, a * b))
