@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
-from cvm.dialect.quant import contractions, requantize
+from cvm.dialect.quant import contractions, pooling, requantize
 from cvm.dialect.spec.op import Operator
 from samples import between, flag, i32s, positive, sample, shape
 
@@ -179,3 +179,32 @@ def requantized(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         input_zero_point=between(random, -200, 200) if flag(random) else 0,
         axis=axis,
     )
+
+
+@sample(pooling.AvgPool2d, pooling.MaxPool2d)
+def pooled(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    element = NARROW[between(random, 0, len(NARROW) - 1)]
+    size = positive(random, 2, 4)
+    given: dict[str, Any] = windows(random)
+    del given["dilation"]
+    given["padding"] = tuple(min(p, size[n % 2] - 1) for n, p in enumerate(given["padding"]))
+    n, c, image = between(random, 1, 2), between(random, 1, 5), spatial(random, size, {**given, "dilation": (1, 1)})
+    given["layout"] = str(random.choice(["NHWC", "NCHW"]))
+    low, high = sorted(between(random, *element.limits) for _ in range(2))
+    if flag(random):
+        given["min"] = low
+    if flag(random):
+        given["max"] = high
+    if cls is pooling.AvgPool2d:
+        given["rounding"] = str(random.choice(["half_away", "tosa"]))
+        given |= {k: between(random, -200, 200) for k in ("zero_point", "input_zero_point")}
+    x = numbers(random, element, (n, *image, c) if given["layout"] == "NHWC" else (n, c, *image))
+    return cls(x, pool_size=size, **given)
+
+
+@sample(pooling.Pad)
+def padded(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    element = ELEMENT_TYPES[str(random.choice(["i8", "ui8", "i16", "ui16", "i32", "ui32"]))]
+    n = shape(random)
+    before, after = (tuple(between(random, 0, 2) for _ in n) for _ in range(2))
+    return cls(numbers(random, element, n), zero_point(random, NARROW[0], None), before, after)

@@ -1,0 +1,234 @@
+"""Pooling, padding and resizing of quantised tensors, in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..ir.sizes import Dim
+from ..ir.types import I32, I64, TensorType
+from ..notation.expressions import (
+    Element,
+    Expr,
+    Tensor,
+    apply,
+    as_index,
+    axes,
+    both,
+    cast,
+    constant,
+    indices,
+    largest,
+    maximum,
+    minimum,
+    select,
+    total,
+    when,
+)
+from ..notation.index_bounds import inside
+from ..spec.broadcasting import all_of
+from ..spec.op import C, T, operator
+from .contractions import FITS, LAYOUTS, Windowed, attributes_within
+from .quant_operator import QuantOperator, clamped, element_of, in_limits, parameter, quantised, result_limits
+from .rounding import ROUNDINGS
+
+
+class Pooling(Windowed[T]):
+    """Common parts of pooling: windows of an array with an axis of channels, and a clamp."""
+
+    dilation = (1, 1)
+    low = property(lambda o: result_limits(o)[0])
+    high = property(lambda o: result_limits(o)[1])
+    to = property(lambda o: element_of(o.x))
+
+    def kernel(self: Any) -> tuple[int, int]:
+        return self.pool_size
+
+    def infer(self: Any) -> TensorType:
+        n, c, _, _ = self.nchw(self.x.shape)
+        return self.x.with_shape(*self.placed(n, c, *self.windows()))
+
+    def window(self: Any, y: Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Expr, Expr | bool]:
+        """The indices of the result and of a window, the element there, and the condition that there is one."""
+        at = axes(y.shape)
+        n, c, p, q = self.nchw(at)
+        k = indices("ki kj", self.pool_size)
+        (row, rows), (column, columns) = (self.position(axis, i, k[axis]) for axis, i in enumerate((p, q)))
+        return at, k, self.x[self.placed(n, c, row, column)], both(rows, columns)
+
+    def count(self: Any, axis: int, p: Expr) -> Expr:
+        """The elements of window p that are inside, along an axis."""
+        size, first = self.nchw(self.x.shape)[2 + axis], p * self.stride[axis] - self.padding[axis]
+        if not self.padding[axis] and not self.padding[axis + 2]:
+            return as_index(self.pool_size[axis])
+        return minimum(first + self.pool_size[axis], as_index(size)) - maximum(first, 0)
+
+    def seen(self: Any, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+        """The elements of each window that are inside, in NCHW."""
+        for p in np.ndindex(*self.windows()):
+            ends = []
+            for axis, i in enumerate(p):
+                first = i * self.stride[axis] - self.padding[axis]
+                ends.append(slice(max(first, 0), first + self.pool_size[axis]))
+            yield p, x[:, :, ends[0], ends[1]]
+
+    def pooled(self: Any, pool: Any) -> np.ndarray:
+        """`pool` of the elements of every window, clamped, in the layout."""
+        order = LAYOUTS[self.layout]
+        x = self.x.transpose(order)
+        y = np.zeros((*x.shape[:2], *self.windows()), np.int32)
+        for (p, q), seen in self.seen(x):
+            y[:, :, p, q] = pool(seen)
+        return np.clip(y.transpose(np.argsort(order)), self.low, self.high).astype(self.x.dtype)
+
+
+POOLS = (
+    quantised(0, "x"),
+    C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
+    C(2, "layout in {NHWC, NCHW}", lambda o: o.layout in LAYOUTS, at="layout"),
+    attributes_within(3, "pool_size", 1),
+    C(4, "padding < pool_size", lambda o: all(p < k for p, k in zip(o.padding, o.pool_size * 2, strict=True))),
+    *(c for c in FITS if c.number != 12),  # there is no dilation
+)
+
+
+@operator
+class AvgPool2d(Pooling[T]):
+    """Y[n, p, q, c] = clamp(round(Σ (X[n, h, w, c] - input_zero_point), count) + zero_point, min, max)
+
+    over the count elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW).
+    `half_away` divides by count and rounds halves away from zero (LiteRT's AVERAGE_POOL_2D); `tosa` multiplies by
+    reciprocal_scale(count) and rounds as `quant.requantize` by `single` (TOSA AVG_POOL2D):
+
+      m = ⌊(2^30 + 1) * 2^k / count⌋, s = 30 + k, k being the least number with count <= 2^k
+    """
+
+    x: T  # (N, H, W, C), or (N, C, H, W) in the layout NCHW
+    pool_size: tuple[int, int]  # PSH, PSW
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    layout: str = "NHWC"
+    rounding: str = "half_away"
+    input_zero_point: int = 0
+    zero_point: int = 0
+    min: int | None = None
+    max: int | None = None
+
+    constraints = (
+        *POOLS,
+        C(5, "rounding in {half_away, tosa}", lambda o: o.rounding in ("half_away", "tosa"), at="rounding"),
+        in_limits(6),
+        C(7, "input_zero_point in [-65535, 65535]", lambda o: abs(o.input_zero_point) <= 65535),
+    )
+    example = """
+        func @main(%x: tensor<1x4x4x3xi8>) -> tensor<1x2x2x3xi8> {
+          %y = quant.avg_pool2d %x {pool_size = [2, 2], stride = [2, 2]}
+          return %y
+        }
+    """
+
+    def reference(self: AvgPool2d[np.ndarray]) -> np.ndarray:
+        def average(seen: np.ndarray) -> np.ndarray:
+            count = seen.shape[2] * seen.shape[3]
+            sums = seen.astype(np.int64).sum((2, 3)) - count * self.input_zero_point
+            if self.rounding == "tosa":
+                k = (count - 1).bit_length()
+                rounded = sums * (((1 << 30) + 1 << k) // count) + (1 << 29 + k) >> 30 + k
+            else:
+                rounded = np.sign(sums) * ((abs(sums) + count // 2) // count)
+            return rounded + self.zero_point
+
+        return self.pooled(average)
+
+    def element(self: AvgPool2d[Tensor], y: Tensor) -> Element:
+        at, k, x, there = self.window(y)
+        sums = total(k, when(there, cast(x, I32) - self.input_zero_point, constant(0, I32)))
+        _, _, p, q = self.nchw(at)
+        count = self.count(0, p) * self.count(1, q)
+        if self.rounding == "tosa":
+            shift = 32 - cast(apply("clz", cast(count - 1, I32)), I64)
+            multiplier = apply("div", constant((1 << 30) + 1, I64) << shift, count)
+            rounded = ROUNDINGS["single"].expression(sums, multiplier, shift + 30)
+        else:
+            half = cast(count, I32) >> 1
+            rounded = apply("div", sums + select(sums < 0, -half, half), cast(count, I32))
+        return Element(at, clamped(rounded, self.zero_point, self.low, self.high, y.element))
+
+
+@operator
+class MaxPool2d(Pooling[T]):
+    """Y[n, p, q, c] = clamp(max{X[n, h, w, c]}, min, max)
+
+    over the elements of window p, q that are inside: h - (p * SH - PT) in [0, PSH), w - (q * SW - PL) in [0, PSW).
+    """
+
+    x: T  # (N, H, W, C), or (N, C, H, W) in the layout NCHW
+    pool_size: tuple[int, int]  # PSH, PSW
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # PT, PL, PB, PR
+    stride: tuple[int, int] = (1, 1)  # SH, SW
+    layout: str = "NHWC"
+    min: int | None = None
+    max: int | None = None
+
+    zero_point = 0
+    constraints = (*POOLS, in_limits(6))
+    example = """
+        func @main(%x: tensor<1x4x4x3xi8>) -> tensor<1x2x2x3xi8> {
+          %y = quant.max_pool2d %x {pool_size = [2, 2], stride = [2, 2]}
+          return %y
+        }
+    """
+
+    def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
+        return self.pooled(lambda seen: seen.max((2, 3)))
+
+    def element(self: MaxPool2d[Tensor], y: Tensor) -> Element:
+        at, k, x, there = self.window(y)
+        found = largest(k, when(there, x, constant(y.element.limits[0], y.element)))
+        return Element(at, minimum(maximum(found, self.low), self.high))
+
+
+@operator
+class Pad(QuantOperator[T]):
+    """Y[d...] = X[d... - before] where there is such an element, else value: mostly the zero point"""
+
+    x: T
+    value: T  # ()
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    symbols = {"n": lambda o: o.x.shape}
+    constraints = (
+        C(
+            0,
+            "element(x) is an integer of 8, 16 or 32 bits",
+            lambda o: o.x.element.is_integer and o.x.element.bits <= 32,
+        ),
+        parameter(1, "value", ""),
+        C(2, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == o.x.rank),
+        C(3, "before, after >= 0", lambda o: all_of((lambda k=k: k >= 0) for k in (*o.before, *o.after))),
+    )
+    example = """
+        func @main(%x: tensor<1x4x4x3xi8>) -> tensor<1x5x6x3xi8> {
+          %y = quant.pad %x, -128 {before = [0, 1, 1, 0], after = [0, 0, 1, 0]}
+          return %y
+        }
+    """
+
+    def sizes(self: Any) -> tuple[Dim, ...]:
+        return tuple(n + b + a for n, b, a in zip(self.x.shape, self.before, self.after, strict=True))
+
+    def infer(self: Pad[TensorType]) -> TensorType:
+        return self.x.with_shape(*self.sizes())
+
+    def reference(self: Pad[np.ndarray]) -> np.ndarray:
+        y = np.full(self.sizes(), self.value.astype(self.x.dtype))
+        y[tuple(slice(b, b + n) for b, n in zip(self.before, self.x.shape, strict=True))] = self.x
+        return y
+
+    def element(self: Pad[Tensor], y: Tensor) -> Element:
+        d = axes(y.shape)
+        at = tuple(i - b for i, b in zip(d, self.before, strict=True))
+        return Element(d, when(both(*map(inside, at, self.x.shape)), self.x[at], cast(self.value[()], y.element)))
