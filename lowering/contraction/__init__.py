@@ -2,5 +2,5 @@
 
 In: a nest that sums products. Out: kernels that pack its operands, and one that multiplies them. Read `match` for what a
 contraction is, `strategies` for the choice, then `k_packing`, `pack_panels` and `micro_kernel`; `dot4`, `maddubs` and
-`m_vectorized` are for bytes, `winograd` and `depthwise` for windows.
+`m_vectorized` are for bytes, `winograd`, `depthwise` and `direct_convolution` (of floats) for windows.
 """

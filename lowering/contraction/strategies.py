@@ -24,6 +24,7 @@ from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
+from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
 from .dot4 import LOADS, are_bytes, cost, lower_dot4
 from .k_packing import size_of
 from .m_vectorized import lower_m_vectorized, m_vectorized_cost
@@ -370,6 +371,24 @@ def _floats(problem: Problem) -> str:
     return guarded or _of_panels(problem)
 
 
+def _direct_applies(problem: Problem) -> str:
+    if problem.c is None:
+        return "no factor has rows of its own"
+    if problem.element not in (F32, F64):
+        return f"sums are {problem.element}, not f32 or f64"
+    return why_not_direct(_pixels(problem))
+
+
+def _pixels(problem: Problem) -> Pixels:
+    last = problem.joined
+    joined = None if last is None else (last.kernel, last.contraction)
+    return pixels_of(problem.kernel, problem.contraction, joined)
+
+
+def _direct(problem: Problem) -> Version | None:
+    return lower_direct(problem.kernel, _pixels(problem), problem.constants), True
+
+
 def _windows(problem: Problem) -> str:
     if problem.c is not None:
         return "a factor has rows of its own"
@@ -415,5 +434,6 @@ STRATEGIES = (
         lambda p: p.panels.vectors * p.terms * p.element.bytes / 4,
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
+    Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)), _direct),
     Strategy("depthwise", _windows, lambda p: 0, _depthwise),
 )

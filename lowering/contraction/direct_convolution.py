@@ -1,0 +1,355 @@
+"""Direct convolutions of floats, whose vectors go along output channels, and whose borders are left out:
+
+    for r { for p { for q { acc = 0; for i, k, l { if inside { acc = acc + w[r, i, k, l] * x[i, p + k, q + l] } }; y[r, p, q] = f(acc) } } }
+    =>  for panel in rows by 16 parallel {
+          for p { for tile in q by 14 {
+            sums[14, 16] = 0 in registers
+            for i { for k inside { for l inside { sums[q, r] = fma(x[i, p + k, q + l], weights[panel, i, k, l, r], sums[q, r]) } } }
+            held[q, r] = sums[q, r]
+          } }
+          y[r, q] = f(held[q, r])
+        }
+
+Each sum goes in the order of its terms, and where a window reaches beyond the edge nothing is added: a product with zero would
+be no substitute, since zero times an infinite weight is NaN. The rows of a window are bounds of a loop. Tiles at the left and
+the right edge have loops of their own, in which the columns of a window are unrolled, each for the pixels that it is inside of.
+Constant weights are packed at compile time, others by a kernel. The last blocks and tiles move back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from itertools import product as combinations
+from math import inf, prod
+
+import numpy as np
+
+from ...dialect.ir.sizes import product
+from ...dialect.ir.types import I64
+from ...dialect.notation.affine import affine_conditions
+from ...dialect.notation.expressions import (
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    as_index,
+    both,
+    constant,
+    minimum,
+    unflatten,
+)
+from ...dialect.notation.loops import (
+    Alloc,
+    Block,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    map_expressions,
+    reshaped_parameters,
+    substitute_block,
+)
+from ...dialect.notation.traverse import rewrite, substitute
+from ..analysis.accesses import depends
+from ..loops.tighten_bounds import narrowed
+from ..processor import processor
+from .k_packing import extent_of, known_terms, loops_of, only_read
+from .match import Contraction, LoweredContraction, kernel_from_body
+from .pack_panels import SQUARE
+
+LOADS = 3  # products that take as long as a load
+USUAL_LOADS = 1.2  # time of a tile's products and loads to that of its products
+SINGLE_TAP = 1.1  # cost factor of windows of one pixel, each line of whose input is used once
+LATENCY = 10  # products that are begun until the first is done
+MOST_PIXELS = 15  # of a tile
+MIN_K = 8  # terms for which a tile pays
+MOST_PLACES = 5  # of tiles, from edge to edge
+MOST_UNROLLED = 16  # columns of a window that are unrolled
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Pixels by vectors of output channels: the sums that are in registers together."""
+
+    pixels: int
+    vectors: int
+
+    @property
+    def time(self) -> float:
+        """The estimated time of a step, in vector products."""
+        return max(self.pixels * self.vectors, LATENCY) + (self.pixels + self.vectors) / LOADS
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """A contraction whose window and column are two axes of pixels, and the same seen with one axis, for its results. What
+    cannot be joined is one axis, and the other an outer loop."""
+
+    c: Contraction
+    kernel: Kernel
+    last: Contraction
+
+
+def pixels_of(kernel: Kernel, c: Contraction, joined: tuple[Kernel, Contraction] | None) -> Pixels:
+    """The pixels of a contraction, `joined` being the same with all that a window goes over as one."""
+    if joined is not None and joined[0] is not kernel:
+        return Pixels(c, *joined)
+    if c.window is not None:
+        c = replace(c, outer=(*c.outer, c.window), window=None)
+    return Pixels(c, kernel, c)
+
+
+def direct_cost(pixels: Pixels) -> float:
+    """The estimated time, in vector products of 32-bit lanes, those of other strategies having their loads in them."""
+    c = pixels.c
+    terms = prod(map(extent_of, c.folds)) * (1 if len(c.folds) > 1 else SINGLE_TAP)
+    return _choose(c)[0] / USUAL_LOADS * terms * c.accumulator.element.bytes / 4
+
+
+def why_not_direct(pixels: Pixels) -> str:
+    """The reason why a contraction is not computed so, if there is one."""
+    c = pixels.c
+    if c.unknown:
+        return "sizes are known only by a call"
+    if only_read(c.b) is None:
+        return "columns are read from more than one array"
+    if extent_of(c.row) < _lanes(c) or extent_of(pixels.last.column) < _lanes(c):
+        return "too few rows or columns for a vector"
+    terms = prod(map(extent_of, c.folds))
+    if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
+        return "too few terms or products for packing to pay"
+    across = _across(c)
+    if across is not None and extent_of(across) > MOST_UNROLLED:
+        return "windows are too wide"
+    if across is None and any(depends(g, {c.column}) for g in c.guard):
+        return "edges are no loop's"
+    places = _Direct(pixels.kernel, pixels, {}).places
+    return "tiles have too many edges" if len(places) > MOST_PLACES else ""
+
+
+def lower_direct(kernel: Kernel, pixels: Pixels, constants: Mapping[Tensor, np.ndarray]) -> LoweredContraction:
+    """The kernels that convolve so."""
+    made = _Direct(kernel, pixels, constants).made()
+    return replace(made, views={**made.views, **reshaped_parameters(kernel, pixels.kernel)})
+
+
+def _lanes(c: Contraction) -> int:
+    return processor().vector_bytes // c.accumulator.element.bytes
+
+
+def _choose(c: Contraction) -> tuple[float, Tile]:
+    """The tile with the least estimated time of a step of all tiles, and that time."""
+    registers, length = processor().vector_registers, extent_of(c.column)
+    blocks, best = -(-extent_of(c.row) // _lanes(c)), (inf, Tile(1, 1))
+    for pixels, vectors in combinations(range(min(MOST_PIXELS, length), 0, -1), range(1, 7)):
+        if pixels * vectors + vectors + 1 < registers and vectors <= blocks:
+            tile = Tile(pixels, vectors)
+            time = -(-blocks // vectors) * -(-length // pixels) * extent_of(c.window) * tile.time
+            best = min(best, (time, tile), key=lambda found: found[0])
+    return best
+
+
+def _across(c: Contraction) -> Index | None:
+    """The index of windows that the guard of columns depends on."""
+    found = {i for g in c.guard if depends(g, {c.column}) for i in c.folds if depends(g, {i})}
+    return found.pop() if len(found) == 1 else None
+
+
+class _Direct:
+    """The kernels of one convolution."""
+
+    def __init__(self, kernel: Kernel, pixels: Pixels, constants: Mapping[Tensor, np.ndarray]) -> None:
+        self.kernel, self.known = kernel, constants
+        self.c, self.flat, self.last = c, _, _ = pixels.c, pixels.kernel, pixels.last
+        tile = _choose(c)[1]
+        self.element = c.accumulator.element
+        self.lanes = _lanes(c)
+        self.tall, self.wide = tile.pixels, tile.vectors * self.lanes
+        self.rows, self.length, self.count = extent_of(c.row), extent_of(c.column), extent_of(c.window)
+        self.panels = -(-self.rows // self.wide)
+        most = max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))  # pixels of a strip
+        if c.window is None:
+            tiles = max(-(-self.lanes // self.tall), most // self.tall)
+            self.line, self.high = min(self.length, tiles * self.tall), 1
+            self.strips = -(-self.length // self.line)
+        else:
+            few = -(-self.lanes // self.length)  # lines that fill a vector
+            self.line = self.length
+            self.high = -(-self.count // -(-self.count // max(few, most // self.length)))
+            self.high = min(self.count, max(self.high, few))
+            self.strips = -(-self.count // self.high)
+        self.outer = [Var(i.name, I64) for i in c.outer]
+        self.around = tuple(i for i in c.outer if depends(c.a, {i}))
+        self.vectors = tile.vectors
+        self.lane, self.v, self.r = Index("l", self.lanes), Index("v", tile.vectors), Index("r", self.tall)
+        self.panel, self.strip, self.first, self.q = (Var(name, I64) for name in ("panel", "strip", "first", "q"))
+
+    def made(self) -> LoweredContraction:
+        weights, packing, views, packed = self.weights()
+        tiles = kernel_from_body(self.flat, "tiles", self.of_strips(weights), self.flat.outputs)
+        return LoweredContraction((*packing, tiles), views, packed, frozenset({tiles}))
+
+    # weights
+
+    def weights(
+        self,
+    ) -> tuple[Tensor, tuple[Kernel, ...], dict[Tensor, Tensor], dict[Tensor, np.ndarray]]:
+        """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
+        would go beyond the end move back."""
+        c = self.c
+        shape = (*(i.extent for i in self.around), self.panels, *(i.extent for i in c.folds), self.wide)
+        known = known_terms(c.a, self.known, (*self.around, c.row, *c.folds))
+        if known is not None:
+            rows = np.moveaxis(known, len(self.around), -1)
+            blocks = np.arange(self.panels * self.vectors) * self.lanes
+            first = np.minimum(blocks, self.rows - self.lanes)
+            panels = rows[..., (first[:, None] + np.arange(self.lanes)).reshape(self.panels, self.wide)]
+            packed = Tensor("weights", shape, self.element, "constant")
+            array = np.ascontiguousarray(np.moveaxis(panels, -2, len(self.around)))
+            return packed, (), {}, {packed: array}
+        packed = Tensor("weights", shape, self.element, "heap")
+        row = Var("row", I64)
+        panel = Index("panel", self.panels)
+        begin = Let(row, minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
+        value = substitute(c.a, {c.row: row + self.lane})
+        store = Store(packed, (*self.around, panel, *c.folds, self.v * self.lanes + self.lane), value)
+        body = loops_of((*self.around, panel, self.v), (begin, *loops_of((*c.folds, self.lane), (store,))))
+        return packed, (kernel_from_body(self.kernel, "weights", body, (packed,)),), {}, {}
+
+    # pixels
+
+    def of_strips(self, weights: Tensor) -> Block:
+        """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
+        c = self.c
+        inner = [(self.panel, self.panels), (self.strip, self.strips)]
+        weight_bytes = self.rows * prod(map(extent_of, c.folds)) * self.element.bytes
+        if weight_bytes <= processor().l2_bytes // 2:  # they stay near, while the input passes once
+            inner.reverse()
+        shape = (*(i.extent for i in c.outer), *(n for _, n in inner))
+        flat = Index("n", product(shape))
+        places = zip((*self.outer, *(v for v, _ in inner)), unflatten(flat, shape), strict=True)
+        held = Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
+        if c.window is None:
+            begin = Let(self.first, minimum(self.strip * self.line, self.length - self.line))
+            start: Expr = self.first
+        else:
+            begin = Let(self.first, minimum(self.strip * self.high, self.count - self.high))
+            start = self.first * self.length
+        body: Block = (begin, Alloc(held), self.products(weights, held), self.ended(held, start))
+        names: dict[Expr, Expr] = dict(zip(c.outer, self.outer, strict=True))
+        return (For(flat, (*(Let(v, e) for v, e in places), *substitute_block(body, names)), kind="parallel"),)
+
+    def products(self, weights: Tensor, held: Tensor) -> For:
+        """The sums of a strip, tile by tile."""
+        c, r, q = self.c, self.r, self.q
+        line, tile = Index("line", self.high), Index("tile", -(-self.line // self.tall))
+        sums = Tensor("sums", (self.tall, self.wide), self.element, "register")
+        place = (r, self.v * self.lanes + self.lane)
+        at = self.at_pixel(q + r, self.first + line)
+        weight = weights[(*self.around, self.panel, *c.folds, place[1])]
+        add = Store(sums, place, apply("fma", substitute(c.b, at), weight, sums[place]))
+        begin: Expr = self.first if c.window is None else as_index(0)
+        waiting = line * self.line + q - begin + r
+        body: Block = (
+            Let(q, minimum(tile * self.tall, self.line - self.tall) + begin),
+            Alloc(sums),
+            self.each(Store(sums, place, constant(0, self.element))),
+            *self.by_place(add, at),
+            self.each(Store(held, (waiting, place[1]), sums[place])),
+        )
+        return For(line, (For(tile, body),))
+
+    def at_pixel(self, column: Expr, line: Expr) -> dict[Expr, Expr]:
+        """The contraction's column indices at a pixel."""
+        return {self.c.column: column} if self.c.window is None else {self.c.column: column, self.c.window: line}
+
+    def each(self, store: Store, some: range | None = None) -> For:
+        """A store of vectors of all pixels of a tile, or of some."""
+        some = range(self.tall) if some is None else some
+        lanes = For(self.lane, (store,), kind="vector", width=self.lanes)
+        ends = as_index(some.start), as_index(some.stop)
+        return For(self.r, (For(self.v, (lanes,), kind="unrolled"),), *ends, kind="unrolled")
+
+    def by_place(self, add: Store, at: dict[Expr, Expr]) -> Block:
+        """The steps of a tile, by its place: at the left or right edge, or between."""
+        edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
+        made: Block = ()
+        for n, (taps, last) in enumerate(reversed(self.places)):
+            steps = narrowed(self.steps(self.c.folds, add, edges, taps))
+            made = (If(self.q <= last, steps, made),) if n else steps
+        return made
+
+    def steps(
+        self,
+        folds: Sequence[Index],
+        add: Store,
+        edges: Sequence[Expr],
+        taps: Sequence[range] | None,
+        some: range | None = None,
+    ) -> Block:
+        """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
+        if not folds:
+            return (self.each(add, some),)
+        fold, *inner = folds
+        if fold is self.across and taps is not None:
+            columns = ((k, self.steps(inner, add, edges, None, some)) for k, some in enumerate(taps) if some)
+            return tuple(s for k, body in columns for s in substitute_block(body, {fold: as_index(k)}))
+        mine = [e for e in edges if depends(e, {fold})]
+        body = self.steps(inner, add, [e for e in edges if e not in mine], taps, some)
+        guard = both(*mine)
+        return (For(fold, (If(guard, body),) if isinstance(guard, Expr) else body),)
+
+    @cached_property
+    def across(self) -> Index | None:
+        return _across(self.c)
+
+    @cached_property
+    def places(self) -> list[tuple[tuple[range, ...] | None, int]]:
+        """The pixels of a tile that are inside for each column of a window, by where tiles begin, and the last of these."""
+        strips = range(self.strips if self.c.window is None else 1)
+        first = [min(n * self.line, self.length - self.line) for n in strips]
+        begins = {f + min(n, self.line - self.tall) for f in first for n in range(0, self.line, self.tall)}
+        return [(taps, max(some)) for taps, some in groupby(sorted(begins), key=self.taps)]
+
+    def taps(self, q: int) -> tuple[range, ...] | None:
+        """The pixels of a tile there that are inside, for each column of a window; nothing where all of them are."""
+        c, across = self.c, self.across
+        if across is None:
+            return None
+        sums = [s for g in c.guard if depends(g, {c.column}) for s in affine_conditions(g) or []]
+        found: list[range] = []
+        for k in range(extent_of(across)):
+            held = [
+                r
+                for r in range(self.tall)
+                if all(s.constant + s.factor(across) * k + s.factor(c.column) * (q + r) >= 0 for s in sums)
+            ]
+            found.append(range(held[0], held[-1] + 1) if held else range(0))
+        return None if all(len(some) == self.tall for some in found) else tuple(found)
+
+    # results
+
+    def ended(self, held: Tensor, start: Expr) -> For:
+        """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once."""
+        c, count = self.last, self.high * self.line
+        side = min(SQUARE // self.element.bytes, self.lanes)
+        block, part, u = self.v, Index("t", self.lanes // side), Index("u", side)
+        v, q, row = Index("at", -(-count // self.lanes)), Var("at", I64), Var("row", I64)
+        result = held[q + self.lane, block * self.lanes + part * side + u]
+        values: dict[Expr, Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
+
+        def of_sums(e: Expr) -> Expr | None:
+            return result if isinstance(e, Read) and e.tensor is c.accumulator else None
+
+        body = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
+        lanes = For(self.lane, body, kind="vector", width=self.lanes)
+        square = For(u, (lanes,), kind="unrolled")
+        begin = Let(row, minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
+        at = Let(q, minimum(v * self.lanes, count - self.lanes))
+        return For(block, (begin, For(v, (at, For(part, (square,))))))

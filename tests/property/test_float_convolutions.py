@@ -1,0 +1,120 @@
+"""Convolutions of floats give the same bits however they are computed: products go to their sum in the order of the terms, and
+where a window reaches beyond the edge nothing is added, whatever the weights are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from legal_and_equal import legal
+
+import cvm
+
+ODD = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, -1e-30, 1e-45]
+PROCESSORS = {
+    "16 registers": {},
+    "32 registers": {"vector_registers": 32},
+    "512 bits": {"vector_bytes": 64, "vector_registers": 32},
+    "128 bits": {"vector_bytes": 16},
+    "no cache": {"l1_bytes": 2 << 10, "l2_bytes": 4 << 10},
+}
+RELU = "%y = cvm.relu %s"
+SCALED = "%m = dali.mul %s, 0.125\n  %y = dali.clamp %m, -1.0, 1.0"
+ADDED = "%a = dali.add %s, %r\n  %y = cvm.relu %a"
+
+
+def text(x: object, w: object, attributes: str, element: str, after: str = RELU, result: object = "") -> str:
+    residual = f", %r: tensor<{result}x{element}>" if "%r" in after else ""
+    return f"""func @main(%x: tensor<{x}x{element}>, %w: tensor<{w}x{element}>, %b: tensor<{str(w).split("x")[0]}x{element}>{residual}) {{
+  %s = cvm.conv2d %x, %w, %b {{{attributes}}}
+  {after}
+  return %y
+}}
+"""
+
+
+def shaped(*sizes: int) -> str:
+    return "x".join(map(str, sizes))
+
+
+def values(random: np.random.Generator, shape: tuple[int, ...], dtype: str, odd: float) -> np.ndarray:
+    made = random.standard_normal(shape).astype(dtype)
+    places = random.random(shape) < odd
+    made[places] = random.choice(np.array(ODD, dtype), int(places.sum()))
+    return made
+
+
+def same_bits(a: np.ndarray, b: np.ndarray) -> None:
+    """The same numbers, signs of zeros included; NaNs have no sign and no payload."""
+    np.testing.assert_array_equal(a, b, strict=True)
+    numbers = ~np.isnan(a)
+    np.testing.assert_array_equal(np.signbit(a)[numbers], np.signbit(b)[numbers])
+
+
+@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_random_shapes(seed: int, processor: str, compile_for: Callable[..., None]) -> None:
+    random = np.random.default_rng((seed, len(processor)))
+    compile_for(**PROCESSORS[processor])
+    groups = int(random.choice([1, 1, 1, 2]))
+    batch, ic, oc = int(random.choice([1, 1, 3])), int(random.integers(1, 9)), int(random.integers(16, 40))
+    kernel = [int(random.choice([1, 2, 3, 3, 5, 7])) for _ in range(2)]
+    dilation = [int(random.choice([1, 1, 2])) for _ in range(2)]
+    stride = [int(random.choice([1, 1, 2, 3])) for _ in range(2)]
+    padding = [int(random.integers(0, d * (k - 1) + 2)) for k, d in zip(kernel, dilation, strict=True)]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    size = [max(1, r - 2 * p) + int(random.integers(0, 24)) for r, p in zip(reach, padding, strict=True)]
+    element, dtype = [("f32", "float32"), ("f64", "float64")][int(random.integers(2))]
+    attributes = f"padding = {padding}, stride = {stride}, dilation = {dilation}, groups = {groups}"
+    x = values(random, (batch, ic * groups, *size), dtype, random.choice([0, 0.01]))
+    w = values(random, (oc * groups, ic, *kernel), dtype, random.choice([0, 0.01]))
+    b = values(random, (oc * groups,), dtype, 0)
+    plain = text(shaped(*x.shape), shaped(*w.shape), attributes, element)
+    given = [x, w, b]
+    expected = cvm.compile(plain, optimize=0)(*given)
+    program = text(shaped(*x.shape), shaped(*w.shape), attributes, element, ADDED, shaped(*expected.shape))
+    given.append(values(random, expected.shape, dtype, 0))
+    legal(program)
+    with np.errstate(all="ignore"):
+        same_bits(cvm.compile(program)(*given), cvm.compile(program, optimize=0)(*given))
+        same_bits(cvm.compile(plain)(*given[:3]), expected)
+        close = cvm.compile(plain, target="reference")(*given[:3])
+    np.testing.assert_array_equal(np.isfinite(close), np.isfinite(expected))
+    np.testing.assert_allclose(expected, close, 1e-3, 1e-3)
+
+
+@pytest.mark.parametrize("after", [RELU, SCALED, ADDED])
+@pytest.mark.parametrize("size", [7, 14, 17, 32])
+def test_constant_and_given_weights_and_open_batches(size: int, after: str) -> None:
+    random = np.random.default_rng(size)
+    x = values(random, (2, 5, size, size), "float32", 0.01)
+    w, b = values(random, (24, 5, 3, 3), "float32", 0), values(random, (24,), "float32", 0)
+    r = values(random, (2, 24, size, size), "float32", 0)
+    plain = text(shaped(*x.shape), shaped(*w.shape), "padding = [1, 1]", "f32", after, shaped(*r.shape))
+    known = plain.replace(", %w: tensor<24x5x3x3xf32>", "").replace(
+        "  %s", f"  %w = const dense<{w.tolist()}> : tensor<24x5x3x3xf32>\n  %s", 1
+    )
+    rest = [b, *([r] if "%r" in plain else [])]
+    expected = cvm.compile(plain, optimize=0)(x, w, *rest)
+    for program, given in ((plain, [x, w]), (known, [x])):
+        for opened in (program, program.replace("tensor<2x", "tensor<?x")):
+            compiled = cvm.compile(opened)
+            assert "alloc register %sums" in compiled.lower("schedule")
+            same_bits(compiled(*given, *rest), expected)
+
+
+def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) -> None:
+    """An infinite weight that only meets padding makes no NaN, and a sum that underflowed to -0 stays -0."""
+    compile_for()
+    program = text("1x4x16x16", "16x4x3x3", "padding = [1, 1]", "f32", "%y = dali.mul %s, 1.0")
+    x, w, b = np.ones((1, 4, 16, 16), "f4"), np.ones((16, 4, 3, 3), "f4"), np.full(16, -0.0, "f4")
+    w[:, :, 0, :] = np.inf
+    y = cvm.compile(program)(x, w, b)
+    assert np.isfinite(y[:, :, 0]).all() and np.isinf(y[:, :, 1:]).all()
+    w[:] = 1e-30
+    w[:, :, :, 0] = 1.0
+    x[:] = -1e-30
+    assert "direct" in next(line for line in cvm.compile(program).lower("strategies").splitlines() if "taken" in line)
+    y = cvm.compile(program)(x, w, b)
+    assert (np.signbit(y[..., 0]) & (y[..., 0] == 0)).all() and (y[..., 1:] < 0).all()
