@@ -140,7 +140,7 @@ def lower_direct(kernel: Kernel, pixels: Pixels, constants: Mapping[Tensor, np.n
 
 
 def _lanes(c: Contraction) -> int:
-    return processor().vector_bytes // c.accumulator.element.bytes
+    return processor().tile_vector_bytes // c.accumulator.element.bytes
 
 
 def _choose(c: Contraction) -> tuple[float, Tile]:

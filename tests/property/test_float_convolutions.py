@@ -15,8 +15,8 @@ ODD = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-30, -1e-30, 1e-45]
 PROCESSORS = {
     "16 registers": {},
     "32 registers": {"vector_registers": 32},
-    "512 bits": {"vector_bytes": 64, "vector_registers": 32},
-    "128 bits": {"vector_bytes": 16},
+    "512 bits": {"tile_vector_bytes": 64, "vector_registers": 32},
+    "128 bits": {"tile_vector_bytes": 16},
     "no cache": {"l1_bytes": 2 << 10, "l2_bytes": 4 << 10},
 }
 RELU = "%y = cvm.relu %s"
