@@ -95,11 +95,11 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
         prog="cvm",
-        description="Runs, checks, shows and formats tensor programs. A file named - is standard input or output.",
+        description="Runs, checks, tests, shows and formats tensor programs. A file named - is standard input or output.",
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _fmt):
+    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _fmt, _test):
         add(commands)
     return top
 
@@ -124,8 +124,8 @@ def _optimization(command: argparse.ArgumentParser) -> None:
 
 
 def _run(commands: Any) -> None:
-    run = _command(commands, "run", "run a function or a graph of a program and show what it gives")
-    run.add_argument("program", metavar="PROG.cvm")
+    run = _command(commands, "run", "run a function or a graph of a program, or kernels, and show what it gives")
+    run.add_argument("program", metavar="PROG.cvm", help="a program, or kernels as lower --to loops shows them")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
     run.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
@@ -256,3 +256,11 @@ def _fmt(commands: Any) -> None:
     fmt = _command(commands, "fmt", "rewrite programs in the usual layout")
     fmt.add_argument("programs", nargs="+", metavar="PROG.cvm")
     fmt.add_argument("--check", action="store_true", help="change nothing; exit status 1 where something would change")
+
+
+def _test(commands: Any) -> None:
+    test = _command(commands, "test", "run the `// test` lines of .cvm files")
+    test.add_argument("paths", nargs="+", metavar="DIR|FILE")
+    test.add_argument(
+        "--bless", action="store_true", help="write what they print into their golden lines (also: CVM_BLESS=1)"
+    )

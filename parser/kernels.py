@@ -1,7 +1,7 @@
 """Parse printed kernels (`dialect.notation.printer`).
 
-Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Source
-locations are not kept.
+Types of parameters, buffers and variables are in the text; the type of a literal follows from its context. Each kernel is
+read on its own: a mistake in one hides none in the next.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import ast
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, TypeAlias, TypeVar
 
 from lark.exceptions import LarkError, UnexpectedInput
 
@@ -36,6 +37,8 @@ from ..dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let,
 from ..dialect.notation.printer import PRECEDENCE
 from ..dialect.notation.scalar_functions import SCALARS
 from ..grammar import read
+from .kernel_syntax_errors import CODE, explain
+from .suggest import did_you_mean
 
 T = TypeVar("T")
 
@@ -45,48 +48,77 @@ _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
 
+KINDS = ("serial", "parallel", "vector", "unrolled", "block", "thread", "matrix")
+_HEAD = re.compile(r"^[ \t]*kernel\b", re.MULTILINE)
+Places: TypeAlias = dict[Statement, Span]
+
+
 def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
-    """The kernels of a text, not yet verified by `lowering.analysis.verify_kernel`; raises ParseError at the first syntax
-    error.
+    """The kernels of a text, not yet verified by `lowering.analysis.verify_kernel`; raises ParseError with a mistake of each
+    kernel that has one.
     """
+    return read_kernels(text, filename)[0]
+
+
+def read_kernels(text: str, filename: str = "<kernels>") -> tuple[list[Kernel], Places]:
+    """The same, and the place of each statement in the text."""
     source = Source(filename, text)
-    try:
-        return [_Reader(source).kernel(tree) for tree in _language().parse(text, start="start").children]
-    except UnexpectedInput as e:
-        start = e.pos_in_stream if e.pos_in_stream is not None and e.pos_in_stream >= 0 else len(text)
-        raise _mistake("this is no kernel from here on", Span(source, start, start + 1)) from None
-    except RecursionError:
-        raise _mistake("the kernels are nested too deeply to be read", Span(source, 0, 0)) from None
-
-
-def _mistake(message: str, span: Span) -> ParseError:
-    return ParseError(Diagnostic(message, span, "parse.kernel"))
+    starts = [m.start() for m in _HEAD.finditer(text)]
+    bounds = [0, *starts[1:], len(text)]
+    kernels: list[Kernel] = []
+    places: Places = {}
+    mistakes: list[Diagnostic] = []
+    for start, end in pairwise(bounds):
+        reader = _Reader(source, start)
+        try:
+            kernels += [reader.kernel(tree) for tree in _language().parse(text[start:end], start="start").children]
+        except UnexpectedInput as e:
+            mistakes.append(explain(e, source, start, end))
+        except ParseError as e:
+            mistakes += e.diagnostics
+        except RecursionError:
+            mistakes.append(Diagnostic("the kernels are nested too deeply to be read", Span(source, 0, 0), CODE))
+        places |= reader.places
+    if mistakes:
+        raise ParseError(mistakes)
+    return kernels, places
 
 
 @cache
 def _language() -> Any:
     from lark import Lark
 
-    return Lark(read("loops.lark"), parser="lalr", start=["start", "size_sum"], maybe_placeholders=True)
+    start = ["start", "size_sum"]
+    return Lark(read("loops.lark"), parser="lalr", start=start, maybe_placeholders=True, propagate_positions=True)
 
 
 class _Reader:
     """The symbol table of one kernel."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, base: int) -> None:
         self.source = source
+        self.base = base  # where the text that is read begins
+        self.places: Places = {}
         self.names: dict[str, Index | Var | Tensor] = {}
         self.anonymous: dict[str, Size] = {}
 
     def mistake(self, message: str, token: Any) -> ParseError:
         """A ParseError at a token, or at the first token of a tree."""
         tokens = [token] if isinstance(token, str) else list(token.scan_values(lambda _: True))
-        start = getattr(tokens[0], "start_pos", None) or 0 if tokens else 0
-        return _mistake(message, Span(self.source, start, start + len(tokens[0]) if tokens else start))
+        start = self.base + (getattr(tokens[0], "start_pos", None) or 0 if tokens else 0)
+        end = start + len(tokens[0]) if tokens else start
+        return ParseError(Diagnostic(message, Span(self.source, start, end), CODE))
+
+    def span(self, item: Any) -> Span:
+        """The place of a token or a tree."""
+        at = getattr(item, "meta", item)
+        return Span(self.source, self.base + at.start_pos, self.base + at.end_pos)
 
     def known(self, table: Mapping[str, T], token: Any, what: str) -> T:
         if str(token) not in table:
-            raise self.mistake(f"there is no {what} {token}", token)
+            sigil = str(token)[:1] if str(token)[:1] in "%@?" else ""
+            near = did_you_mean(str(token).removeprefix(sigil), [k.removeprefix(sigil) for k in table], sigil)
+            raise self.mistake(f"there is no {what} {token}{near}", token)
         return table[str(token)]
 
     def element(self, token: Any) -> ElementType:
@@ -105,6 +137,7 @@ class _Reader:
             self.block(body),
             len([t for t in outputs.children if t is not None]),
             condition=None if condition is None else self.typed(condition, I1),
+            span=self.span(name),
             sum_order="either" if order is None else str(order),  # type: ignore[arg-type]
             scheduled=scheduled is not None,
         )
@@ -127,7 +160,12 @@ class _Reader:
         return self.size(_language().parse(text.strip("[]"), start="size_sum"))
 
     def block(self, tree: Any) -> Block:
-        return tuple(getattr(self, s.data)(*s.children) for s in tree.children)
+        made = []
+        for s in tree.children:
+            statement = getattr(self, s.data)(*s.children)
+            self.places[statement] = self.span(s)
+            made.append(statement)
+        return tuple(made)
 
     def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
@@ -142,6 +180,11 @@ class _Reader:
         )
         index = self.name(Index(str(name)[1:], size))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
+        if how not in KINDS:
+            raise self.mistake(f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}", how)
+        if (width is None) is (how == "vector"):
+            said = "a vector loop has a width, as in vector 8" if width is None else f"a {how} loop has no width"
+            raise self.mistake(said, width or how)
         end = None if extent is None else last
         return For(index, self.block(body), first, end, str(how), int(width or 1), int(overlap or 0))  # type: ignore[arg-type]
 
@@ -167,7 +210,7 @@ class _Reader:
         return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
     def assert_(self, condition: Any, message: Any) -> Statement:
-        return Assert(self.typed(condition, I1), _unquoted(str(message)))
+        return Assert(self.typed(condition, I1), _unquoted(str(message)), self.span(message))
 
     def prefetch(self, name: Any, at: Any) -> Statement:
         tensor = self.known(self.names, name, "buffer")
@@ -256,6 +299,10 @@ class _Reader:
         if type is None:
             return None
         operands = (*chooses, *(self.typed(t, type) for t in trees))
+        compared = operands[function in ("select", "rarely") :]
+        if any(o.type is not compared[0].type for o in compared) or compared[-1].type.kind not in row.kinds:
+            types = ", ".join(str(o.type) for o in operands)
+            raise self.mistake(f"{row.symbol or function} does not take ({types})", trees[0])
         return Apply(function, operands, row.result(*(o.type for o in operands)))
 
     # sizes

@@ -11,13 +11,10 @@ from cvm.lowering.processor import Processor, compiling_for
 
 hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
 hypothesis.settings.load_profile("repeated")
-pytest.register_assert_rewrite("filetest_runner")
+pytest_plugins = ["cvm.testing.pytest_plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="write what the filetests print into their golden lines"
-    )
     parser.addoption(
         "--slow", action="store_true", help="run the slow tests too, such as those that build and install packages"
     )
@@ -32,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--update-golden"))
+    return bool(request.config.option.cvm_bless)
 
 
 @pytest.fixture(autouse=True)

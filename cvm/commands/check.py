@@ -6,9 +6,10 @@ import sys
 from argparse import Namespace
 
 import cvm
-from cvm.commands.io import load
+from cvm.commands.levels import read_level
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.program.function import Graph
+from cvm.dialect.program.module import Module
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
 
 
@@ -17,7 +18,10 @@ def check(options: Namespace) -> int:
     overflows: list[cvm.Diagnostic] = []
     for name in options.programs:
         try:
-            module = load(name)
+            module = read_level(name)
+            if not isinstance(module, Module):
+                print(f"{name}: ok, {_count(len(module.kernels), 'kernel')}")
+                continue
             functions = module.functions.values()
             for graph in (f for f in functions if isinstance(f, Graph)):
                 for warning in warnings(graph):

@@ -37,6 +37,12 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     return [given[n] for n in names]
 
 
+def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
+    """Random arrays for all arguments of the function; sizes that it leaves open are UNKNOWN."""
+    found = _random(function, list(function.arguments), {}, seed, told=False)
+    return [found[a.name] for a in function.arguments]
+
+
 def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
     """The given arrays by name."""
     given = _archive(options.inputs) if options.inputs else {}
@@ -93,7 +99,7 @@ def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
 
 
 def _random(
-    function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int
+    function: Function, missing: list[Value], given: Mapping[str, np.ndarray], seed: int, told: bool = True
 ) -> dict[str, np.ndarray]:
     """Arrays of random elements. An unknown size has the value of a given array, or else UNKNOWN, which is reported."""
     if seed < 0:
@@ -113,7 +119,7 @@ def _random(
                 open.append(f"{d} = {UNKNOWN}")
                 sizes[d.key] = UNKNOWN
             shape.append(sizes[d.key] if isinstance(d, Size) else d)
-        if open:
+        if open and told:
             print(f"sizes of %{a.name} left open, here {', '.join(open)}", file=sys.stderr)
         arrays[a.name] = _elements(random, a, tuple(shape))
     return arrays

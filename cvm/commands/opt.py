@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from argparse import Namespace
@@ -10,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cvm
 from cvm.cli import Usage
 from cvm.commands.display import duration
-from cvm.commands.io import STDIN, load, read, write
+from cvm.commands.io import write
+from cvm.commands.levels import Level, read_level
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
@@ -47,23 +46,33 @@ def opt(options: Namespace) -> int:
         _known(name)
         if name not in names:
             raise Usage(f"--print-after {name}: the pipeline is {options.target or ','.join(names) or 'empty'}")
-    program = _read(options.program)
-    form = "loops" if isinstance(program, Plan) else "graph"
-    passes, form = _complete(chosen, form, options.program)
-    if options.generic and form != "graph":
-        raise Usage("--generic is a form of the graph, and this pipeline ends below it")
+    program = read_level(options.program)
     report = Report(options.print_after_all, frozenset(options.print_after), options.generic)
-    if isinstance(program, Plan):
-        text = text_of(run_passes(passes, program, Context(), watch=report))
-    elif form == "graph":
-        made = {name: _of_function(passes, program, f, report) for name, f in program.functions.items()}
-        text = print_module(program.with_functions(made), options.generic)
-    else:
-        text = "\n".join(_below(passes, program, options.target, report))
+    text = _text_after(program, chosen, options.target, report, options.generic)
     if options.timing:
         report.print_times()
     write(options.output, text.encode())
     return 0
+
+
+def text_after(program: Level, pipeline: str = "", target: str | None = None) -> str:
+    """The text of a program after passes, or after all passes of a target."""
+    chosen = TARGETS[target] if target in TARGETS else tuple(_chosen(pipeline))
+    return _text_after(program, chosen, target, Report(False, frozenset(), False))
+
+
+def _text_after(
+    program: Level, chosen: Sequence[Pass], target: str | None, report: Report, generic: bool = False
+) -> str:
+    passes, form = _complete(chosen, "loops" if isinstance(program, Plan) else "graph")
+    if generic and form != "graph":
+        raise Usage("--generic is a form of the graph, and this pipeline ends below it")
+    if isinstance(program, Plan):
+        return text_of(run_passes(passes, program, Context(), watch=report))
+    if form == "graph":
+        made = {name: _of_function(passes, program, f, report) for name, f in program.functions.items()}
+        return print_module(program.with_functions(made), generic)
+    return "\n".join(_below(passes, program, target, report))
 
 
 def listing() -> list[str]:
@@ -88,14 +97,14 @@ def _chosen(pipeline: str) -> Iterator[Pass]:
         yield from PIPELINES.get(name) or (PASSES[name],)
 
 
-def _complete(passes: Sequence[Pass], form: str, program: str) -> tuple[list[Pass], str]:
+def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     """The passes, and before them those that take the program down to the form that they transform; and its last form."""
     found: list[Pass] = []
     packed = False
     for p in passes:
         wanted = FORM_OF[p.unit]
         if FORMS.index(wanted) < FORMS.index(form):
-            where = f"after {found[-1].name} there are only {form}" if found else f"{program} holds {form}"
+            where = f"after {found[-1].name} there are only {form}" if found else f"the program holds {form}"
             raise Usage(f"{p.name} works on the {wanted}, but {where}")
         if (p.unit is StepPlan) != packed and (p.unit is StepPlan or p.name == "pack_state"):
             raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
@@ -176,20 +185,3 @@ class Report:
         whole = sum(self.times.values())
         for name, taken in (*self.times.items(), ("all", whole)):
             print(f"{name:14} {duration(taken):>8}  {taken / (whole or 1):4.0%}", file=sys.stderr)
-
-
-def _read(name: str) -> Module | Plan:
-    data = read(name)
-    if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
-        return load(name, data)
-    from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
-    from cvm.parser.kernels import parse_kernels
-
-    kernels = parse_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
-    try:
-        for kernel in kernels:
-            check_kernel(kernel)
-    except LoweringError as e:
-        raise cvm.Error(str(e)) from None
-    parameters = dict.fromkeys(t for k in kernels for t in k.parameters)
-    return Plan("kernels", tuple(parameters), (), {}, tuple(kernels))

@@ -1,4 +1,4 @@
-"""`cvm run`: call a function with arrays from files, or random ones; show, write and time the results."""
+"""`cvm run`: call a function, or kernels, with arrays from files, or random ones; show, write and time the results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
-from cvm.commands.io import load, write
+from cvm.commands.io import write
+from cvm.commands.levels import compiled, read_level, signature
 from cvm.dialect.program.function import Graph
-from cvm.jit.compile import compile_function
+from cvm.dialect.program.module import Module
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
@@ -33,14 +34,15 @@ def run(options: Namespace) -> int:
             cvm.set_num_threads(options.threads)
         except cvm.Error as e:
             raise Usage(f"--threads {options.threads}: {e.diagnostics[0].message}") from None
-    module = load(options.program)
-    function = module.functions.get(options.entry)
+    program = read_level(options.program)
+    module = program if isinstance(program, Module) else None
+    function = module.functions.get(options.entry) if module else signature(program)
     profile = TARGETS[options.target].profile
     if options.profile and (profile is None or isinstance(function, Graph)):
         raise Usage(
             f"--profile is for functions on the target {', '.join(t.name for t in TARGETS.values() if t.profile)}"
         )
-    if isinstance(function, Graph):
+    if module and isinstance(function, Graph):
         from cvm.commands.run_clocked import run_graph
 
         return run_graph(module, function, options)
@@ -50,8 +52,8 @@ def run(options: Namespace) -> int:
     arrays = [] if function is None else inputs(function, options)
     with waiting("compiling"):
         began = time.perf_counter()
-        f = compile_function(module, options.entry, options.target, CompileOptions(options.optimize))
-        compiled = time.perf_counter() - began
+        f: Any = compiled(program, options.entry, options.target, CompileOptions(options.optimize))
+        compiling = time.perf_counter() - began
     with waiting("running"):
         began = time.perf_counter()
         returned = f(*arrays)
@@ -71,7 +73,7 @@ def run(options: Namespace) -> int:
         if options.digest:
             print(f"  sha256 {digest(array)}", file=out)
     if options.time:
-        print(f"compiled in {duration(compiled)}, ran in {fastest(f, arrays, first)}", file=out)
+        print(f"compiled in {duration(compiling)}, ran in {fastest(f, arrays, first)}", file=out)
     if options.profile and profile is not None:
         with waiting("profiling"):
             spent = profile(f, arrays)

@@ -31,6 +31,7 @@ from . import cache_entry
 from .compiled_function import CompiledFunction
 
 if TYPE_CHECKING:
+    from ...dialect.notation.loops import Kernel
     from ...dialect.notation.plan import Plan
     from .cache_entry import Compiled
     from .signature import Signature
@@ -125,15 +126,14 @@ class NativeFunction(CompiledFunction):
         )
 
     def _compile_in_units(self) -> Compiled:
-        from ...lowering.pipeline import nests, schedule
         from ..llvm.emit import Emission
         from .codegen_units import Parts
 
-        plain = nests(self.module, self.computed)
+        plain = self._plain
         emission = Emission(plain)
         checked = self._ranges_text(emission.sizes)
         with Parts(emission, checked) as parts:
-            self.plan = plan = schedule(plain, self.compiled_for, parts.add)
+            self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
             work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
@@ -148,6 +148,17 @@ class NativeFunction(CompiledFunction):
                 parts.parallel,
                 bool(checked),
             )
+
+    @property
+    def _plain(self) -> Plan:
+        from ...lowering.pipeline import nests
+
+        return nests(self.module, self.computed)
+
+    def _scheduled(self, plain: Plan, ready: Callable[[Kernel], None]) -> Plan:
+        from ...lowering.pipeline import schedule
+
+        return schedule(plain, self.compiled_for, ready)
 
     @cached_property
     def plan(self) -> Plan:

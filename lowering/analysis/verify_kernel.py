@@ -53,7 +53,13 @@ from .vector_stores import begins_lines, can_shift, left_over
 
 
 class LoweringError(AssertionError):
-    """An illegal kernel, made by a faulty pass."""
+    """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
+
+    def __init__(self, message: str, statement: Statement | None = None) -> None:
+        where = "" if statement is None else "\n" + statement_text(statement).partition("\n")[0]
+        super().__init__(message + where)
+        self.message = message
+        self.statement = statement
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,7 @@ class _Checker:
 
     def hold(self, condition: bool, message: str) -> None:
         if not condition:
-            where = "" if self.at is None else "\n" + statement_text(self.at).partition("\n")[0]
-            raise LoweringError(f"kernel @{self.kernel.name}: {message}{where}")
+            raise LoweringError(f"kernel @{self.kernel.name}: {message}", self.at)
 
     def block(self, block: Block, scope: Scope) -> None:
         for s in block:

@@ -372,11 +372,11 @@ def test_opt_says_why_a_pipeline_cannot_be(command: Command, arguments: tuple[st
 
 def test_opt_of_kernels_that_are_none(command: Command) -> None:
     said = command("opt", "-", stdin="kernel @x() -> (%y: tensor<3xi32>) {\n  for\n}\n")
-    assert said.status == 1 and "<stdin>:3:1: error[parse.kernel]: this is no kernel from here on" in said.err
+    assert said.status == 1 and "<stdin>:3:1: error[parse.kernel]: expected %name, got }" in said.err
     kernel = "kernel @x() -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = 1\n  }\n}\n"
     assert command("opt", "-", stdin=kernel) == (0, kernel, "")
     said = command("opt", "-", "--pipeline", "cse", stdin=kernel)
-    assert said == (2, "", "cvm: cse works on the graph, but - holds loops\n")
+    assert said == (2, "", "cvm: cse works on the graph, but the program holds loops\n")
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_no_traceback_unless_asked_for(command: Command, monkeypatch: pytest.Mon
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(cvm, "load", broken)
+    monkeypatch.setattr(cvm.commands.levels, "read", broken)
     found = command("check", "add.cvm")
     assert found.status == 1 and "internal error: RuntimeError: a bug" in found.err and "CVM_TRACEBACK=1" in found.err
     monkeypatch.setenv("CVM_TRACEBACK", "1")
@@ -449,7 +449,7 @@ def test_ends_by_force(command: Command, monkeypatch: pytest.MonkeyPatch, error:
     def end(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cvm, "load", end)
+    monkeypatch.setattr(cvm.commands.levels, "read", end)
     found = command("check", "add.cvm")
     assert found.status == 1 and found.err.startswith("cvm: ") and found.err.count("\n") == 1
 

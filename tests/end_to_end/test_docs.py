@@ -19,7 +19,6 @@ from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
 from cvm.lowering.processor import GENERIC
 from cvm.parser.format import format_text
 from cvm.parser.kernels import parse_kernels
-from filetest_runner import GOLDENS, Filetest, passes, perform
 from finite_differences import check
 from loop_interpreter import by_formula, execute
 from operator_checks import assert_same, references
@@ -28,6 +27,8 @@ from samples import SAMPLES
 import cvm
 from cvm import cli
 from cvm.commands.ops import by_dialect
+from cvm.testing.commands import passes, perform
+from cvm.testing.filetest import Filetest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -142,7 +143,7 @@ def test_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             path = tmp_path / f"{n}.cvm"
             path.write_text(text, "utf-8")
             for command in Filetest.load(path).commands:
-                perform(Filetest.load(path), command, update=command in GOLDENS)
+                perform(Filetest.load(path), command, update=True)
         exec(compile(generator, "docs/operators.md", "exec"), {**vars(samples), "nn": module})
         for seed in range(10):
             op = SAMPLES["cvm.weigh_rows"](np.random.default_rng(seed))

@@ -8,13 +8,13 @@ import pytest
 from spine import PAGE, ROOT, entered, entries, entry, lines_of, updated
 
 LARGEST_FILES, LARGEST_LINES = 60, 3000
-HOW = "python -m pytest tests/end_to_end/test_spine.py --update-golden lists it; say in a sentence or two what it is there for"
+HOW = "python -m pytest tests/end_to_end/test_spine.py --cvm-bless lists it; say in a sentence or two what it is there for"
 
 
 @pytest.fixture(scope="module")
 def page(request: pytest.FixtureRequest) -> str:
     text = PAGE.read_text("utf-8")
-    if request.config.getoption("--update-golden"):
+    if request.config.getoption("--cvm-bless"):
         text = updated(text)
         PAGE.write_text(text, "utf-8")
     return text

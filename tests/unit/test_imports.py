@@ -24,6 +24,7 @@ MAY_IMPORT = {
 ALSO = {
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
+    "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types
 ORDER = {
@@ -104,6 +105,10 @@ def test_packages_are_listed() -> None:
             "llvmlite lark pycuda cvm.lowering cvm.jit cvm.operator_functions cvm.dialect.dali cvm.dialect.theano",
         ),
         ("import cvm; cvm.compile('func @main() { return }', target='reference').lower('cuda')", "llvmlite pycuda"),
+        (
+            "import cvm.testing.pytest_plugin",
+            "numpy llvmlite lark cvm.parser cvm.lowering cvm.jit cvm.dialect.spec cvm.testing.commands",
+        ),
         ("import cvm.cli; cvm.cli.parser()", "llvmlite lark pycuda cvm.parser cvm.jit"),
     ],
 )

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from cvm.dialect.spec.op import OPERATORS
-from filetest_runner import Filetest
+
+from cvm.testing.commands import calls_of
+from cvm.testing.filetest import Filetest
 
 FOLDER = Path(__file__).parents[2] / "filetests"
 FILES = [Filetest.load(p) for p in sorted(FOLDER.rglob("*.cvm"))]
 BROKEN = {e.code for f in FILES for e in f.expected("error") if "check" in f.commands}
-BROKEN |= {call.error.partition(":")[0].strip() for f in FILES for _, call in f.calls if "run" in f.commands}
+BROKEN |= {call.error.partition(":")[0].strip() for f in FILES for _, _, call in calls_of(f) if "run" in f.commands}
 
 
 @pytest.mark.parametrize("name", sorted(n for n, op in OPERATORS.items() if op.constraints or op.placement))

@@ -337,7 +337,7 @@ def test_bytes_line_ends_and_tabs() -> None:
 
 
 def test_every_character_belongs_to_a_token() -> None:
-    for path in sorted((ROOT / "examples").rglob("*.cvm")):
+    for path in sorted(p for p in (ROOT / "examples").rglob("*.cvm") if p.parts[-2] not in ("tests", "passes")):
         text = path.read_text("utf-8")
         assert "".join(t.text for t in scanner().tokens(text, keep=True)) == text
     junk = "".join(map(chr, range(0x250)))

@@ -101,5 +101,5 @@ def difference(got: np.ndarray, wanted: np.ndarray, relation: str) -> str | None
     return f"at {list(at)} it is {got[at].item()!r}, not {wanted[at].item()!r}; all of it is {got.tolist()}"
 
 
-def _signs(array: np.ndarray) -> np.ndarray:
+def _signs(array: Any) -> np.ndarray:
     return np.signbit(array.real) + 2 * np.signbit(array.imag)

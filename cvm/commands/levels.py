@@ -1,0 +1,89 @@
+"""Programs at any level: functions, formulas or kernels, told apart by their text, compiled and shown in the same way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import cvm
+from cvm.cli import Usage
+from cvm.commands.io import STDIN, load, read
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.notation.plan import Plan
+from cvm.dialect.program.function import Function
+from cvm.dialect.program.module import Module
+from cvm.jit.compile import compile_program
+from cvm.jit.functions.clocked_program import CompiledGraph
+from cvm.jit.functions.compiled_function import CompiledFunction
+from cvm.jit.options import DEFAULT, CompileOptions
+from cvm.parser.suggest import did_you_mean
+
+Level: TypeAlias = Module | Plan
+
+
+def read_level(name: str, data: bytes | None = None) -> Level:
+    """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
+    data = read(name) if data is None else data
+    if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
+        return load(name, data)
+    return read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+
+
+def read_kernels(text: str, filename: str) -> Plan:
+    """The verified kernels of a text, linked by the names of their arrays; raises with a mistake of each."""
+    from cvm.lowering.analysis.verify_kernel import LoweringError, check_kernel
+    from cvm.lowering.loops.link_kernels import link_kernels
+    from cvm.parser.kernels import read_kernels as parse
+
+    kernels, places = parse(text, filename)
+    mistakes = []
+    for kernel in kernels:
+        try:
+            check_kernel(kernel)
+        except LoweringError as e:
+            place = kernel.span if e.statement is None else places.get(e.statement, kernel.span)
+            mistakes.append(cvm.Diagnostic(e.message, place, "kernel.illegal"))
+    if mistakes:
+        raise cvm.VerifyError(mistakes)
+    return link_kernels(kernels)
+
+
+def entries(program: Level) -> list[str]:
+    """The names of what can be called; the kernels of a text are called together."""
+    return [*program.functions] if isinstance(program, Module) else [program.name]
+
+
+def compiled(
+    program: Level, entry: str, target: str = "reference", options: CompileOptions = DEFAULT
+) -> CompiledFunction | CompiledGraph:
+    """A function, or the kernels, compiled for a target."""
+    if isinstance(program, Module):
+        return compile_program(program, entry, target, options)
+    from cvm.jit.functions.kernel_function import KernelFunction
+
+    if target not in ("cpu", "reference"):
+        raise cvm.TargetError(f"kernels run on the target cpu, not on {target}")
+    return KernelFunction(program, options)
+
+
+def signature(program: Level) -> Function:
+    """The arguments and results of kernels, as a function without operations."""
+    assert isinstance(program, Plan)
+    found = compiled(program, program.name).function
+    assert isinstance(found, Function)
+    return found
+
+
+def bind_sizes(program: Level, sizes: Mapping[str, int]) -> Level:
+    """The program with values for sizes that it leaves open."""
+    if not isinstance(program, Module):
+        raise Usage("sizes are bound in programs of functions; kernels take those of their arrays")
+    from cvm.jit.aot import settled
+
+    arguments = (a for f in program.functions.values() for a in f.arguments)
+    open = {d.name for a in arguments for d in a.known_type.array_shape if isinstance(d, Size)}
+    for name in sizes:
+        if name not in open:
+            raise Usage(f"no argument has a size ?{name}{did_you_mean(name, map(str, open))}")
+    return program.with_functions({name: settled(program, f, sizes) for name, f in program.functions.items()})

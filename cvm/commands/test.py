@@ -1,0 +1,53 @@
+"""`cvm test`: the `// test` lines of .cvm files, run without pytest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from cvm.cli import Usage
+from cvm.testing.commands import Skipped, perform
+from cvm.testing.filetest import Failure, Filetest, bless, coloured
+
+
+def test(options: Namespace) -> int:
+    """0 if all of them hold, 1 if not."""
+    blesses = options.bless or os.environ.get("CVM_BLESS") == "1"
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for path in _files(options.paths):
+        commands = dict.fromkeys(Filetest.load(path).commands)
+        for command in commands:
+            try:
+                diff = perform(Filetest.load(path), command, blesses)
+            except Skipped as e:
+                counts["skipped"] += 1
+                print(f"{path}: {command}: skipped: {e}")
+            except Failure as e:
+                counts["failed"] += 1
+                _show(f"{path}: {command}: FAILED", [str(e.args[0]), *e.diff])
+            else:
+                counts["passed"] += 1
+                _show(f"{path}: {command}: golden lines written", diff) if diff else None
+        if blesses and commands:
+            bless(path)
+        if problems := [f"{path}:{n}: {said}" for n, said in Filetest.load(path).problems()]:
+            counts["failed"] += 1
+            _show(f"{path}: comments: FAILED", problems)
+    print(", ".join(f"{n} {what}" for what, n in counts.items() if n) or "no tests")
+    return 1 if counts["failed"] else 0
+
+
+def _files(paths: list[str]) -> Iterator[Path]:
+    for name in paths:
+        path = Path(name)
+        if not path.exists():
+            raise Usage(f"there is no {name}")
+        found = sorted(path.rglob("*.cvm")) if path.is_dir() else [path]
+        yield from (p for p in found if not path.is_dir() or Filetest.load(p).is_test())
+
+
+def _show(head: str, lines: list[str]) -> None:
+    print("\n".join([head, *coloured(lines, sys.stdout.isatty()), ""]))

@@ -1,0 +1,364 @@
+"""The commands of filetests: `COMMANDS` has a function for each, which gives its text, or raises Failure.
+
+In: a `Filetest` and one of its commands. The text of a stage or of passes is compared with golden lines, or with `check:`
+lines; `perform` does that, or blesses: it writes the golden lines and gives the diff. docs/testing.md describes the commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from difflib import unified_diff
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.cli import Usage
+from cvm.commands.display import digest as sha256
+from cvm.commands.inputs import random_arrays
+from cvm.commands.levels import Level, bind_sizes, compiled, entries, read_level
+from cvm.commands.opt import listing, text_after
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_module
+from cvm.jit.functions.clocked_program import CompiledGraph
+from cvm.jit.host_processor import resolve
+from cvm.jit.targets import TARGETS, all_stages, find_target
+from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
+from cvm.lowering.passes import run_passes
+from cvm.lowering.pipeline import PASSES, context_of
+from cvm.lowering.processor import compiling_for
+from cvm.parser.suggest import did_you_mean
+
+from .check_lines import check_text
+from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless
+from .run_lines import Call, as_array, difference, read_call
+
+OPTIONS = {"target": ("run", "digest", "opt"), "seed": ("digest",), "cpu": ()}  # by whom each is taken; () is all
+SEED = 0
+
+
+class Skipped(Exception):
+    """A command cannot run here; the message says why."""
+
+
+def perform(test: Filetest, command: str, update: bool = False) -> list[str]:
+    """Run one command of a file, and raise Failure where the program is not as the file says. `update` writes its golden lines
+    in place of comparing them, and gives the diff of the file."""
+    asked = test.command(command)
+    if not is_command(asked.name):
+        near = did_you_mean(asked.name, names())
+        raise Failure(
+            f"{test.path}:{asked.line}: unknown command {asked.name!r}{near}; the commands are {', '.join(names())}"
+        )
+    try:
+        with compiling_for(resolve(asked.options["cpu"])) if "cpu" in asked.options else nullcontext():
+            _known_options(asked)
+            printed = _COMMANDS.get(asked.name, _text)(test, asked)
+    except (Usage, cvm.Error) as e:
+        raise Failure(f"{test.path}:{asked.line}: `// test {command}`: {e}") from None
+    if printed is None:
+        return []
+    if checks := test.checks.get(command):
+        check_text("\n".join(line for lines in printed.values() for line in lines), checks, test.path)
+        return []
+    if asked.name in CHECK_ONLY:
+        raise Failure(f"{test.path}:{asked.line}: there is no `// check:` line after `// test {command}`")
+    if update:
+        return bless(test.path, command, printed)
+    written = test.golden(command)
+    for name in dict.fromkeys((*printed, *written)):
+        if printed.get(name, []) != written.get(name, []):
+            raise _differs(test, command, name, written.get(name, []), printed.get(name, []))
+    return []
+
+
+def _differs(test: Filetest, command: str, name: str, written: list[str], printed: list[str]) -> Failure:
+    line = test.golden_line(command, name)
+    said = f"{test.path}:{line}: `{command}` of @{name} prints something else than its golden lines; "
+    said += "--cvm-bless accepts it" if written else "there are none yet, and --cvm-bless writes them"
+
+    def shifted(m: re.Match[str]) -> str:
+        return f"@@ -{int(m[1]) + line - 1 if written else line}{m[2]}"
+
+    diff = unified_diff(written, printed, str(test.path), "printed now", lineterm="")
+    return Failure(said, [re.sub(r"^@@ -(\d+)(.*)", shifted, d) for d in diff])
+
+
+def _known_options(asked: Command) -> None:
+    for name in OPTIONS.keys() & asked.options.keys():
+        if OPTIONS[name] and asked.name not in OPTIONS[name]:
+            raise Usage(f"{name}= is for {', '.join(OPTIONS[name])}")
+    if asked.name != "opt" and len(asked.words) > 1:
+        raise Usage(f"expected options such as cpu=x86-64-v3, got {asked.words[1]!r}")
+
+
+def _sizes(asked: Command) -> dict[str, int]:
+    sizes = {}
+    for name, value in asked.options.items():
+        if name not in OPTIONS:
+            if not value.isdigit():
+                raise Usage(f"expected {', '.join(f'{o}=' for o in OPTIONS)} or a size, NAME=number")
+            sizes[name] = int(value)
+    return sizes
+
+
+def _program(test: Filetest, asked: Command) -> Level:
+    """The program of the file, with the sizes that the command names."""
+    program = read_level(str(test.path), test.text.encode())
+    return bind_sizes(program, sizes) if (sizes := _sizes(asked)) else program
+
+
+def _module(test: Filetest, asked: Command) -> Module:
+    program = _program(test, asked)
+    if not isinstance(program, Module):
+        raise Usage(f"it is for programs of functions, and the file holds {type(program).__name__.lower()}")
+    return program
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every command."""
+    return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *passes())))
+
+
+def is_command(name: str) -> bool:
+    return name in names()
+
+
+def passes() -> list[str]:
+    """The names of `cvm opt --list`."""
+    return [line.split()[0] for line in listing() if line.startswith("  ")]
+
+
+# The commands that print text
+
+
+def _text(test: Filetest, asked: Command) -> Golden:
+    """The text of a stage, or what a pass makes of the program."""
+    program, name = _program(test, asked), asked.name
+    if name in all_stages():
+        return _of_entries(test, program, lambda entry: compiled(program, entry).lower(name))
+    if isinstance(program, Module) and name in PASSES and PASSES[name].level == "graph":
+        found = {}
+        for entry, function in program.functions.items():
+            new = run_passes([PASSES[name]], function, context_of(program, function))
+            if new is not function:
+                found[entry] = _lines(print_module(program.with_functions({entry: new})))
+        return found
+    return _whole(test, text_after(program, name))
+
+
+def opt(test: Filetest, asked: Command) -> Golden:
+    """The whole file after a pipeline of `cvm opt`, after its last function."""
+    pipeline = " ".join(asked.words[1:])
+    return _whole(test, text_after(_program(test, asked), pipeline, asked.options.get("target")))
+
+
+def graph(test: Filetest, asked: Command) -> Golden:
+    module = _module(test, asked)
+    printed = print_module(module)
+    if "file(" not in printed:
+        _reads_back(printed, print_module(cvm.parse(printed)))
+    return {name: _lines(print_module(module.with_functions({name: f}))) for name, f in module.functions.items()}
+
+
+def ranges(test: Filetest, asked: Command) -> Golden:
+    module = _module(test, asked)
+    noted = print_ranges(module)
+    if "file(" not in noted:
+        _reads_back(noted, print_ranges(cvm.parse(noted)))
+    return {name: _lines(print_ranges(module, [name])) for name in module.functions}
+
+
+def _reads_back(printed: str, again: str) -> None:
+    if again != printed:
+        diff = unified_diff(printed.splitlines(), again.splitlines(), "printed", "read back", lineterm="")
+        raise Failure("the printed program reads back as another one:", diff)
+
+
+def _of_entries(test: Filetest, program: Level, text: Callable[[str], str]) -> Golden:
+    if not isinstance(program, Module):
+        return _whole(test, text(entries(program)[0]))
+    return {entry: _lines(text(entry)) for entry in entries(program)}
+
+
+def _whole(test: Filetest, text: str) -> Golden:
+    if not test.functions:
+        raise Failure(f"{test.path} has no function after which golden lines could stand")
+    return {[*test.functions][-1]: _lines(text)}
+
+
+def fmt(test: Filetest, asked: Command) -> Golden:
+    from cvm.parser.format import format_text
+
+    found = {}
+    for name, (first, last) in test.functions.items():
+        once = format_text("\n".join(test.lines[first : last + 1]) + "\n")
+        _reads_back(once, format_text(once))
+        found[name] = _lines(once)
+    return found
+
+
+def digest(test: Filetest, asked: Command) -> Golden:
+    """The SHA-256 of each result of every function, for random arguments that a seed gives."""
+    seed = asked.options.get("seed", str(SEED))
+    if not seed.isdigit():
+        raise Usage(f"expected seed=number, got {seed}")
+    program, found = _program(test, asked), {}
+    for entry in entries(program):
+        for target in _targets(asked, ("cpu",)):
+            f: Any = compiled(program, entry, target)
+            if isinstance(f, CompiledGraph):
+                raise Usage(f"@{entry} is a graph; digests are of functions")
+            returned = f(*random_arrays(f.function, int(seed)))
+            results = returned if isinstance(returned, tuple) else (returned,)
+            lines = [f"%{v.name} sha256 {sha256(r)}" for v, r in zip(f.function.results, results, strict=True)]
+            if found.setdefault(entry, lines) != lines:
+                raise Failure(f"@{entry} gives other bits on {target}:", unified_diff(found[entry], lines, lineterm=""))
+    return found if isinstance(program, Module) else _whole(test, "\n".join(line for x in found.values() for line in x))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip("\n").split("\n")]
+
+
+# The commands that print none
+
+
+def check(test: Filetest, asked: Command) -> None:
+    """The mistakes of the program are those that the file expects, as a set."""
+    try:
+        _program(test, asked)
+        found: list[cvm.Diagnostic] = []
+    except cvm.Error as e:
+        found = list(e.diagnostics)
+    _same_set(test, test.expected("error"), found)
+
+
+def overflow(test: Filetest, asked: Command) -> None:
+    """The overflows that are possible are those that the file warns of, as a set."""
+    _same_set(test, test.expected("warning"), possible_overflows(_module(test, asked)))
+
+
+def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagnostic]) -> None:
+    unexpected = []
+    for d in found:
+        match = next(
+            (e for e in missing if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)), None
+        )
+        if match is None:
+            unexpected.append(d)
+        else:
+            missing.remove(match)
+    said = [f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing]
+    said += [f"{test.path}:{d.line}: not expected: {d}" for d in unexpected]
+    if said:
+        raise Failure("\n".join(said))
+
+
+def run(test: Filetest, asked: Command) -> None:
+    """Every call gives what the file says, on every target that can run here."""
+    calls = list(calls_of(test))
+    if not calls:
+        raise Failure(f"{test.path}:{asked.line}: there is no `// run:` line")
+    program = _program(test, asked)
+    wrong = []
+    targets = _targets(
+        asked, tuple(t for t in TARGETS if not TARGETS[t].missing()) if isinstance(program, Module) else ("cpu",)
+    )
+    for target in targets:
+        for line, text, call in calls:
+            try:
+                said = _call(program, call, target)
+            except cvm.Error as e:
+                said = f"the call failed: {e}"
+            if said is not None:
+                wrong.append(f"{test.path}:{line}: {target}: {text}\n    {said}")
+    if wrong:
+        raise Failure("\n".join(wrong))
+
+
+def _targets(asked: Command, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The targets that the command names, or these; Skipped where one cannot run here."""
+    chosen = tuple(asked.options["target"].split(",")) if "target" in asked.options else default
+    for name in chosen:
+        try:
+            lacking = find_target(name).missing()
+        except cvm.TargetError as e:
+            raise Usage(f"{e}") from None
+        if lacking:
+            raise Skipped(f"target {name}: {lacking}")
+    return chosen
+
+
+def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
+    """The `run:` lines; one goes on in the comments below it while brackets are open or it ends with a mark."""
+    for n, line in enumerate(test.lines):
+        if line.startswith("// run:"):
+            first, text = n + 1, line.removeprefix("// run:")
+            while _goes_on(text) and test.lines[n + 1 : n + 2] and test.lines[n + 1].startswith("//  "):
+                n += 1
+                text += "\n" + test.lines[n].removeprefix("//")
+            try:
+                yield first, " ".join(text.split()), read_call(text)
+            except (ValueError, TypeError) as e:
+                raise Failure(f"{test.path}:{first}: {e}") from None
+
+
+def _goes_on(text: str) -> bool:
+    return sum(text.count(c) for c in "[(") > sum(text.count(c) for c in "])") or text.rstrip().endswith(
+        ("==", "~=", ",")
+    )
+
+
+def _call(program: Level, call: Call, target: str) -> str | None:
+    f: Any = compiled(program, call.function, target)
+    declared = [a.known_type for a in f.function.arguments]
+    if len(declared) != len(call.arguments):
+        return f"@{call.function} takes {len(declared)} arguments, the line gives {len(call.arguments)}"
+    try:
+        arrays = [as_array(a, t.element.dtype, t.array_shape) for a, t in zip(call.arguments, declared, strict=True)]
+    except ValueError as e:
+        return str(e)
+    if call.relation == "error:":
+        return _fails(f, arrays, call)
+    given = [a.copy() for a in arrays]
+    results = f(*arrays)
+    results = list(results) if isinstance(results, tuple) else [results]
+    if len(results) != len(call.results):
+        return f"there are {len(results)} results, not {len(call.results)}"
+    for n, (result, wanted) in enumerate(zip(results, call.results, strict=True)):
+        said = difference(result, as_array(wanted, result.dtype, result.shape), call.relation)
+        if said is not None:
+            return said if len(results) == 1 else f"result {n}: {said}"
+    kept = all(np.array_equal(a, g, equal_nan=a.dtype.kind in "fc") for a, g in zip(arrays, given, strict=True))
+    inplace = any("inplace" in a.attributes for a in f.function.arguments)
+    return None if kept or inplace else "the call changed its arguments"
+
+
+def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> str | None:
+    code, _, message = (part.strip() for part in call.error.partition(":"))
+    try:
+        result = f(*arrays)
+    except cvm.Error as e:
+        return (
+            None
+            if any(d.code == code and d.message.startswith(message) for d in e.diagnostics)
+            else f"it failed otherwise: {e}"
+        )
+    return f"it did not fail, and gave {result}"
+
+
+_COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = {
+    "run": run,
+    "check": check,
+    "overflow": overflow,
+    "fmt": fmt,
+    "digest": digest,
+    "opt": opt,
+    "ranges": ranges,
+    "graph": graph,
+}

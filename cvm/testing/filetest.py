@@ -1,0 +1,304 @@
+"""A filetest taken apart: its commands, its golden lines, its expectations, and the mistakes of its comments.
+
+`// test` lines are commands, `//>` lines the golden text after a function, `//= COMMAND` says whose text it is. Nothing
+is parsed or run here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import unified_diff
+from functools import cached_property
+from pathlib import Path
+
+GOLDEN, HEADER = "//>", "//= "
+CHECK_ONLY = (
+    "llvm-opt",
+    "asm",
+    "ptx",
+)  # text that LLVM or NVIDIA's compiler writes: it differs from version to version
+WITHOUT_TEXT = ("run", "check", "overflow")
+ENDS = ("error", "warning")  # expectations at the end of a line
+CHECKS = ("check", "check-next", "check-not", "check-dag")
+NEEDS = {"run": ("run",), "error": ("check",), "warning": ("overflow",)}  # the command that looks at an expectation
+MARKS = ("run", *ENDS, *CHECKS)
+OPTION = re.compile(r"\??(\w+)=(\S+)")
+Golden = dict[str, list[str]]  # of each function: its golden lines
+
+
+class Failure(AssertionError):
+    """A filetest is not what its file says; `diff` has the lines of a unified diff, where text was compared."""
+
+    def __init__(self, message: str, diff: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.diff = [*diff]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.args[0]), *self.diff])
+
+
+@dataclass(frozen=True)
+class Command:
+    """A `// test` line: its name, for `opt` a pipeline, and options."""
+
+    text: str
+    line: int
+
+    @cached_property
+    def words(self) -> list[str]:
+        return [w for w in self.text.split() if not OPTION.fullmatch(w)]
+
+    @property
+    def name(self) -> str:
+        return self.words[0] if self.words else ""
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        return {m[1]: m[2] for w in self.text.split() if (m := OPTION.fullmatch(w))}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An `// error: code: message`, or a warning, at the end of a line."""
+
+    line: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """A line that looks for text: `check`, `check-next`, `check-not` or `check-dag`."""
+
+    kind: str
+    pattern: str
+    line: int
+
+
+class Filetest:
+    """A file taken apart. Its lines are numbered from 1, as diagnostics do."""
+
+    def __init__(self, text: str, path: Path = Path("filetest.cvm")) -> None:
+        self.text = text
+        self.path = path
+        self.lines = text.splitlines()
+        self.tests = [Command(t, n) for n, t in self._comments("test")]
+        self.functions = {name: (first, last) for name, first, last in _functions(self.lines)}
+
+    @staticmethod
+    def load(path: Path) -> Filetest:
+        return Filetest(path.read_text("utf-8", "replace"), path)
+
+    @property
+    def commands(self) -> list[str]:
+        return [c.text for c in self.tests]
+
+    def command(self, text: str) -> Command:
+        return next((c for c in self.tests if c.text == text), Command(text, 1))
+
+    def _comments(self, word: str) -> Iterator[tuple[int, str]]:
+        for n, line in enumerate(self.lines, 1):
+            if line.startswith(f"// {word} ") or line == f"// {word}":
+                yield n, " ".join(line[len(word) + 4 :].split())
+
+    # expectations
+
+    def expected(self, severity: str) -> list[Expected]:
+        found = []
+        for n, line in enumerate(self.lines, 1):
+            for text in line.split(f"// {severity}:")[1:]:
+                code, _, message = text.strip().partition(":")
+                found.append(Expected(n, code.strip(), message.strip()))
+        return found
+
+    @cached_property
+    def checks(self) -> dict[str, list[Check]]:
+        """The checks of each command: those that follow its `// test` line, before the next command that prints text."""
+        found: dict[str, list[Check]] = {}
+        printing = [c for c in self.tests if c.name not in WITHOUT_TEXT]
+        for n, line in enumerate(self.lines, 1):
+            if (m := re.match(rf"\s*// ({'|'.join(reversed(CHECKS))}):\s*(.*?)\s*$", line)) is not None:
+                above = [c for c in printing if c.line < n] or printing[:1]
+                found.setdefault(above[-1].text if above else "", []).append(Check(m[1], m[2], n))
+        return found
+
+    @property
+    def golden_commands(self) -> list[str]:
+        """The commands whose text is compared with golden lines."""
+        return [
+            c.text for c in self.tests if c.name not in (*WITHOUT_TEXT, *CHECK_ONLY) and not self.checks.get(c.text)
+        ]
+
+    # golden lines
+
+    def golden(self, command: str) -> Golden:
+        """The golden lines of a command that stand after each function."""
+        found: Golden = {}
+        for name, of, _, line in self._golden_lines():
+            if of == command:
+                found.setdefault(name, []).append(line)
+        return found
+
+    def golden_line(self, command: str, function: str) -> int:
+        """The number of the first golden line of a command after a function; of the line after it, where there is none."""
+        numbers = [n for name, of, n, _ in self._golden_lines() if (name, of) == (function, command)]
+        return numbers[0] if numbers else self.functions.get(function, (0, len(self.lines) - 1))[1] + 2
+
+    def _golden_lines(self) -> Iterator[tuple[str, str, int, str]]:
+        """Each golden line after a function: the function, the command, the number and the text."""
+        goldens = self.golden_commands
+        for name, (_, last) in self.functions.items():
+            current = goldens[0] if len(goldens) == 1 else ""
+            for n, line in enumerate(_golden_block(self.lines, last), last + 2):
+                if line.startswith(HEADER):
+                    current = line.removeprefix(HEADER).strip()
+                else:
+                    yield name, current, n, line.removeprefix(GOLDEN).removeprefix(" ")
+
+    def with_golden(self, command: str, golden: Golden) -> str:
+        """The file's text with these golden lines, and without those of commands that it does not test."""
+        goldens = self.golden_commands
+        kept = {c: golden if c == command else self.golden(c) for c in goldens}
+        inside = {
+            n
+            for _, last in self.functions.values()
+            for n in range(last + 1, last + 1 + len(_golden_block(self.lines, last)))
+        }
+        lines: list[str] = []
+        ends = {last: name for name, (_, last) in self.functions.items()}
+        for n, line in enumerate(self.lines):
+            if n in inside or line.startswith((GOLDEN, HEADER)):
+                continue
+            lines.append(line)
+            for c in goldens if n in ends else ():
+                if ends[n] in kept[c]:
+                    lines += [HEADER + c] if len(goldens) > 1 else []
+                    lines += [f"{GOLDEN} {text}".rstrip() for text in kept[c][ends[n]]]
+        return "\n".join(lines) + "\n"
+
+    # mistakes of the comments
+
+    def is_test(self) -> bool:
+        """Test whether there is anything in the file for the runner: a command, an expectation, or nearly one."""
+        return bool(self.tests) or any(self.problems())
+
+    def problems(self) -> Iterator[tuple[int, str]]:
+        """Each mistake of the comments, with its line: near misses, and expectations that nothing looks at."""
+        names = {c.name for c in self.tests}
+        seen: set[str] = set()
+        for c in self.tests:
+            if c.text in seen:
+                yield c.line, f"`// test {c.text}` stands in the file twice"
+            seen.add(c.text)
+        for word, commands in NEEDS.items():
+            at = next((n for n, line in enumerate(self.lines, 1) if f"// {word}:" in line), None)
+            if at is not None and not names.intersection(commands):
+                yield at, f"`// {word}:` without `// test {' or '.join(commands)}`: nothing looks at it"
+        for of, checks in self.checks.items():
+            if not of:
+                yield checks[0].line, f"`// {checks[0].kind}:` without a `// test` line of a stage or a pass"
+        goldens = self.golden_commands
+        accounted = {n: of for _, of, n, _ in self._golden_lines()}
+        for n, line in enumerate(self.lines, 1):
+            if line.startswith(GOLDEN) and accounted.get(n, "") not in goldens:
+                of = f"of {accounted[n]}, which" if accounted.get(n) else "that"
+                yield n, f"golden line {of} no command of this file has written; blessing removes it"
+                break
+        for n, line in enumerate(self.lines, 1):
+            if (wanted := _near_miss(line)) is not None:
+                yield n, f"expected `{wanted}`, got `{line[line.index('//') :].strip()[:60]}`"
+
+
+def _near_miss(line: str) -> str | None:
+    """The expectation that a comment is nearly: a word with a wrong letter, another case, no blank, or no colon."""
+    if "//" not in line or line.startswith((GOLDEN, HEADER)):
+        return None
+    if (m := re.match(r"\s*//\s*([A-Za-z]+)\s+([a-z][\w-]*)(\s.*)?$", line)) is not None and _near(m[1], "test"):
+        from .commands import is_command
+
+        if line.startswith("// test "):
+            return None
+        return f"// test {m[2]}" if is_command(m[2]) else None
+    if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
+        return "// run: @"
+    for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):
+        word = next((w for w in MARKS if _near(m[2], w)), None)
+        if word is not None and m[0] != f"// {word}:":
+            return f"// {word}:"
+    return None
+
+
+def _near(word: str, wanted: str) -> bool:
+    """Test whether a word is another one but for case, one letter, or two letters in turned order."""
+    a, b = word.lower().replace("_", "-"), wanted
+    if a == b:
+        return True
+    if len(a) == len(b):
+        apart = [n for n in range(len(a)) if a[n] != b[n]]
+        return len(apart) == 1 or (len(apart) == 2 and a[apart[0]] + a[apart[1]] == b[apart[1]] + b[apart[0]])
+    short, long = sorted((a, b), key=len)
+    return len(long) == len(short) + 1 and any(long[:n] + long[n + 1 :] == short for n in range(len(long)))
+
+
+def _functions(lines: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Each function, graph or kernel with its first and last line, from 0: the last is the next `}` indented as the first."""
+    for first, line in enumerate(lines):
+        head = re.match(r"(\s*)(?:func|graph|kernel|formulas)\s+@([\w.$-]+)", line)
+        if head is not None:
+            indent, name = head.groups()
+            ends = (n for n in range(first, len(lines)) if lines[n].startswith(indent + "}"))
+            yield name, first, next(ends, first)
+
+
+def _golden_block(lines: list[str], last: int) -> list[str]:
+    end = last + 1
+    while end < len(lines) and lines[end].startswith((GOLDEN, HEADER)):
+        end += 1
+    return lines[last + 1 : end]
+
+
+# Blessing
+
+
+def bless(path: Path, command: str = "", printed: Golden | None = None) -> list[str]:
+    """Write the golden lines of a command into its file, drop those of no command, and give the diff.
+
+    The file is read again under a lock, as another process may have blessed another command meanwhile.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    handle = _locked(lock)
+    try:
+        test = Filetest.load(path)
+        text = test.with_golden(command, printed or {})
+        if text.splitlines() == test.lines:
+            return []
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text, "utf-8")
+        os.replace(fresh, path)
+        return [*unified_diff(test.lines, text.splitlines(), str(path), f"{path} (blessed)", lineterm="")]
+    finally:
+        os.close(handle)
+        lock.unlink(missing_ok=True)
+
+
+def _locked(lock: Path) -> int:
+    """A lock file of this process; one older than a minute is of a process that has died."""
+    while True:
+        try:
+            return os.open(lock, os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            with suppress(FileNotFoundError):
+                if time.time() - lock.stat().st_mtime > 60:
+                    lock.unlink()
+            time.sleep(0.01)
+
+
+def coloured(diff: Iterable[str], colour: bool) -> list[str]:
+    """The lines of a diff as a terminal shows them."""
+    codes = {"-": "31", "+": "32", "@": "36"}
+    return [f"\x1b[{codes[d[0]]}m{d}\x1b[0m" if colour and d[:1] in codes else d for d in diff]

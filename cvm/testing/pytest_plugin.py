@@ -1,0 +1,109 @@
+"""The pytest plugin: `.cvm` files among a project's tests are collected, an item for each `// test` line.
+
+pytest loads it in every run, whether there are such files or not, so that it imports nothing heavy before it meets one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .filetest import Filetest
+
+BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "write what .cvm tests print into their golden lines, and show the diff (also: CVM_BLESS=1)"
+    parser.getgroup("cvm").addoption("--cvm-bless", action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.cvm_bless = config.getoption("--cvm-bless") or os.environ.get("CVM_BLESS") == "1"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix != ".cvm":
+        return None
+    from .filetest import Filetest
+
+    test = Filetest.load(file_path)
+    return File.from_parent(parent, path=file_path, test=test) if test.is_test() else None
+
+
+class File(pytest.File):
+    """A file with expectations."""
+
+    def __init__(self, *, test: Filetest, **given: Any) -> None:
+        super().__init__(**given)
+        self.test = test
+
+    def collect(self) -> Iterable[pytest.Item]:
+        for command in dict.fromkeys(self.test.commands):
+            yield Item.from_parent(self, name=command)
+        if any(self.test.problems()):
+            yield Comments.from_parent(self, name="comments")
+
+
+class Item(pytest.Item):
+    """A `// test` line."""
+
+    def runtest(self) -> None:
+        from .commands import Skipped, perform
+        from .filetest import Filetest
+
+        try:
+            diff = perform(Filetest.load(self.path), self.name, self.config.option.cvm_bless)
+        except Skipped as e:
+            pytest.skip(str(e))
+        self._blessed(diff)
+
+    def _blessed(self, diff: list[str]) -> None:
+        if diff:
+            self.user_properties.append((BLESSED, "\n".join(diff)))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from .filetest import Failure, coloured
+
+        if not isinstance(excinfo.value, Failure):
+            return super().repr_failure(excinfo, style)
+        colour = self.config.get_terminal_writer().hasmarkup
+        return "\n".join([str(excinfo.value.args[0]), *coloured(excinfo.value.diff, colour)])
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        from .filetest import Filetest
+
+        return self.path, Filetest.load(self.path).command(self.name).line - 1, f"{self.path.name}: {self.name}"
+
+
+class Comments(Item):
+    """The comments that are no expectation and look like one, and the expectations that nothing looks at."""
+
+    def runtest(self) -> None:
+        from .filetest import Failure, Filetest, bless
+
+        if self.config.option.cvm_bless:
+            self._blessed(bless(self.path))
+        if problems := list(Filetest.load(self.path).problems()):
+            raise Failure("\n".join(f"{self.path}:{n}: {said}" for n, said in problems))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    diffs = [
+        text
+        for report in terminalreporter.stats.get("passed", ())
+        for name, text in getattr(report, "user_properties", ())
+        if name == BLESSED
+    ]
+    if diffs:
+        from .filetest import coloured
+
+        terminalreporter.section("golden lines written")
+        for text in diffs:
+            for line in coloured(text.splitlines(), terminalreporter._tw.hasmarkup):
+                terminalreporter.write_line(line)

@@ -1,0 +1,76 @@
+"""Link kernels that were read from text to one plan: arrays of one name are one array.
+
+    kernel @a(%x) -> (%t), kernel @b(%t) -> (%y)  =>  a plan from %x to %t and %y
+
+An array is an argument if a kernel reads it before any writes it, and a result if a kernel writes it. One that is both is
+updated in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...dialect.ir.diagnostics import Diagnostic, VerifyError
+from ...dialect.ir.sizes import Dim, Size, product, same_size
+from ...dialect.ir.unify import put
+from ...dialect.notation.expressions import Read, Tensor
+from ...dialect.notation.loops import Kernel, Store, expressions, statements
+from ...dialect.notation.plan import Plan
+from ...dialect.notation.printer import Names, tensor_text
+from ...dialect.notation.traverse import walk
+from .substitute_sizes import substitute_sizes
+
+
+def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
+    """The plan of kernels in their order; VerifyError where they disagree about an array."""
+    known: dict[str, Tensor] = {}
+    views: dict[Tensor, Tensor] = {}
+    arguments: list[Tensor] = []
+    results: list[Tensor] = []
+    linked: list[Kernel] = []
+    for kernel in kernels:
+        sizes: dict[Any, Dim] = {}
+        for t in kernel.parameters:
+            for d, n in zip(t.shape, known.get(t.name, t).shape, strict=False):
+                if isinstance(d, Size) and d.is_atom and d.name is None:
+                    sizes.setdefault(d.terms[0][0], n)
+        if sizes:
+            kernel = substitute_sizes(kernel, lambda d, sizes=sizes: put(d, sizes))
+        for t in kernel.parameters:
+            first = known.setdefault(t.name, t)
+            if first is not t:
+                _agree(kernel, first, t)
+                views[t] = first
+        for t, writes in _accesses(kernel):
+            home = known[t.name]
+            if writes and home not in results:
+                results.append(home)
+            elif not writes and home not in results and home not in arguments:
+                arguments.append(home)
+        linked.append(kernel)
+    untouched = [t for t in known.values() if t not in arguments and t not in results]
+    order = {t: n for n, t in enumerate(known.values())}
+    given = sorted([*arguments, *untouched], key=order.__getitem__)
+    return Plan(name, tuple(given), tuple(results), {}, tuple(linked), views)
+
+
+def _agree(kernel: Kernel, first: Tensor, again: Tensor) -> None:
+    if first.element is not again.element or not same_size(product(first.shape), product(again.shape)):
+        texts = [tensor_text(t, Names()).partition(": ")[2] for t in (first, again)]
+        message = f"%{again.name} is one array, but {texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
+        raise VerifyError(Diagnostic(message, kernel.span, "kernel.array"))
+
+
+def _accesses(kernel: Kernel) -> Iterator[tuple[Tensor, bool]]:
+    """The parameters in the order of the text's accesses, each with whether it is written; then those of the head."""
+    parameters = set(kernel.parameters)
+    tops = [] if kernel.condition is None else [kernel.condition]
+    for s in statements(kernel.body):
+        for e in (n for top in (*tops, *expressions(s)) for n in walk(top)):
+            if isinstance(e, Read) and e.tensor in parameters:
+                yield e.tensor, False
+        tops = []
+        if isinstance(s, Store) and s.tensor in parameters:
+            yield s.tensor, True
+    yield from ((t, True) for t in kernel.outputs)

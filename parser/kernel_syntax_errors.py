@@ -1,0 +1,97 @@
+"""Turn a syntax error in a kernel to a diagnostic: what was expected at the place, or the brace that nothing closes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput
+
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from .suggest import did_you_mean
+
+CODE = "parse.kernel"
+MARKS = {"LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":"}
+MARKS |= {"EQUAL": "=", "__ANON_0": "->", "__ANON_1": "..", "TENSOR": "a type such as tensor<4xi32>"}
+MARKS |= {
+    "SYMBOL": "a name such as @k",
+    "STRING": "a message in quotes",
+    "_KERNEL": "kernel",
+    "_IN": "in",
+    "VALUE": "%name",
+}
+MARKS |= {"INTEGER": "a whole number", "NAME": "a word", "SIZE": "?N"}
+WORDS = (
+    "alloc",
+    "assert",
+    "else",
+    "for",
+    "if",
+    "in",
+    "kernel",
+    "let",
+    "of",
+    "overlap",
+    "prefetch",
+    "scheduled",
+    "streaming",
+    "sums",
+)
+GROUPS = (  # tokens that mean one thing together
+    ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
+    ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
+    ({"OR", "AND", "PLUS"}, {"XOR", "COMPARE", "SHIFT", "MINUS", "PRODUCT"}, "an operator"),
+)
+
+
+def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diagnostic:
+    """The mistake in the text from `base` to `end`, which is one kernel."""
+    text = source.text[base:end]
+    at = error.pos_in_stream
+    whole = len(text.rstrip())
+    if isinstance(error, UnexpectedCharacters):
+        where = Span(source, base + (at or 0), base + (at or 0) + 1)
+        return Diagnostic(f"no word or mark of the loop language begins with {where.text!r}", where, CODE)
+    token: Any = getattr(error, "token", None)
+    ended = token is None or token.type == "$END" or at is None or at >= whole
+    opened = _unclosed(text)
+    if ended and opened is not None:
+        brace = Span(source, base + opened, base + opened + 1)
+        place = Span(source, base + whole, base + whole)
+        message = f"expected }} to close the {{ of line {brace.line}, got the end of the kernel"
+        return Diagnostic(message, brace, CODE, (Note("the kernel ends here", place),))
+    start = base + (whole if ended else int(at or 0))
+    got = "the end" if ended else str(token)
+    wanted = _expected(set(getattr(error, "accepts", None) or getattr(error, "expected", ()) or ()))
+    near = did_you_mean(got, WORDS) if got.isalpha() and got not in WORDS else ""
+    return Diagnostic(
+        f"expected {wanted}, got {got}{near}", Span(source, start, start + (0 if ended else len(got))), CODE
+    )
+
+
+def _expected(terminals: set[str]) -> str:
+    found = []
+    for sure, more, name in GROUPS:
+        if sure <= terminals:
+            found.append(name)
+            terminals = terminals - sure - more
+    found += sorted({MARKS.get(t, t.lower().lstrip("_")) for t in terminals - {"$END"}})
+    return " or ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found) or "the end"
+
+
+def _unclosed(text: str) -> int | None:
+    """The offset of the brace that nothing closes: the first whose line is indented further than the next `}` that would."""
+    opened: list[tuple[int, int]] = []
+    at = 0
+    for line in text.splitlines(keepends=True):
+        code = "" if line.startswith("//") else re.sub(r'"([^"\\\n]|\\.)*"', lambda m: "." * len(m[0]), line)
+        indent = len(line) - len(line.lstrip())
+        for n, mark in enumerate(code):
+            if mark == "{":
+                opened.append((at + n, indent))
+            elif mark == "}" and opened:
+                if opened[-1][1] > indent:
+                    return opened[-1][0]
+                opened.pop()
+        at += len(line)
+    return opened[-1][0] if opened else None

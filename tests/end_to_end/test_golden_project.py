@@ -1,0 +1,106 @@
+"""The pytest plugin and `cvm test`, on the project of examples/golden_project: from the checkout, and from a wheel alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PLUGIN = [sys.executable, "-m", "pytest", "-q", "-p", "cvm.testing.pytest_plugin", "-p", "no:cacheprovider"]
+COUNT = 10  # `// test` lines of the project
+
+
+def copied(project: str, to: Path) -> Path:
+    folder = to / project
+    shutil.copytree(ROOT / "examples" / project, folder)
+    return folder
+
+
+def said(command: Sequence[str], folder: Path, status: int, path: Path | None = ROOT, **more: str) -> str:
+    """The output of a command, which has this exit status."""
+    known = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTEST_ADDOPTS", "CVM_BLESS")}
+    env = {**known, **({"PYTHONPATH": str(path)} if path else {}), **more}
+    done = subprocess.run([*command], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def break_it(folder: Path) -> str:
+    """Another program and another comment; the text of the program before."""
+    file = folder / "tests" / "classifier.cvm"
+    before = file.read_text("utf-8")
+    file.write_text(before.replace("%y = cvm.relu", "%y = cvm.negative").replace("// test run\n", ""), "utf-8")
+    plain = folder / "tests" / "plain.cvm"
+    plain.write_text(plain.read_text("utf-8") + "// tset run\n", "utf-8")
+    return before
+
+
+def use(run: list[str], bless: list[str], folder: Path, path: Path | None, **more: str) -> None:
+    """The project passes; broken, it fails and says where; blessed, it shows what changed; mended, it passes."""
+    assert f"{COUNT} passed" in said(run, folder, 0, path, **more)
+    before = break_it(folder)
+    text = said(run, folder, 1, path, **more)
+    assert "classifier.cvm:10: `loops` of @main prints something else than its golden lines" in text
+    assert "\n-      %y[%i, %j] = max(%acc0 + %b[%j], 0)\n+      %y[%i, %j] = -(%acc0 + %b[%j])\n" in text
+    assert "classifier.cvm:24: `// run:` without `// test run`: nothing looks at it" in text
+    assert "plain.cvm:6: expected `// test run`, got `// tset run`" in text
+    text = said(bless, folder, 1, path, **more)
+    assert "\n-//>       %y[%i, %j] = max(%acc0 + %b[%j], 0)\n+//>       %y[%i, %j] = -(%acc0 + %b[%j])\n" in text
+    (folder / "tests" / "plain.cvm").unlink()
+    (folder / "tests" / "classifier.cvm").write_text(before, "utf-8")
+    assert f"{COUNT} passed" in said(bless, folder, 0, path, **more)
+    assert (folder / "tests" / "classifier.cvm").read_text("utf-8") == before
+    assert not list(folder.rglob(".*.lock")) and not list(folder.rglob(".*.new"))
+
+
+def test_with_pytest(tmp_path: Path) -> None:
+    use([*PLUGIN, "--color=no"], [*PLUGIN, "--cvm-bless", "--color=no"], copied("golden_project", tmp_path), ROOT)
+
+
+def test_with_several_workers(tmp_path: Path) -> None:
+    """Workers bless the commands of one file at the same time, and none undoes what another wrote."""
+    pytest.importorskip("xdist")
+    folder = copied("golden_project", tmp_path)
+    file = folder / "tests" / "classifier.cvm"
+    before = file.read_text("utf-8")
+    file.write_text("".join(line for line in before.splitlines(True) if not line.startswith(("//>", "//="))), "utf-8")
+    assert f"{COUNT} passed" in said([*PLUGIN, "-n", "3"], folder, 0, CVM_BLESS="1")
+    assert file.read_text("utf-8") == before
+
+
+def test_without_pytest(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cvm", "test", "tests"]
+    use(command, [*command, "--bless"], copied("golden_project", tmp_path), ROOT)
+
+
+def test_colours_on_a_terminal(tmp_path: Path) -> None:
+    folder = copied("golden_project", tmp_path)
+    break_it(folder)
+    assert "\x1b[32m+      %y[%i, %j] = -(%acc0 + %b[%j])\x1b[0m" in said([*PLUGIN, "--color=yes"], folder, 1)
+
+
+@pytest.mark.slow
+def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
+    """An environment with the wheel and pytest, and nothing of the checkout."""
+    pytest_alone = [str(environment / "bin" / "python"), "-m", "pytest", "-q", "--color=no"]
+    folder = copied("golden_project", tmp_path)
+    use(pytest_alone, [*pytest_alone, "--cvm-bless"], folder, None)
+    assert f"{COUNT} passed" in said([str(environment / "bin" / "cvm"), "test", "tests"], folder, 0, None)
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("environment")
+    source, venv = folder / "source", folder / "venv"
+    ignored = shutil.ignore_patterns(".git", "build", ".venv", "__pycache__", "tests", "*.egg-info")
+    shutil.copytree(ROOT, source, ignore=ignored)
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, source, "pytest", "pytest-xdist", "setuptools>=77"], check=True)
+    return venv

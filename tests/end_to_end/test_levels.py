@@ -1,0 +1,90 @@
+"""Programs that begin below the graph, on the command line: checked, run, timed, scheduled and lowered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm import cli
+
+PROGRAM = """func @main(%x: tensor<?N x 8 x f32>, %w: tensor<5x8xf32>) -> tensor<?N x 5 x f32> {
+  %h = cvm.dense %x, %w
+  %y = cvm.relu %h
+  return %y
+}
+"""
+INPUTS = ["--input", "x=x.npy", "--input", "w=w.npy"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(1)
+    Path("program.cvm").write_text(PROGRAM)
+    np.save("x.npy", random.uniform(-1, 1, (6, 8)).astype(np.float32))
+    np.save("w.npy", random.uniform(-1, 1, (5, 8)).astype(np.float32))
+    return tmp_path
+
+
+def results(*arguments: str) -> dict[str, np.ndarray]:
+    assert cli.main(["run", *arguments, "--output", "y.npz"]) == 0
+    with np.load("y.npz") as found:
+        return {name: found[name] for name in found.files}
+
+
+@pytest.mark.parametrize("stage", ["loops", "schedule"])
+def test_printed_kernels_run(folder: Path, stage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = results("program.cvm", *INPUTS)["y"]
+    assert cli.main(["lower", "program.cvm", "--to", stage, "-o", "kernel.loops"]) == 0
+    assert np.array_equal(results("kernel.loops", *INPUTS)["y"], wanted)
+    assert cli.main(["check", "kernel.loops"]) == 0 and "kernel.loops: ok, " in capsys.readouterr().out
+    assert cli.main(["run", "kernel.loops", *INPUTS, "--time", "--digest", "--profile"]) == 0
+    said = capsys.readouterr().out
+    assert "%y: tensor<6x5xf32>" in said and "compiled in " in said and "sha256" in said and "GB/s" in said
+    for to, text in (("llvm", "define i32 @entry"), ("asm", "entry:"), ("schedule", "kernel @"), ("loops", "kernel @")):
+        assert cli.main(["lower", "kernel.loops", "--to", to]) == 0 and text in capsys.readouterr().out
+    assert cli.main(["run", "kernel.loops", *INPUTS, "-O", "0"]) == 1
+    assert "kernels run as they are; -O 0 is for programs of functions" in capsys.readouterr().err
+    assert cli.main(["lower", "kernel.loops", "--to", "graph"]) == 1
+    assert "graph is a stage of programs of functions; these are kernels" in capsys.readouterr().err
+
+
+def test_kernels_update_in_place(folder: Path) -> None:
+    Path("sum.loops").write_text(
+        "kernel @sum(%x: tensor<?N x i32>) -> (%total: tensor<1xi32>) {\n"
+        "  for %i in 0..?N {\n    %total[0] = %total[0] + %x[%i]\n  }\n}\n"
+    )
+    np.save("x.npy", np.arange(5, dtype=np.int32))
+    np.save("total.npy", np.array([100], np.int32))
+    assert results("sum.loops", "--input", "x=x.npy", "--input", "total=total.npy")["total"].tolist() == [110]
+    assert cli.main(["run", "sum.loops", "--input", "x=x.npy"]) == 2
+
+
+def test_sizes_of_a_call_are_checked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("k.loops").write_text(
+        "kernel @k(%a: tensor<?N x f32>, %b: tensor<?N x f32>) -> (%y: tensor<?N x f32>) {\n"
+        "  for %i in 0..?N {\n    %y[%i] = %a[%i] * %b[%i]\n  }\n}\n"
+    )
+    np.save("a.npy", np.ones(3, np.float32))
+    np.save("b.npy", np.ones(4, np.float32))
+    assert cli.main(["run", "k.loops", "--input", "a=a.npy", "--input", "b=b.npy"]) == 1
+    assert "argument %b: expected tensor<?N x f32> with ?N = 3, as in %a, got tensor<4xf32>" in capsys.readouterr().err
+    assert cli.main(["run", "k.loops", "--random-inputs", "1", "--target", "cuda-sim"]) == 1
+    assert "kernels run on the target cpu, not on cuda-sim" in capsys.readouterr().err
+
+
+def test_kernel_functions_pickle(folder: Path) -> None:
+    import pickle
+
+    from cvm.commands.levels import compiled, read_kernels
+
+    text = (
+        "kernel @k(%a: tensor<3xi32>) -> (%y: tensor<3xi32>) {\n  for %i in 0..3 {\n    %y[%i] = %a[%i] + 1\n  }\n}\n"
+    )
+    f = pickle.loads(pickle.dumps(compiled(read_kernels(text, "k"), "kernels", "cpu")))
+    assert f(np.array([1, 2, 3], np.int32)).tolist() == [2, 3, 4]
+    with pytest.raises(cvm.CallError):
+        f(np.array([1, 2], np.int32))

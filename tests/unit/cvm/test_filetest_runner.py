@@ -1,0 +1,329 @@
+"""The filetest runner itself: blessing twice changes nothing, and it fails on whatever is not as the file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cvm.testing.commands import perform
+from cvm.testing.filetest import Failure, Filetest
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "tests" / "filetests"
+
+LAYER = """\
+// test loops
+// test graph
+// test run
+// test check
+
+func @layer(%x: tensor<2xi32>) -> tensor<2xi32> {
+  %y = cvm.negative %x
+  return %y
+}
+
+// a comment of the author's
+
+func @main(%x: tensor<2xi32>) -> tensor<2xi32> {
+  %y = call @layer(%x)
+  return %y
+}
+// run: @main([1, -2]) == [-1, 2]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "layer.cvm"
+
+
+def bless(path: Path) -> str:
+    for command in Filetest.load(path).commands:
+        perform(Filetest.load(path), command, update=True)
+    return path.read_text()
+
+
+def verify(path: Path) -> None:
+    for command in Filetest.load(path).commands:
+        perform(Filetest.load(path), command)
+
+
+def without_golden(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(("//>", "//=")))
+
+
+def test_blessing_twice_changes_nothing(file: Path) -> None:
+    file.write_text(LAYER)
+    once = bless(file)
+    verify(file)
+    assert bless(file) == once != LAYER
+    assert without_golden(once) == LAYER, "the author's lines stay"
+    assert once.count("//= loops\n//> kernel @layer.0(") == 1 and once.count("//= graph\n//> func @main(") == 1
+
+
+def test_blessing_writes_golden_lines_anew(file: Path) -> None:
+    file.write_text(LAYER)
+    once = bless(file)
+    file.write_text(once.replace("//> ", "//> not ").replace("//= graph", "//= llvm"))
+    assert bless(file) == once
+
+
+def test_one_golden_command_needs_no_header(file: Path) -> None:
+    file.write_text(LAYER.replace("// test graph\n", ""))
+    assert "//=" not in bless(file)
+    verify(file)
+
+
+def test_every_file_is_as_blessed() -> None:
+    """Writing back the golden lines that a file has gives the file."""
+    for path in FOLDER.rglob("*.cvm"):
+        test = Filetest.load(path)
+        for command in test.golden_commands:
+            assert test.with_golden(command, test.golden(command)) == test.text
+
+
+@pytest.mark.parametrize(
+    ("command", "was", "becomes", "said"),
+    [
+        ("loops", "//> kernel @layer.0", "//> kernel @other.0", "--cvm-bless accepts"),
+        ("loops", "//= loops", "//= formulas", "there are none yet, and --cvm-bless writes them"),
+        ("graph", "  %y = cvm.negative %x", "  %y = cvm.abs %x", "--cvm-bless accepts"),
+        ("run", "== [-1, 2]", "== [-1, 3]", "layer.cvm:39: cpu: @main([1, -2]) == [-1, 3]\n    at [1] it is 2, not 3"),
+        ("run", "== [-1, 2]", "== [-1, 2, 0]", "the shape is (2,), not (3,)"),
+        ("run", "== [-1, 2]", "== [-1, 2], [0]", "there are 1 results, not 2"),
+        ("run", "== [-1, 2]", "error: call.argument: no", "it did not fail"),
+        ("run", "@main([1, -2])", "@main([1, -2, 3])", "the call failed: "),
+        ("run", "// run: @main", "// ran: @main", "there is no `// run:` line"),
+        ("check", "call @layer(%x)", "call @layer(%x) // error: call.type: a", "not found: call.type: a"),
+        ("check", "cvm.negative %x", "cvm.negative %q", "layer.cvm:7: not expected: "),
+        (
+            "check",
+            "cvm.negative %x",
+            "cvm.negative %q // error: value.undefined: no such",
+            "layer.cvm:7: not expected: ",
+        ),
+        ("loop", "// test run", "// test run", "unknown command 'loop'; did you mean loops"),
+        ("loops seed=1", "// test run", "// test loops seed=1", "seed= is for digest"),
+        ("schedule N=4", "// test run", "// test schedule N=4", "no argument has a size ?N"),
+        ("loops N=x", "// test run", "// test loops N=x", "or a size, NAME=number"),
+        (
+            "loops quickly",
+            "// test run",
+            "// test loops quickly",
+            "expected options such as cpu=x86-64-v3, got 'quickly'",
+        ),
+        ("asm cpu=x87", "// test run", "// test asm cpu=x87", "unknown cpu"),
+        ("run target=tpu", "// test run", "// test run target=tpu", "unknown target 'tpu'"),
+        ("opt fuze", "// test run", "// test opt fuze", "there is no pass fuze; did you mean fuse"),
+        ("asm", "// test run", "// test asm", "there is no `// check:` line"),
+        (
+            "asm",
+            "// test run",
+            "// test asm\n// check: no such instruction",
+            "layer.cvm:4: check: 'no such instruction' does not follow in",
+        ),
+        ("asm", "// test run", "// test asm\n// check: entry\n// check-not: ret", "'ret' stands in"),
+    ],
+)
+def test_fails_on(file: Path, command: str, was: str, becomes: str, said: str) -> None:
+    file.write_text(LAYER)
+    bless(file)
+    text = file.read_text()
+    assert was in text
+    golden = [line for line in text.splitlines() if line.startswith("//>")]
+    file.write_text(text.replace(was, becomes) if was.startswith("//") else _first_not_golden(text, was, becomes))
+    with pytest.raises(AssertionError) as failure:
+        perform(Filetest.load(file), command)
+    assert said in str(failure.value)
+    assert golden
+
+
+def _first_not_golden(text: str, was: str, becomes: str) -> str:
+    lines = text.splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if was in line and not line.startswith("//>"))
+    return "".join([*lines[:at], lines[at].replace(was, becomes), *lines[at + 1 :]])
+
+
+def test_accepts_expected_errors(file: Path) -> None:
+    file.write_text(
+        "// test check\n"
+        "func @main(%x: tensor<2xi32>) -> tensor<3xi32> {\n"
+        "  %y = cvm.negative %q  // error: value.undefined\n"
+        "  %z = cvm.dense %x, %x  // error: cvm.dense.C1: rank(x)\n"
+        "  return %x  // error: func.type:\n"
+        "}\n"
+    )
+    verify(file)
+
+
+def test_calls_may_fail_as_expected(file: Path) -> None:
+    file.write_text(
+        "// test run\n"
+        "func @main(%x: tensor<?N x f32>, %y: tensor<2xf32>) {\n  return %x, %y\n}\n"
+        "// run: @main([1.5, nan,\n"
+        "//         -inf], [-0.0, 1e3]) ==\n"
+        "//     [1.5, nan, -inf], [-0.0, 1000]\n"
+        "// run: @main([], [0, 0]) == [], [0.0, 0.0]\n"
+        "// run: @main([1], [1, 2, 3]) error: call.argument: argument %y: expected tensor<2xf32>\n"
+    )
+    verify(file)
+    file.write_text(file.read_text().replace("[0.0, 0.0]", "[-0.0, 0.0]"))
+    with pytest.raises(AssertionError, match=r"at \[0\] it is 0.0, not -0.0"):
+        verify(file)
+
+
+def test_kernels_may_be_the_input(file: Path) -> None:
+    """A pass over kernels has its golden lines after the last of them; comments are whole lines."""
+    kernel = "kernel @k(%x: tensor<1x8xi32>) -> (%y: tensor<1x8xi32>) {\n"
+    kernel += "  for %i in 0..1 {\n    for %j in 0..8 {\n      %y[%i, %j] = %x[%i, %j] // 2\n    }\n  }\n}\n"
+    file.write_text(f"// test collapse\n\n{kernel}")
+    once = bless(file)
+    verify(file)
+    assert bless(file) == once and without_golden(once) == f"// test collapse\n\n{kernel}"
+    assert "//>   for %j in 0..8 {\n//>     %y[0, %j] = %x[0, %j] // 2\n" in once
+
+
+def texts(file: Path, program: str) -> list[str]:
+    file.write_text(program)
+    return [f"{n}: {said}" for n, said in Filetest.load(file).problems()]
+
+
+@pytest.mark.parametrize(
+    ("comment", "said"),
+    [
+        ("// tset loops", "1: expected `// test loops`, got `// tset loops`"),
+        ("//test loops", "1: expected `// test loops`, got `//test loops`"),
+        ("// TEST loops cpu=x86-64-v3", "1: expected `// test loops`, got "),
+        ("// rnu: @main([1]) == [1]", "1: expected `// run:`, got "),
+        ("// run @main([1]) == [1]", "1: expected `// run: @`, got "),
+        ("// CHECK: ret", "1: expected `// check:`, got "),
+        ("// check-nxt: ret", "1: expected `// check-next:`, got "),
+        ("// check-not : ret", "1: expected `// check-not:`, got "),
+        ("// eror: parse.syntax", "1: expected `// error:`, got "),
+        ("// run: @main([1]) == [1]", "1: `// run:` without `// test run`: nothing looks at it"),
+        ("// error: a.b", "1: `// error:` without `// test check`: nothing looks at it"),
+        ("// check: ret", "1: `// check:` without a `// test` line of a stage or a pass"),
+        ("//> kernel @main", "1: golden line that no command of this file has written; blessing removes it"),
+        ("// test run\n// test run", "2: `// test run` stands in the file twice"),
+    ],
+)
+def test_comments_that_test_nothing_are_found(file: Path, comment: str, said: str) -> None:
+    found = texts(file, f"{comment}\nfunc @main(%x: tensor<2xi32>) -> tensor<2xi32> {{\n  return %x\n}}\n")
+    assert len(found) == 1 and found[0].startswith(said), found
+
+
+def test_prose_is_left_alone(file: Path) -> None:
+    prose = "// best effort\n// a test of loops\n// text follows here\n// rest\n// Note: run it\n// the checks: none\n"
+    assert texts(file, prose + "func @main() {\n  return\n}\n") == []
+    assert not Filetest.load(file).is_test()
+    for path in [*(ROOT / "examples").rglob("*.cvm"), *FOLDER.rglob("*.cvm")]:
+        assert not [*Filetest.load(path).problems()], path
+
+
+CHECKED = """\
+// test graph
+// check: func @main(%[[a:[a-z]+]]: tensor<{{[0-9]+}}xi32>)
+// check-next: %[[b:.*]] = cvm.negative %[[a]]
+// check-dag: cvm.relu   %[[b]]
+// check-dag: cvm.abs %[[b]]
+// check-not: cvm.negative
+// check: return
+func @main(%x: tensor<2xi32>) -> tensor<2xi32> {
+  %y = cvm.negative %x
+  %v = cvm.abs %y
+  %w = cvm.relu %y
+  %z = cvm.elemwise_add %v, %w
+  return %z
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("", "", ""),
+        (
+            "check-next: %[[b:.*]]",
+            "check-next: %[[b:z]]",
+            ":3: check-next: '%[[b:z]] = cvm.negative %[[a]]' does not follow",
+        ),
+        ("check-next: %[[b:.*]] = cvm.negative", "check-next: %[[b:.*]] = cvm.abs", "does not follow"),
+        ("check-next: %[[b:.*]] = cvm.negative %[[a]]", "check-next: return [[b:.*]]", "is not on the next line"),
+        ("check-not: cvm.negative", "check-not: cvm.{{.*}}_add", ":6: check-not: 'cvm.{{.*}}_add' stands in"),
+        ("relu   %[[b]]", "relu %[[a]]", ":4: check-dag: 'cvm.relu %[[a]]' does not follow in"),
+        ("abs %[[b]]", "abs %[[c]]", ":5: [[c]] has not been captured before"),
+        ("{{[0-9]+}}", "{{[0-9}}", "is no regular expression"),
+    ],
+)
+def test_checks_are_those_of_filecheck(file: Path, was: str, becomes: str, said: str) -> None:
+    file.write_text(CHECKED.replace(was, becomes) if was else CHECKED)
+    assert not [*Filetest.load(file).problems()]
+    if not said:
+        return verify(file)
+    with pytest.raises(Failure) as failure:
+        verify(file)
+    assert said in str(failure.value)
+    return None
+
+
+def test_a_mismatch_is_a_diff_with_the_lines_of_the_file(file: Path) -> None:
+    file.write_text(LAYER)
+    once = bless(file)
+    line = once[: once.index("//>   for %i0 in 0..2")].count("\n") + 1
+    file.write_text(once.replace("//>   for %i0 in 0..2", "//>   for %i0 in 0..3", 1))
+    with pytest.raises(Failure) as failure:
+        perform(Filetest.load(file), "loops")
+    assert f"@@ -{line - 1}," in str(failure.value)
+    assert "\n-  for %i0 in 0..3 {\n+  for %i0 in 0..2 {\n" in str(failure.value)
+
+
+def test_options_of_commands(file: Path) -> None:
+    """Sizes, processors, targets, pipelines and seeds; each command has golden lines of its own."""
+    file.write_text(
+        "// test loops N=4\n// test schedule cpu=x86-64-v3 N=64\n// test digest N=3 seed=7 target=cpu,reference\n"
+        "// test opt canonicalize,build_formulas,fuse,build_loops\n// test cuda\n// test opt target=cuda\n// test run target=reference\n"
+        "func @main(%x: tensor<?N x i32>) -> tensor<?N x i32> {\n  %y = cvm.relu %x\n  return %y\n}\n"
+        "// run: @main([1, -1]) == [1, 0]\n"
+    )
+    once = bless(file)
+    verify(file)
+    assert "//= loops N=4\n//> kernel @main.0(%x: tensor<4xi32>)" in once
+    assert "vector 8" in once and "vector 16" not in once.partition("//= opt")[0]
+    assert "//= digest N=3 seed=7 target=cpu,reference\n//> %y sha256 " in once
+    assert "__global__" in once and "//= opt target=cuda\n//> kernel @main.0" in once
+    file.write_text(once.replace("cvm.relu", "cvm.negative"))
+    with pytest.raises(Failure, match="digest"):
+        perform(Filetest.load(file), "digest N=3 seed=7 target=cpu,reference")
+
+
+KERNELS = """\
+// test run
+// test loops
+// test schedule
+// test llvm
+// test digest
+// test check
+
+kernel @double(%x: tensor<?N x i32>) -> (%t: tensor<?N x i32>) {
+  for %i in 0..?N {
+    %t[%i] = %x[%i] * 2
+  }
+}
+kernel @next(%t: tensor<?N x i32>) -> (%y: tensor<?N x i32>) {
+  for %i in 0..?N {
+    %y[%i] = %t[%i] + 1
+  }
+}
+// run: @kernels([1, 2, -3]) == [2, 4, -6], [3, 5, -5]
+"""
+
+
+def test_kernels_have_every_command_below_the_graph(file: Path) -> None:
+    file.write_text(KERNELS)
+    once = bless(file)
+    verify(file)
+    assert "define " in once and "vector" in once and "sha256" in once
+    file.write_text(once.replace("[3, 5, -5]", "[3, 5, -6]"))
+    with pytest.raises(Failure, match=r"result 1: at \[2\] it is -5, not -6"):
+        verify(file)
