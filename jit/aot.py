@@ -148,7 +148,7 @@ class _Wrapper:
         """Its IR, and that of its constants; the requirements get those of its declared ranges."""
         plan, constant = self.plan, f"{self.entry}_constant"
         arrays = [*plan.arguments, *plan.results]
-        pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.constants)))]
+        pointers = [*(f"%a{n}" for n in range(len(arrays))), *(f"@{constant}{n}" for n in range(len(plan.data)))]
         assert isinstance(plan.workspace, int)
         ranges = declared(self.function)
         lines = []
@@ -187,7 +187,7 @@ class _Wrapper:
         parameters = ", ".join(f"ptr %a{n}" for n in range(len(arrays)))
         constants = [
             f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
-            for n, array in enumerate(plan.constants.values())
+            for n, array in enumerate(plan.data.values())
         ]
         looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
         run = f"@{self.entry}_run"

@@ -8,7 +8,7 @@ from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, TargetError
 from ..dialect.program.function import Function, Graph
 from ..dialect.program.module import Module
-from ..lowering.graph.inline import has_derivatives
+from ..lowering.graph.inline import has_derivatives, reached
 from .functions.compiled_function import CompiledFunction
 from .options import DEFAULT, CompileOptions
 from .targets import find_target
@@ -51,8 +51,9 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
     if has_derivatives(module, function):
         from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
 
-        function = expand_derivatives(module, function)
-        module = module.with_functions({**module.functions, entry: function})
+        expanded = {f.name: expand_derivatives(module, f) for f in reached(module, function)}
+        module = module.with_functions({**module.functions, **expanded})
+        function = module.functions[entry]
     return module, function
 
 

@@ -14,7 +14,8 @@ from inspect import signature
 from itertools import groupby
 from typing import Any, Literal
 
-from ..dialect.notation.loops import Kernel, reshaped_parameters
+from ..dialect.notation.formulas import Formulas, LoopNest
+from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
 from .pass_context import Context
 from .stepping.step_plan import StepPlan
@@ -74,11 +75,28 @@ def run_passes(
     what that became.
     """
 
-    def through(item: Any, group: list[Pass]) -> Any:
+    def through(item: Any, group: list[Pass], context: Context) -> Any:
         unit = group[0].unit
+        if isinstance(item, Formulas) and any(isinstance(s, LoopNest) for s in item.steps) and unit is Formulas:
+            inner = Context(context.module)
+            item = replace(
+                item,
+                steps=tuple(
+                    replace(s, program=through(s.program, group, inner)) if isinstance(s, LoopNest) else s
+                    for s in item.steps
+                ),
+            )
+        if isinstance(item, Plan) and any(isinstance(k, Loop) for k in item.kernels):
+            inner = Context(context.module)
+            item = replace(
+                item,
+                kernels=tuple(
+                    k.with_plan(through(k.plan, group, inner)) if isinstance(k, Loop) else k for k in item.kernels
+                ),
+            )
         if isinstance(item, StepPlan) and unit is not StepPlan:
-            several = None if item.several is None else through(item.several, group)
-            return replace(item, plan=through(item.plan, group), several=several)
+            several = None if item.several is None else through(item.several, group, context)
+            return replace(item, plan=through(item.plan, group, context), several=several)
         if unit is Kernel:
             assert isinstance(item, Plan)
             return _on_kernels(group, item, context, ready, watch)
@@ -88,7 +106,7 @@ def run_passes(
 
     for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
         for group in [[*found]] if of_kernels else [[p] for p in found]:
-            item = through(item, group)
+            item = through(item, group, context)
     return item
 
 
@@ -100,6 +118,9 @@ def _on_kernels(
     kernels: list[Kernel] = []
 
     def lower(kernel: Kernel, first: int) -> None:
+        if isinstance(kernel, Loop):  # its plan has been through them
+            kernels.append(kernel)
+            return
         for n, one in enumerate(passes[first:], first):
             if kernel.scheduled and not one.on_scheduled:
                 continue

@@ -97,7 +97,7 @@ GRAPH = (
     _function(cse),
     _function(dce),
 )
-BUILD_FORMULAS = declare(build_formulas, "formulas", Function)
+BUILD_FORMULAS = declare(build_formulas, "formulas", Function, body=[p.run for p in GRAPH])
 TO_FORMULAS = (BUILD_FORMULAS, _formulas(fuse))
 FORMULAS = (_formulas(integer_ranges), _formulas(rounding_shift))
 BUILD_LOOPS = declare(build_loops, "loops", Formulas)
@@ -163,7 +163,11 @@ GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 # either, where nothing is optimized
 
-UNOPTIMIZED_FORMULAS = (_function(inline), _function(dce), BUILD_FORMULAS)
+UNOPTIMIZED_GRAPH = (_function(inline), _function(dce))
+UNOPTIMIZED_FORMULAS = (
+    *UNOPTIMIZED_GRAPH,
+    declare(build_formulas, "formulas", Function, body=[p.run for p in UNOPTIMIZED_GRAPH]),
+)
 UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, BUILD_LOOPS, _plan(split_complex), _plan(place_buffers))
 UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], _gpu(distribute), _gpu(map_to_grid), _plan(place_buffers), NUMBER_KERNELS)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
 
 from ..ir.attributes import Symbol
 from ..ir.types import Type
 from ..spec.op import Operator, T, operator
+
+if TYPE_CHECKING:
+    from ..notation.loops import Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +23,7 @@ class Calling(Operator[T]):
     arguments: tuple[T, ...]
     callee: Symbol
 
+    is_derivative: ClassVar[bool] = False
     signature: ClassVar[tuple[tuple[Any, ...], tuple[Any, ...]]] = (
         (),
         (),
@@ -32,6 +38,14 @@ class Calling(Operator[T]):
     def passed(self, count: int) -> tuple[T, ...]:
         """The operands that are passed to a callee of `count` arguments."""
         return self.arguments
+
+    def run(self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]) -> Sequence[np.ndarray]:
+        """The results, of an operator over arrays; `step` evaluates the callee."""
+        raise NotImplementedError(self.name)
+
+    def steps(self: Any) -> Steps:
+        """The loop over the callee that the operator is, of one that is neither expanded nor inlined."""
+        raise NotImplementedError(self.name)
 
 
 @operator
@@ -55,3 +69,6 @@ class Call(Calling[T]):
 
     def infer(self: Call[Any]) -> tuple[Type, ...]:
         return self.signature[1]
+
+    def run(self: Any, step: Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]) -> Sequence[np.ndarray]:
+        return step(self.arguments)

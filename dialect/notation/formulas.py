@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from ..ir.diagnostics import NOWHERE, Span
 from .expressions import Expr, Index, Tensor
 from .interval import Interval
-from .loops import Block
+from .loops import NO_STEPS, Block, Steps
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,14 @@ class Nest:
     operands: tuple[Tensor, ...]
     body: Block
     span: Span = NOWHERE
+
+
+@dataclass(frozen=True, eq=False)
+class LoopNest(Nest):
+    """A loop over another program, whose arguments are the operands or slices of them; its plan, once that is built."""
+
+    program: Formulas | Plan = None  # type: ignore[assignment]  # a field after those with defaults
+    steps: Steps = NO_STEPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,3 +68,4 @@ class Formulas:
     steps: tuple[Step, ...]
     requirements: tuple[tuple[str, Span], ...]  # messages and places of the checks in the steps, before any pass
     ranges: Mapping[Tensor, Interval] = field(default_factory=dict)  # of integer arrays, once they are inferred
+    slices: Steps | None = None  # the steps of the loop whose body this is

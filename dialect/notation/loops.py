@@ -21,14 +21,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import is_not
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from ..ir.diagnostics import NOWHERE, Span
+from ..ir.sizes import Dim, same_size
 from ..ir.types import ElementType
 from .affine import affine
 from .expressions import ZERO, Apply, Const, Expr, Index, Read, Tensor, Var, apply, as_index, constant
 from .scalar_functions import SCALARS
 from .traverse import substitute, walk
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +100,7 @@ class Prefetch:
     indices: tuple[Expr, ...]
 
 
+T = TypeVar("T")
 Statement: TypeAlias = For | If | Let | Alloc | Store | Assert | Prefetch
 Block: TypeAlias = tuple[Statement, ...]
 
@@ -139,6 +144,50 @@ class Kernel:
         parameters = (*(t for t in read if t not in self.parameters), *self.parameters)
         joined = condition if self.condition is None else self.condition & condition
         return replace(self, parameters=parameters, condition=joined)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a loop over a program.
+
+    The first `carry` arguments of the program are the carried values, and so are its first results; `scan` further ones are
+    slices of the loop's operands, and its further results slices of the loop's results. `reverse` begins at the last slice.
+    Without `trips` the program's first result, before the carried values, is the condition of another step.
+    """
+
+    carry: int
+    scan: int = 0
+    trips: Dim | None = None
+    reverse: bool = False
+
+    def sliced(self, arguments: Sequence[T], results: Sequence[T]) -> tuple[T, ...]:
+        """Those of the program's arguments and results that are slices."""
+        return () if self.trips is None else (*arguments[self.carry : self.carry + self.scan], *results[self.carry :])
+
+
+NO_STEPS = Steps(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Kernel):
+    """A loop over a plan: over the kernels of another plan, which stands among kernels and is scheduled by itself.
+
+    `operands` are the places in `parameters` of the condition, if the steps have one, and of what the plan's arguments are
+    or are slices of; the condition's carried values lie in the results throughout. The carried values of a loop of known
+    `trips` move between the results and `spares`, which the `scratch` buffers begin with; the last is the plan's workspace.
+    """
+
+    plan: Plan = None  # type: ignore[assignment]  # a field after those with defaults
+    steps: Steps = NO_STEPS
+    operands: tuple[int, ...] = ()
+    scratch: tuple[Tensor, ...] = ()
+
+    def with_plan(self, plan: Plan) -> Loop:
+        """The loop over another form of the same plan."""
+        *spares, workspace = self.scratch
+        if not same_size(workspace.shape[0], plan.workspace):
+            workspace = replace(workspace, shape=(plan.workspace,))
+        return replace(self, plan=plan, scratch=(*spares, workspace))
 
 
 def accumulator(name: str, element: ElementType) -> Tensor:
@@ -220,6 +269,8 @@ def nodes(block: Block) -> Iterator[Expr]:
 
 def scratch_buffers(kernel: Kernel) -> list[Tensor]:
     """The buffers of a kernel that are too large for registers and the stack."""
+    if isinstance(kernel, Loop):
+        return [*kernel.scratch]
     return [s.tensor for s in statements(kernel.body) if isinstance(s, Alloc) and s.tensor.space == "heap"]
 
 

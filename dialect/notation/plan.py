@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from ..ir.diagnostics import Span
 from ..ir.sizes import Dim
 from .expressions import Tensor
 from .interval import Interval
-from .loops import Kernel, reshaped_parameters, scratch_buffers
+from .loops import Kernel, Loop, reshaped_parameters, scratch_buffers
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,24 @@ class Plan:
                 home.update({t: result for t, r in home.items() if r is root})
         home.update({t: t for k in self.kernels for t in scratch_buffers(k)})
         return home
+
+    @property
+    def plans(self) -> Iterator[Plan]:
+        """The plan and those of its loops."""
+        yield self
+        for k in self.kernels:
+            if isinstance(k, Loop):
+                yield from k.plan.plans
+
+    @property
+    def all_kernels(self) -> list[Kernel]:
+        """The kernels that are no loops over plans, those of such plans among them, in order."""
+        return [n for k in self.kernels for n in (k.plan.all_kernels if isinstance(k, Loop) else [k])]
+
+    @property
+    def data(self) -> dict[Tensor, np.ndarray]:
+        """The constants, those of loops among them."""
+        return {t: array for plan in self.plans for t, array in plan.constants.items()}
 
 
 @dataclass(frozen=True, eq=False)

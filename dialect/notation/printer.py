@@ -26,7 +26,7 @@ from .expressions import (
     Var,
     When,
 )
-from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
+from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
 from .scalar_functions import SCALARS
 
 PRECEDENCE = (
@@ -197,9 +197,20 @@ def kernel_text(kernel: Kernel) -> str:
         head.append(f"where {expression_text(kernel.condition, names, I1)}")
     if kernel.sum_order != "either":
         head.append(f"sums {kernel.sum_order}")
+    if isinstance(kernel, Loop):
+        head[0] = f"loop {head[0].partition(' ')[2]}"
+        head.append(_steps_text(kernel.steps, names))
+        inner = kernels_text(kernel.plan.kernels).rstrip("\n").split("\n")
+        return "\n".join([" ".join([*head, "{"]), *(f"  {line}".rstrip() for line in inner), "}"]) + "\n"
     if kernel.scheduled:
         head.append("scheduled")
     return "\n".join([" ".join([*head, "{"]), *_block(kernel.body, names, 1), "}"]) + "\n"
+
+
+def _steps_text(steps: Steps, names: Names) -> str:
+    if steps.trips is None:
+        return f"while carry {steps.carry}"
+    return f"steps {size_text(steps.trips, names)} carry {steps.carry} scan {steps.scan}{' reverse' * steps.reverse}"
 
 
 def statement_text(s: Statement) -> str:

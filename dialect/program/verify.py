@@ -6,6 +6,7 @@ function and the types of actual arguments, which decides the constraints that w
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -118,6 +119,13 @@ def instantiate(module: Module, function: Function, arguments: Sequence[Type]) -
     if scope.diagnostics:
         raise VerifyError(scope.diagnostics)
     return scope.types
+
+
+def called(module: Module, operator: Calling[Value]) -> Function:
+    """The function that a verified operator calls, over values of the types that it is called with."""
+    callee = module.functions[operator.callee]
+    passed: Calling[Any] = typing.cast(Any, operator.map(lambda v: v.known_type))
+    return _typed(callee, instantiate(module, callee, passed.passed(len(callee.arguments))))
 
 
 def type_operation(operation: Operation) -> tuple[Type, ...]:

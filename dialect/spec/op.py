@@ -191,7 +191,16 @@ class Operator(Generic[T]):
 
 
 DIALECTS = ("builtin", "cvm", "dali", "theano", "cog", "numpy", "quant")
-BUILTIN = ("", ".shape_like", ".pad_slice_reshape", ".gather_scatter", ".argsort_argmax", ".scans", ".sliding_window")
+BUILTIN = (
+    "",
+    ".shape_like",
+    ".pad_slice_reshape",
+    ".gather_scatter",
+    ".argsort_argmax",
+    ".scans",
+    ".sliding_window",
+    ".control_flow",
+)
 MODULES = {"builtin": tuple(f"..builtin{module}" for module in BUILTIN)}
 
 

@@ -28,6 +28,7 @@ class Derivative(Calling[T]):
 
     wrt: tuple[int, ...] | None = None
 
+    is_derivative = True
     symbols = {
         "arguments": lambda o: len(o.signature[0]),
         "given": lambda o: len(o.seeds()),

@@ -68,7 +68,7 @@ class Source:
 def emit(plan: Plan) -> Source:
     """The source of every kernel of a plan that has been placed on a GPU."""
     requirements = Requirements([plan])
-    functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.kernels)]
+    functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.all_kernels)]
     texts = [f.define() for f in functions]
     body = "\n".join(texts)
     head = "// compile with --fmad=false: every operation rounds once\n"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
-from ...dialect.ir.sizes import evaluate
+from ...dialect.ir.sizes import evaluate, product
 from ...dialect.notation.expressions import Tensor
+from ...dialect.notation.loops import Kernel, Loop
+from ...dialect.notation.plan import Plan
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
 from ..calls.arguments import size_place
@@ -33,11 +35,14 @@ class GpuFunction(CompiledFunction):
 
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
-        atoms = {atom for launch in self.source.launches for atom in launch.sizes} | _atoms_of(self.plan.workspace)
+        loops = [k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)]
+        steps = [d for k in loops for t in k.parameters for d in t.shape]
+        atoms = {atom for launch in self.source.launches for atom in launch.sizes}
+        atoms = atoms.union(*map(_atoms_of, (self.plan.workspace, *steps)))
         self._size_places = {atom: size_place(function, atom) for atom in atoms}
         plan = self.plan
-        read = {plan.home.get(t, t) for launch in self.source.launches for t in launch.arrays}
-        self._constants = {t: np.ascontiguousarray(a) for t, a in plan.constants.items() if t in read}
+        read = {p.home.get(t, t) for p in plan.plans for k in p.kernels for t in k.parameters}
+        self._constants = {t: np.ascontiguousarray(a) for t, a in plan.data.items() if t in read}
 
     def sizes(self, arrays: list[np.ndarray]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""
@@ -47,21 +52,76 @@ class GpuFunction(CompiledFunction):
         self, sizes: Mapping[Any, int], addresses: Mapping[Tensor, int], workspace: int, status: int
     ) -> Iterator[tuple[Launch, int, list[int]]]:
         """Each launch with its number of blocks and its arguments; those without work are left out."""
-        plan = self.plan
-        for launch in self.source.launches:
+        launch_of = dict(zip(self.plan.all_kernels, self.source.launches, strict=True))
+        yield from self._launches_of(self.plan, launch_of, sizes, addresses, workspace, status)
+
+    def _launches_of(
+        self,
+        plan: Plan,
+        launch_of: Mapping[Kernel, Launch],
+        sizes: Mapping[Any, int],
+        addresses: Mapping[Tensor, int],
+        workspace: int,
+        status: int,
+    ) -> Iterator[tuple[Launch, int, list[int]]]:
+        def address(tensor: Tensor) -> int:
+            home = plan.home.get(tensor, tensor)
+            return addresses[home] if home in addresses else workspace + evaluate(plan.offsets[home], sizes)
+
+        for kernel in plan.kernels:
+            if isinstance(kernel, Loop):
+                memory = {t: address(t) for t in (*kernel.parameters, *kernel.scratch)}
+                for known in steps_of(kernel, memory, sizes, self.holds):
+                    inner = memory[kernel.scratch[-1]]
+                    yield from self._launches_of(kernel.plan, launch_of, sizes, {**addresses, **known}, inner, status)
+                continue
+            launch = launch_of[kernel]
             work = 1 if launch.work is None else evaluate(launch.work, sizes)
             if work <= 0:
                 continue
-            homes = [plan.home.get(t, t) for t in launch.arrays]
-            given = [addresses[h] if h in addresses else workspace + evaluate(plan.offsets[h], sizes) for h in homes]
+            given = [*map(address, launch.arrays)]
             given += [sizes[atom] for atom in launch.sizes]
             yield launch, min(-(-work // launch.threads), MOST_BLOCKS), [*given, status] if launch.reports else given
+
+    def holds(self, address: int) -> bool:
+        """The truth value at an address, once all launches so far are done."""
+        raise NotImplementedError
 
     def report(self, status: int) -> None:
         """Raises CallError for the requirement that a status names."""
         if status:
             message, span = self.source.requirements[status - 1]
             raise CallError(Diagnostic(message, span, "run"))
+
+
+def steps_of(
+    loop: Loop, memory: Mapping[Tensor, int], sizes: Mapping[Any, int], holds: Callable[[int], bool]
+) -> Iterator[dict[Tensor, int]]:
+    """The addresses of the arguments and results of a loop's plan at each of its steps."""
+    plan, steps = loop.plan, loop.steps
+    given = [memory[loop.parameters[n]] for n in loop.operands]
+    results, spares = [memory[t] for t in loop.outputs], [memory[t] for t in loop.scratch[:-1]]
+    if steps.trips is None:
+        known = dict(zip((*plan.arguments, *plan.results), (*results, *given[1:], *spares), strict=True))
+        go = holds(given[0])
+        while go:
+            yield known
+            go = holds(spares[0])
+        return
+    count, carry, shared = evaluate(steps.trips, sizes), steps.carry, steps.carry + steps.scan
+
+    def slice(at: int, of: Tensor, t: int) -> int:
+        return at + t * evaluate(product(of.shape), sizes) * of.element.bytes
+
+    for k in range(count):
+        left = count - 1 - k
+        t = left if steps.reverse else k
+        out, other = (spares, results[:carry]) if left % 2 else (results[:carry], spares)
+        carried = other if k else given[:carry]
+        scanned = [slice(at, of, t) for at, of in zip(given[carry:shared], plan.arguments[carry:shared], strict=True)]
+        collected = [slice(at, of, t) for at, of in zip(results[carry:], plan.results[carry:], strict=True)]
+        passed = (*carried, *scanned, *given[shared:], *out, *collected)
+        yield dict(zip((*plan.arguments, *plan.results), passed, strict=True))
 
 
 def _atoms_of(dim: Any) -> set[tuple[object, ...]]:
@@ -92,6 +152,7 @@ class SimulatedFunction(GpuFunction):
         workspace = memory.give(np.full(evaluate(plan.workspace, sizes), GARBAGE, np.uint8))
         status = np.zeros(1, np.int32)
         reported = memory.give(status)
+        self.holds = lambda address: bool(memory.view(address, 1)[0])
         for launch, blocks, given in self.launches(sizes, addresses, workspace, reported):
             emulate(self._entries[launch.name], blocks, launch.threads, given, memory)
         memory.take(reported, status)

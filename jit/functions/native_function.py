@@ -115,7 +115,7 @@ class NativeFunction(CompiledFunction):
         text = emit(plan, optimize=False)
         return cache_entry.Compiled(
             (fresh_object_code(text.module, passes=False),),
-            tuple(np.ascontiguousarray(c) for c in plan.constants.values()),
+            tuple(np.ascontiguousarray(c) for c in plan.data.values()),
             plan.workspace,
             text.sizes,
             text.requirements,
@@ -136,7 +136,7 @@ class NativeFunction(CompiledFunction):
             self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
             work = self.cost()
-            constants = tuple(np.ascontiguousarray(c) for c in plan.constants.values())
+            constants = tuple(np.ascontiguousarray(c) for c in plan.data.values())
             return cache_entry.Compiled(
                 parts.images(),
                 constants,

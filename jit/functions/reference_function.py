@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...dialect.builtin import Call
+from ...dialect.builtin import Calling
 from ...dialect.ir.cast_arrays import with_plain_truths
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.program.function import Function, Literal, Operation, Value
@@ -34,8 +36,10 @@ def evaluate(module: Module, function: Function, arguments: list[np.ndarray]) ->
         return value.array if isinstance(value, Literal) else known[value]
 
     for operation in needed(function):
-        if isinstance(call := operation.operator, Call):
-            results = evaluate(module, module.functions[call.callee], [array(v) for v in call.arguments])
+        if isinstance(operation.operator, Calling):
+            callee = module.functions[operation.operator.callee]
+            call: Any = operation.operator.map(array)
+            results = call.run(lambda given, callee=callee: evaluate(module, callee, [*given]))
         else:
             try:
                 with np.errstate(all="ignore"):

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.loops import Kernel
+from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
 from .ir_writer import PARALLEL, Declaration, IRWriter
 from .kernels import METADATA, Function, parallel_loop
+from .plan_loops import emit_loop
 
 INTERNAL = "define internal "
 
@@ -35,7 +36,7 @@ class Text:
 def emit(*plans: Plan, optimize: bool = True) -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
     emission = Emission(*plans, optimize=optimize)
-    for kernel in (k for plan in plans for k in plan.kernels):
+    for kernel in (k for plan in plans for k in plan.all_kernels):
         emission.add(kernel)
     return Text(emission.module(plans), emission.sizes, tuple(emission.requirements.listed))
 
@@ -85,7 +86,7 @@ class Emission:
         parallel are the types of what they are given."""
         f = IRWriter()
         pointers: dict[Tensor, str] = {}
-        for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.constants]):
+        for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.data]):
             slot = f.add(f"getelementptr inbounds ptr, ptr %arguments, i64 {n}")
             pointers[tensor] = f.add(f"load ptr, ptr {slot}")
         sizes: dict[object, str] = {}
@@ -96,7 +97,22 @@ class Emission:
             pointers[tensor] = f.add(f"getelementptr inbounds i8, ptr %workspace, i64 {f.dim(offset, sizes)}")
         f.raw("%status = alloca i32")
         f.raw("store i32 0, ptr %status")
+        loops: list[str] = []
         for kernel in plan.kernels:
+            if isinstance(kernel, Loop):
+                step = f"{name}_loop{len(loops)}"
+                loops.append(self._entry(kernel.plan, step, pieces).replace("define i32", f"{INTERNAL}i32"))
+                emit_loop(
+                    f,
+                    kernel,
+                    step,
+                    {
+                        t: pointers[plan.home.get(t, t)]
+                        for t in (*kernel.parameters, *kernel.scratch, *kernel.plan.data)
+                    },
+                    sizes,
+                )
+                continue
             n, wanted = self._calls[kernel]
             arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in wanted]
             given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
@@ -106,13 +122,15 @@ class Emission:
                 _call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
                 pieces[n] = [value.partition(" ")[0] for value in given]
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
-        return f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
+        define = f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
+        return "\n".join([*loops, define])
 
 
 def _dims(plan: Plan) -> list[Dim]:
     """Every size that a plan's code may want."""
     tensors = [*plan.arguments, *plan.results, *plan.offsets, *(p for k in plan.kernels for p in k.parameters)]
-    return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace]
+    within = [d for k in plan.kernels if isinstance(k, Loop) for d in _dims(k.plan)]
+    return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 
 def _declaration(function: str) -> str:

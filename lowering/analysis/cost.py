@@ -10,7 +10,7 @@ from typing import Any
 
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.notation.expressions import Apply, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import Alloc, Block, For, If, Let, Store, expressions, is_rare, usual
+from ...dialect.notation.loops import Alloc, Block, For, If, Let, Loop, Store, expressions, is_rare, usual
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, walk
 
@@ -28,9 +28,15 @@ class Cost:
 def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
     """The cost of a plan. `sizes` binds the sizes that are unknown at compile time; an unbound size counts as 1."""
     known = _Sizes(sizes or {})
-    read = sum(_bytes(t, known) for k in plan.kernels for t in k.inputs)
-    written = sum(_bytes(t, known) for k in plan.kernels for t in k.outputs)
-    operations = sum(block_operations(k.body, known) for k in plan.kernels)
+    plain = [k for k in plan.kernels if not isinstance(k, Loop)]
+    read = sum(_bytes(t, known) for k in plain for t in k.inputs)
+    written = sum(_bytes(t, known) for k in plain for t in k.outputs)
+    operations = sum(block_operations(k.body, known) for k in plain)
+    for loop in plan.kernels:
+        if isinstance(loop, Loop):
+            step, trips = cost(loop.plan, sizes), evaluate(1 if loop.steps.trips is None else loop.steps.trips, known)
+            operations += trips * step.operations
+            read, written = read + trips * step.bytes_read, written + trips * step.bytes_written
     return Cost(operations, read, written, evaluate(plan.workspace, known))
 
 

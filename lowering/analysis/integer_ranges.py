@@ -78,8 +78,8 @@ def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({
 
 def integer_ranges(program: Formulas, context: Context) -> Formulas:
     """The program with the ranges of its tensors, from those that the function declares of its arguments."""
-    values = context.function.arguments if context.function is not None else ()
-    declared = ((t, declared_range(value)) for t, value in zip(program.arguments, values, strict=True))
+    values = context.function.arguments if context.function is not None else ()  # of a loop's body, none is declared
+    declared = ((t, declared_range(value)) for t, value in zip(program.arguments, values, strict=False))
     return replace(program, ranges=ranges_of(program, {t: found for t, found in declared if found is not None}))
 
 

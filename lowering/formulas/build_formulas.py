@@ -10,30 +10,49 @@ definitions.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
-from ...dialect.builtin import Const
+from ...dialect.builtin import Calling, Const
+from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.sizes import product
+from ...dialect.ir.types import Type
 from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
 from ...dialect.notation.expressions import Const as Number
-from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
-from ...dialect.notation.loops import map_expressions, nodes
+from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
+from ...dialect.notation.loops import Steps, map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Function, Literal, Value
+from ...dialect.program.verify import called
 from ..math import in_primitives
+from ..pass_context import Context
 from .propagate_constants import propagate_constants
 
+VECTOR_BYTES = 16  # accessed at once on a GPU, where they begin at a multiple of as many
 
-def build_formulas(function: Function) -> Formulas:
-    """The formulas of a function without calls."""
+
+def build_formulas(
+    function: Function,
+    context: Context,
+    body: Sequence[Callable[[Function, Context], Function | None]] = (),
+    slices: Steps | None = None,
+) -> Formulas:
+    """The formulas of a function without calls. `body` are the passes that the bodies of its loops run through; `slices` are
+    the steps of the loop whose body the function itself is.
+    """
     tensors: dict[Value, Tensor] = {}
     constants: dict[Tensor, np.ndarray] = {}
     used: dict[str, int] = {}
+    sliced = () if slices is None else slices.sliced(function.arguments, function.results)
 
     def tensor(value: Value, space: str) -> Tensor:
         type = value.known_type
-        made = Tensor(_unique(value.name, used), type.array_shape, type.element, space)
+        where = "slice" if value in sliced and not aligned(type) else space
+        made = Tensor(_unique(value.name, used), type.array_shape, type.element, where)
         tensors[value] = made
         return made
 
@@ -51,11 +70,20 @@ def build_formulas(function: Function) -> Formulas:
             continue
         typed = operation.operator.map(operand)
         results = tuple(tensor(r, "heap") for r in operation.results)
+        if isinstance(operation.operator, Calling):  # calls are inlined and derivatives expanded by now: it is a loop
+            callee, inner = called(context.module, operation.operator), Context(context.module)
+            for change in body:
+                callee = change(callee, inner) or callee
+            loop = cast(Any, typed).steps()
+            program = build_formulas(replace(callee, name=f"{function.name}.{callee.name}"), inner, body, loop)
+            operands = tuple(t for _, t in typed.operands())
+            steps.append(LoopNest(results, operands, (), operation.span, program, loop))
+            continue
         if typed.has_nest():
-            body = map_expressions(typed.nest(*results), in_primitives)
-            seen = {e.tensor for e in nodes(body) if isinstance(e, Read)}
+            statements = map_expressions(typed.nest(*results), in_primitives)
+            seen = {e.tensor for e in nodes(statements) if isinstance(e, Read)}
             operands = tuple(t for _, t in typed.operands() if t in seen)  # of others, only the shape is used
-            steps.append(Nest(results, operands, body, operation.span))
+            steps.append(Nest(results, operands, statements, operation.span))
             continue
         element = typed.element(results[0])
         formula = Formula(
@@ -66,11 +94,25 @@ def build_formulas(function: Function) -> Formulas:
         else:
             steps.append(formula)
     results = tuple(operand(r) for r in function.results)
-    checks = [e for s in steps if isinstance(s, Formula) for e in walk(s.value) if isinstance(e, Check)]
-    requirements = tuple((check.message, check.span) for check in checks)
+    requirements = tuple(r for s in steps for r in _requirements(s))
     if (size := sum(array.nbytes for array in constants.values())) > physical_memory():
         raise MemoryError(f"its constants have {size} bytes")
-    return Formulas(function.name, arguments, results, constants, tuple(steps), requirements)
+    return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
+
+
+def _requirements(step: Step) -> Sequence[tuple[str, Span]]:
+    match step:
+        case LoopNest():
+            return step.program.requirements
+        case Formula():
+            return [(e.message, e.span) for e in walk(step.value) if isinstance(e, Check)]
+    return ()
+
+
+def aligned(type: Type) -> bool:
+    """Test whether slices of this type, one after the other, begin as vectors do."""
+    size = product(type.array_shape)
+    return isinstance(size, int) and size * type.element.bytes % VECTOR_BYTES == 0
 
 
 @cache

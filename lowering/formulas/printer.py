@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.formulas import Formulas, Nest, View
+from ...dialect.notation.formulas import Formulas, LoopNest, Nest, View
 from ...dialect.notation.printer import Names, expression_text, size_text, tensor_text
 from .share_subexpressions import named
 
@@ -21,6 +21,11 @@ def formulas_text(program: Formulas) -> str:
     lines += [f"{tensor_text(t, names)} = constant" for t in program.constants]
     for step in program.steps:
         match step:
+            case LoopNest(tensors, operands) if isinstance(step.program, Formulas):
+                callee = step.program.name
+                lines.append(f"{declared(tensors)} = loop of @{callee}({', '.join(map(names.of, operands))})")
+                inner = [f"  {line}" for line in formulas_text(step.program).splitlines()]
+                lines += inner
             case Nest(tensors, operands, _):
                 lines.append(f"{declared(tensors)} = nest({', '.join(map(names.of, operands))})")
             case View(tensor, of, _):

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from ...dialect.builtin import Calling
+from ...dialect.builtin import Call, Calling
 from ...dialect.ir.diagnostics import Diagnostic, Note, Span, VerifyError
 from ...dialect.ir.sizes import Undecided
 from ...dialect.program.builder import Builder, Node
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
+from ...dialect.program.verify import called
 from ...dialect.spec.op import Operator
 from ...dialect.theano.grad_lop_rop import Derivative, Grad, ROp, tangent_type
 from ..pass_context import Context
@@ -52,8 +53,12 @@ def _replay(builder: Builder, module: Module, function: Function, arguments: Seq
         match operator:
             case Derivative():
                 results = _derive(builder, module, operator, operation)
-            case Calling():
+            case Call():
                 results = _replay(builder, module, module.functions[operator.callee], operator.arguments)
+            case Calling():
+                callee = called(module, operator)
+                known_types = operator.with_signature(callee.argument_types, callee.result_types)
+                results = builder.add(known_types, operation.span, [r.name for r in operation.results])
             case _:
                 results = builder.add(operator, operation.span, [r.name for r in operation.results])
         known.update(zip(operation.results, results, strict=True))

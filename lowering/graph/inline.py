@@ -28,7 +28,9 @@ def inline_calls(module: Module, function: Function) -> Function:
     if not any(isinstance(o.operator, Call) for o in function.operations):
         return function
     expanded = _expand(module, function)
-    return verify(Module({function.name: expanded}, module.filename)).functions[function.name]
+    calls = any(isinstance(o.operator, Calling) for o in expanded.operations)
+    others = module.functions if calls else {}
+    return verify(Module({**others, function.name: expanded}, module.filename)).functions[function.name]
 
 
 def _expand(module: Module, function: Function) -> Function:
@@ -56,14 +58,15 @@ def _expand(module: Module, function: Function) -> Function:
 
 def has_derivatives(module: Module, function: Function) -> bool:
     """Test whether the function, or one that it calls, takes a derivative."""
-    seen: set[str] = set()
-    stack = [function]
-    while stack:
-        for operator in (o.operator for o in stack.pop().operations):
-            if isinstance(operator, Calling):
-                if not isinstance(operator, Call):
-                    return True
-                if operator.callee not in seen:
-                    seen.add(operator.callee)
-                    stack.append(module.functions[operator.callee])
-    return False
+    return any(getattr(o.operator, "is_derivative", False) for f in reached(module, function) for o in f.operations)
+
+
+def reached(module: Module, function: Function) -> list[Function]:
+    """The function and those that it calls, or that these call; functions of which a derivative is taken are left out."""
+    found = [function]
+    for f in found:
+        for operator in (o.operator for o in f.operations):
+            if isinstance(operator, Calling) and not operator.is_derivative:
+                callee = module.functions[operator.callee]
+                found += [callee] if all(callee is not g for g in found) else []
+    return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import count
 
-from ...dialect.ir.types import F32, F64
+from ...dialect.ir.types import F32, F64, UI8
 from ...dialect.notation.expressions import (
     Apply,
     Bitcast,
@@ -29,7 +29,7 @@ from ...dialect.notation.expressions import (
     axes,
     select,
 )
-from ...dialect.notation.formulas import Formula, Formulas, Nest, View
+from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
 from ...dialect.notation.loops import (
     Alloc,
     Assert,
@@ -37,6 +37,7 @@ from ...dialect.notation.loops import (
     For,
     If,
     Kernel,
+    Loop,
     Statement,
     accumulator,
     assign,
@@ -53,6 +54,7 @@ from ..math import in_primitives
 
 def build_loops(program: Formulas) -> Plan:
     """The kernels of the formulas. A result that is not computed, or given back twice, is copied."""
+    slices = program.slices
     kernels: list[Kernel] = []
     views: dict[Tensor, Tensor] = {}
     for step in program.steps:
@@ -62,23 +64,62 @@ def build_loops(program: Formulas) -> Plan:
                 kernels.append(build_nest(step, name))
             case View(tensor, of, _):
                 views[tensor] = of
+            case LoopNest():
+                kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
                 kernels.append(Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span))
     results: list[Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:
         root = viewed(result, views)
-        if root in owned or result in results:
-            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, "heap")
-            at = axes(result.shape)
-            kernels.append(build_nest(Formula(copy, at, result[at]), f"{program.name}.{len(kernels)}"))
+        if root in owned or result in results or (slices is not None and result in views):
+            space = "heap" if slices is None else "slice"
+            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, space)
+            kernels.append(_copy(result, copy, f"{program.name}.{len(kernels)}"))
             result = copy
         else:
             owned.add(root)
         results.append(result)
+    if slices is not None and slices.trips is None:  # what is carried lies where the next step reads it
+        for argument, result in zip(program.arguments[: slices.carry], results[1:], strict=True):
+            kernels.append(_copy(result, argument, f"{program.name}.{len(kernels)}"))
     ranges = {t: r for t, r in program.ranges.items() if t not in results}  # the caller may give results other storage
     sides = program.name, program.arguments, tuple(results), program.constants
     return Plan(*sides, tuple(kernels), views, ranges, program.requirements)
+
+
+def _copy(source: Tensor, to: Tensor, name: str) -> Kernel:
+    at = axes(to.shape)
+    return build_nest(Formula(to, at, source[at]), name)
+
+
+def _loop(nest: LoopNest, name: str) -> list[Kernel]:
+    """The kernel of a loop, after copies of what it carries where its results are what it works on."""
+    steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
+    copies: list[Kernel] = []
+    if steps.trips is None:
+        given, operands = operands[1 : 1 + steps.carry], (operands[0], *operands[1 + steps.carry :])
+        copies = [_copy(x, y, f"{name}.start") for x, y in zip(given, carried, strict=True)]
+    read = sorted_tensors({*operands, *(carried if copies else ())})
+    plan = nest.program
+    assert isinstance(plan, Plan)
+    spares = tuple(
+        Tensor(f"{r.name}.next", r.shape, r.element, "heap")
+        for r in plan.results[: len(plan.results) if copies else steps.carry]
+    )
+    places = tuple(map(read.index, operands))
+    loop = Loop(
+        name,
+        (*read, *nest.tensors),
+        (),
+        len(nest.tensors),
+        nest.span,
+        scheduled=True,
+        steps=steps,
+        operands=places,
+        scratch=(*spares, Tensor("workspace", (0,), UI8, "heap")),
+    )
+    return [*copies, loop.with_plan(plan)]
 
 
 def build_nest(formula: Formula, name: str) -> Kernel:

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field, replace
 
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import Block, For, Kernel, Let, Statement, Store, map_expressions, nodes, statements
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    Kernel,
+    Let,
+    Loop,
+    Statement,
+    Store,
+    map_expressions,
+    nodes,
+    statements,
+)
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
@@ -74,8 +85,9 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
         indices.append(loop.index)
         block = loop.body
     results = kernel.outputs
-    simple = len(results) == 1 and _straight(block, results[0], tuple(indices))
-    read = {viewed(r.tensor, views) for r in reads(block)}
+    simple = bool(block) and len(results) == 1 and _straight(block, results[0], tuple(indices))
+    inputs = kernel.inputs if isinstance(kernel, Loop) else [r.tensor for r in reads(block)]
+    read = {viewed(t, views) for t in inputs}
     size = sum(1 for _ in nodes(block))
     return _Group(
         [kernel],

@@ -18,6 +18,7 @@ from ...dialect.notation.loops import (
     Block,
     For,
     Kernel,
+    Loop,
     Statement,
     Store,
     map_expressions,
@@ -95,6 +96,8 @@ def _renamed(kernel: Kernel, names: Mapping[Tensor, Tensor]) -> Kernel:
     """The kernel over other arrays."""
     if not any(p in names for p in kernel.parameters):
         return kernel
+    if isinstance(kernel, Loop):
+        return replace(kernel, parameters=tuple(names.get(p, p) for p in kernel.parameters))
 
     def change(e: Expr) -> Expr:
         def one(x: Expr) -> Expr | None:

@@ -21,6 +21,7 @@ from ...dialect.notation.loops import (
     Block,
     For,
     Kernel,
+    Loop,
     Statement,
     Store,
     blocks,
@@ -43,7 +44,9 @@ MAX_READS = 4  # reads of an element: beyond, widening at each read costs more t
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
-    kept = scratch | {plan.home[t] for k in plan.kernels for t in read_often(k)}
+    kept = scratch | {
+        plan.home[t] for k in plan.kernels for t in (k.parameters if isinstance(k, Loop) else read_often(k))
+    }
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
     for tensor, home in plan.home.items():

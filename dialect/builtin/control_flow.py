@@ -1,0 +1,174 @@
+"""Loops over a function of the module: `builtin.scan` takes a known number of steps, `builtin.while` tests a condition.
+
+The body is compiled once, however many steps there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..ir.types import I1, TensorType, Type
+from ..notation.loops import Steps
+from ..spec.broadcasting import all_of
+from ..spec.op import C, T, operator
+from .call import Calling
+
+Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
+
+
+def same_types(stated: Sequence[Any], found: Sequence[Any]) -> bool:
+    """Test whether types are equal; Undecided where that depends on unknown sizes."""
+    sizes = [
+        pair for a, b in zip(stated, found, strict=True) for pair in zip(a.array_shape, b.array_shape, strict=True)
+    ]
+    return all_of((lambda m=m, n=n: m == n) for m, n in sizes)
+
+
+def alike(stated: Sequence[Any], found: Sequence[Any]) -> bool:
+    """Test whether types have the same elements and ranks."""
+    return len(stated) == len(found) and all(
+        type(a) is type(b) and a.element is b.element and a.rank == b.rank for a, b in zip(stated, found, strict=True)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Calling[T]):
+    """The family of loops over `callee`, which `carry` of its values enter and leave at every step."""
+
+    carry: int
+
+    symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "operands": lambda o: len(o.arguments),
+        "results": lambda o: len(o.signature[1]),
+        "T": lambda o: o.count,
+    }
+
+    def steps(self: Any) -> Steps:
+        raise NotImplementedError
+
+    @property
+    def carried(self: Any) -> tuple[Any, ...]:
+        return self.arguments[: self.carry]
+
+
+@operator
+class Scan(Loop[T]):
+    """T steps of callee: (C', Y[t]) = callee(C, X[t], K), where C' is the C of the next step.   (jax.lax.scan, ONNX Scan)
+
+    The operands are `carry` carried values C, `scan` values X of T slices along their first axes, and values K, the same at
+    every step. The results are the last C and, with T slices along a new first axis, each Y. T is `trips` where nothing is
+    scanned. `reverse` takes the slices from the last to the first; Y[t] still belongs to X[t].
+    """
+
+    scan: int = 0
+    trips: int | None = None
+    reverse: bool = False
+
+    constraints = (
+        C(1, "carry >= 0, scan >= 0 and carry + scan <= operands", lambda o: o.carry >= 0 <= o.scan and o.carry + o.scan <= len(o.arguments), at="carry"),
+        C(2, "trips is given if and only if scan = 0", lambda o: (o.trips is None) == (o.scan > 0), at="trips"),
+        C(3, "the scanned values have a first axis", lambda o: all(isinstance(x, TensorType) and x.rank for x in o.scanned)),
+        C(4, "the first axes of the scanned values have one size T", lambda o: all_of((lambda x=x: x.shape[0] == o.count) for x in o.scanned)),
+        C(5, "T >= 1", lambda o: o.count >= 1, at="trips"),
+        C(6, "callee has results, the first carry of them of the carried values' elements and ranks", lambda o: o.signature[1] and alike(o.carried, o.signature[1][: o.carry]), at="callee"),
+        C(7, "callee leaves the carried values' shapes as they are", lambda o: same_types(o.carried, o.signature[1][: o.carry]), at="callee"),
+        C(8, "callee gives tensors", lambda o: all(isinstance(y, TensorType) for y in o.signature[1]), at="callee"),
+    )  # fmt: skip
+    example = """
+        func @step(%total: tensor<3xf32>, %x: tensor<3xf32>, %decay: tensor<f32>) -> (tensor<3xf32>, tensor<f32>) {
+          %kept = theano.elemwise %total, %decay {scalar_op = "mul"}
+          %next = theano.elemwise %kept, %x {scalar_op = "add"}
+          %sum = theano.sum %next {axis = [0]}
+          return %next, %sum
+        }
+
+        func @main(%start: tensor<3xf32>, %xs: tensor<?T x 3 x f32>, %decay: tensor<f32>) -> (tensor<3xf32>, tensor<?T x f32>) {
+          %last, %sums = builtin.scan @step(%start, %xs, %decay) {carry = 1, scan = 1}
+          return %last, %sums
+        }
+    """
+
+    @property
+    def scanned(self: Any) -> tuple[Any, ...]:
+        return self.arguments[self.carry : self.carry + self.scan]
+
+    @property
+    def count(self: Any) -> Any:
+        return self.trips if self.trips is not None else self.scanned[0].shape[0]
+
+    def steps(self: Any) -> Steps:
+        return Steps(self.carry, self.scan, self.count, self.reverse)
+
+    def passed(self: Any, count: int) -> tuple[Any, ...]:
+        """The types that the callee takes: slices of what is scanned."""
+        return tuple(
+            TensorType(x.shape[1:], x.element)
+            if isinstance(x, TensorType) and self.carry <= n < self.carry + self.scan
+            else x
+            for n, x in enumerate(self.arguments)
+        )
+
+    def infer(self: Any) -> tuple[Type, ...]:
+        collected = self.signature[1][self.carry :]
+        return (*self.carried, *(TensorType((self.count, *y.shape), y.element) for y in collected))
+
+    def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
+        carried, rows = list(self.carried), []
+        shared = self.arguments[self.carry + self.scan :]
+        for t in range(self.count)[:: -1 if self.reverse else 1]:
+            found = step([*carried, *(np.asarray(x[t]) for x in self.scanned), *shared])
+            carried = list(found[: self.carry])
+            rows.append(found[self.carry :])
+        return (*carried, *map(np.stack, zip(*(rows[::-1] if self.reverse else rows), strict=True)))
+
+
+@operator
+class While(Loop[T]):
+    """Steps of callee while a condition holds: while go { (go, C) = callee(C, K) }.   (jax.lax.while_loop)
+
+    The operands are the condition before the first step, a truth value; `carry` carried values C; and values K, the same at
+    every step. The first result of callee is the next condition, the others are the next C. The results are the last C.
+    """
+
+    constraints = (
+        C(1, "carry >= 1 and carry + 1 <= operands", lambda o: 1 <= o.carry < len(o.arguments), at="carry"),
+        C(2, "the condition is a tensor<i1>", lambda o: isinstance(o.arguments[0], TensorType) and o.arguments[0].rank == 0 and o.arguments[0].element is I1),
+        C(3, "callee has carry + 1 results: a tensor<i1>, and values of the carried ones' elements and ranks", lambda o: alike((o.arguments[0], *o.carried), o.signature[1]), at="callee"),
+        C(4, "callee leaves the carried values' shapes as they are", lambda o: same_types(o.carried, o.signature[1][1:]), at="callee"),
+    )  # fmt: skip
+    example = """
+        func @double(%x: tensor<f32>, %limit: tensor<f32>) -> (tensor<i1>, tensor<f32>) {
+          %y = theano.elemwise %x, %x {scalar_op = "add"}
+          %go = theano.elemwise %y, %limit {scalar_op = "lt"}
+          return %go, %y
+        }
+
+        func @main(%x: tensor<f32>, %limit: tensor<f32>) -> tensor<f32> {
+          %go = theano.elemwise %x, %limit {scalar_op = "lt"}
+          %y = builtin.while @double(%go, %x, %limit) {carry = 1}
+          return %y
+        }
+    """
+
+    @property
+    def carried(self: Any) -> tuple[Any, ...]:
+        return self.arguments[1 : 1 + self.carry]
+
+    def steps(self: Any) -> Steps:
+        return Steps(self.carry)
+
+    def passed(self: Any, count: int) -> tuple[Any, ...]:
+        return self.arguments[1:]
+
+    def infer(self: Any) -> tuple[Type, ...]:
+        return self.carried
+
+    def run(self: Any, step: Step) -> tuple[np.ndarray, ...]:
+        go, carried = self.arguments[0], self.carried
+        while go:
+            go, *carried = step([*carried, *self.arguments[1 + self.carry :]])
+        return tuple(carried)
