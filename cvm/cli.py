@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import cvm
 
@@ -79,8 +80,11 @@ class Usage(Exception):
 
 def report(error: cvm.Error) -> int:
     """Prints the diagnostics and their count."""
+    from cvm.diagnostic_output import coloured, in_colour
+
+    shown = coloured if in_colour(sys.stderr) else str
     for diagnostic in error.diagnostics[:SHOWN]:
-        _say(str(diagnostic), 1)
+        _say(shown(diagnostic), 1)
     count = len(error.diagnostics)
     more = f", the first {SHOWN} shown" if count > SHOWN else ""
     return _say(f"{count} error{'' if count == 1 else 's'}{more}", 1)
@@ -91,9 +95,24 @@ def _say(message: str, status: int) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """Suggests the command or flag that a wrong word may mean."""
+
+    def error(self, message: str) -> NoReturn:
+        from cvm.dialect.ir.suggest import did_you_mean
+
+        word = re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (-[^\s=]*)", message)
+        if word is not None:
+            commands = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+            known = {n: p for c in commands for n, p in c.choices.items()}
+            flags = [f for p in (self, *known.values()) for a in p._actions for f in a.option_strings]
+            message += did_you_mean(word[1], known) if word[1] is not None else did_you_mean(word[2], flags)
+        super().error(message)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="cvm",
         description="Runs, checks, tests, shows and formats tensor programs. A file named - is standard input or output.",
     )
@@ -165,6 +184,10 @@ def _check(commands: Any) -> None:
         action="store_true",
         help="also say where integers may leave their type; exit status 1 where they may",
     )
+    check.add_argument("--werror", action="store_true", help="exit status 1 also where there are warnings")
+    check.add_argument(
+        "--format", choices=("text", "json", "sarif"), default="text", help="of what is found (default: %(default)s)"
+    )
 
 
 def _opt(commands: Any) -> None:
@@ -194,9 +217,9 @@ def _lower(commands: Any) -> None:
     lower.add_argument("program", metavar="PROG.cvm")
     lower.add_argument(
         "--to",
-        required=True,
+        default="formulas",
         metavar="STAGE",
-        help="graph, mlir, formulas, loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
+        help="graph, mlir, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
     )
     lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     lower.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")

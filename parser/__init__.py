@@ -59,7 +59,7 @@ def _build(
     reader = Reader(source)
     program = reader.read()
     module, more = build(program, source, None if folder is None else Files(folder, allow_outside))
-    return module, [*untokened(diagnostics, reader.diagnostics), *more]
+    return module, [*untokened(source, diagnostics, reader.diagnostics), *more]
 
 
 def _good(module: Module, diagnostics: list[Diagnostic]) -> Module:

@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 from ..dialect.ir.attributes import Symbol
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES
-from .suggest import did_you_mean
 from .syntax_tree import (
     ArgumentNode,
     AttributeNode,

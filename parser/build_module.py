@@ -7,6 +7,7 @@ from typing import Any
 
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import Type
 from ..dialect.program.function import Function, Graph, Operation, Value
 from ..dialect.program.module import Module
@@ -14,7 +15,6 @@ from .build_operation import build_operation
 from .generic_form import unquoted
 from .infix import build_infix
 from .scope import Report, Scope
-from .suggest import did_you_mean
 from .syntax_tree import (
     ArgumentNode,
     BrokenNode,
@@ -66,6 +66,7 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
         if isinstance(broken, BrokenNode):
             scope.forgive(broken.token)
             scope.headless = scope.headless or node.name is None
+            arguments.append(Value("", None, report.span(broken.token)))  # calls are not checked against it
     scope.body = node.body
     operations: list[Operation] = []
     returned: ReturnNode | None = None

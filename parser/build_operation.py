@@ -11,12 +11,12 @@ from ..dialect.ir.attributes import Symbol, conform
 from ..dialect.ir.constant_files import FileConstantError
 from ..dialect.ir.diagnostics import Span
 from ..dialect.ir.literal_types import fit, literal_type
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, FieldType, TensorType, Type
 from ..dialect.program.function import Literal, Operation, Value
 from ..dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
 from .actions import read_string
 from .scope import Report, Scope
-from .suggest import did_you_mean
 from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, Token
 from .type_syntax import HABITS
 

@@ -1,58 +1,94 @@
-"""Decode bytes as UTF-8; an invalid byte is a mistake with a place, like any other."""
+"""Decode bytes as UTF-8; bytes that are no text, and marks of a merge, are mistakes with a place, like any others."""
 
 from __future__ import annotations
 
-from ..dialect.ir.diagnostics import Diagnostic, Source, Span
+import codecs
+import re
+
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
 BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
-MANY = 20  # places that are reported; the rest of a file that is no text would only repeat them
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+WIDE = {  # encodings of several bytes a character by the first bytes; the longer ones first
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32", codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
+MARKS = re.compile(r"^(<{7}|\|{7}|={7}|>{7})(?: .*)?$", re.MULTILINE)  # lines that a merge leaves
 
 
 def decode(data: str | bytes, filename: str) -> tuple[Source, list[Diagnostic]]:
-    """The text with the replacement character where it is not text, and what is wrong with it."""
-    if isinstance(data, str):
-        text, places = data, []
-        if not text.isascii():
-            places = [n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"][:MANY]
-            text = (
-                "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= c <= "\udfff" else c for c in text)
-                if places
-                else text
-            )
-        wrong = [(p, f"the text has no half of a surrogate pair, got U+{ord(data[p]):04X}") for p in places]
-    else:
-        text, wrong = _decode(bytes(data))
-    source = Source(filename, text)
-    found = [Diagnostic(message, Span(source, at, at + 1), "parse.encoding") for at, message in wrong[:MANY]]
-    if text.startswith(BOM):
-        found.insert(0, Diagnostic("a program begins without a byte order mark", Span(source, 0, 1), "parse.encoding"))
+    """The text, with the replacement character where it is not text, and what is wrong with it.
+
+    A byte order mark is read over, and a carriage return alone ends a line.
+    """
+    text, at, message = data if isinstance(data, str) else "", None, ""
+    if not isinstance(data, str):
+        text, at, message = _from_bytes(bytes(data))
+    elif not data.isascii():
+        text, at, message = _from_text(data)
+    if "\r" in text:
+        text = re.sub(r"\r(?!\n)", "\n", text)
+    left, conflicts = _resolved(text) if "<<<<<<<" in text else (text, [])
+    source = Source(filename, left)
+    shown = source if left is text else Source(filename, text)
+    found = [] if at is None else [Diagnostic(message, Span(shown, at, at + 1), "parse.encoding")]
+    for start, end in conflicts:
+        note = Note("it ends here", Span(shown, text.rindex("\n", start, end) + 1, end))
+        message = "a conflict of a merge is not resolved"
+        found.append(Diagnostic(message, Span(shown, start, start + 7), "parse.conflict", (note,)))
     return source, found
 
 
-def _decode(data: bytes) -> tuple[str, list[tuple[int, str]]]:
+def _resolved(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text with blanks for the marks and the second side of each conflict of a merge, and where conflicts are."""
+    parts, conflicts = [], list[tuple[int, int]]()
+    done, begin, after, middle = 0, -1, -1, -1
+    for mark in MARKS.finditer(text):
+        kind = mark[0][0]
+        if kind == "<":
+            begin, after, middle = mark.start(), mark.end(), -1
+        elif begin >= 0 and kind in "|=" and middle < 0:
+            middle = mark.start()
+        elif begin >= 0 and kind == ">" and middle >= 0:
+            parts += [text[done:begin], " " * (after - begin), text[after:middle]]
+            parts.append(re.sub(r"[^\n]", " ", text[middle : mark.end()]))
+            conflicts.append((begin, mark.end()))
+            done, begin = mark.end(), -1
+    return ("".join([*parts, text[done:]]), conflicts) if conflicts else (text, [])
+
+
+def _from_text(text: str) -> tuple[str, int | None, str]:
+    """The text, the offset of the first half of a surrogate pair, and a message about it."""
+    text = text.removeprefix(BOM)
+    halves = [n for n, c in enumerate(text) if "\ud800" <= c <= "\udfff"]
+    if not halves:
+        return text, None, ""
+    message = f"the text has no half of a surrogate pair, got U+{ord(text[halves[0]]):04X}"
+    text = "".join(REPLACEMENT if "\ud800" <= c <= "\udfff" else c for c in text)
+    return text, halves[0], message + _others(len(halves))
+
+
+def _from_bytes(data: bytes) -> tuple[str, int | None, str]:
+    """The text, the offset of the first byte that is no text, and a message about it."""
+    wide = next((name for mark, name in WIDE.items() if data.startswith(mark)), None)
+    if wide is None and len(data) > 1 and any(data[:8:2]) != any(data[1:8:2]):
+        wide = "UTF-16"
+    if wide is not None:
+        return "", 0, f"the text is UTF-8, but this file is {wide}; save it as UTF-8"
     try:
-        return data.decode("utf-8"), []
-    except UnicodeDecodeError:
-        pass
-    parts: list[str] = []
-    wrong: list[tuple[int, str]] = []
-    length = start = 0
-    while start < len(data):
-        try:
-            parts.append(data[start:].decode("utf-8"))
-            break
-        except UnicodeDecodeError as e:
-            if len(wrong) >= MANY:
-                parts.append(data[start:].decode("utf-8", "replace"))
-                break
-            parts.append(data[start : start + e.start].decode("utf-8") + "\N{REPLACEMENT CHARACTER}")
-            length += len(parts[-1])
-            wrong.append((length - 1, f"the text is UTF-8, but holds the byte 0x{data[start + e.start]:02x}"))
-            start += e.end
-    return "".join(parts), wrong
+        return data.decode("utf-8").removeprefix(BOM), None, ""
+    except UnicodeDecodeError as e:
+        text = data.decode("utf-8", "replace")
+        first = len(data[: e.start].decode("utf-8"))
+        wrong = f"the text is UTF-8, but holds the byte 0x{data[e.start]:02x}"
+        return text, first, wrong + _others(text.count(REPLACEMENT)) + "; save it as UTF-8"
 
 
-def untokened(diagnostics: list[Diagnostic], more: list[Diagnostic]) -> list[Diagnostic]:
+def _others(count: int) -> str:
+    return "" if count == 1 else f" and {count - 1} other{'' if count == 2 else 's'}"
+
+
+def untokened(source: Source, diagnostics: list[Diagnostic], more: list[Diagnostic]) -> list[Diagnostic]:
     """The mistakes of a text and those of its tokens, but for tokens that are none because they are no text."""
-    told = {d.span.start for d in diagnostics}
-    return [*diagnostics, *(d for d in more if d.span.start not in told)]
+    if diagnostics:
+        more = [d for d in more if not source.text.startswith(REPLACEMENT, d.span.start)]
+    return [*diagnostics, *more]

@@ -31,7 +31,7 @@ def format_text(text: str | bytes, filename: str = "<text>") -> str:
     source, diagnostics = decode(text, filename)
     reader = Reader(source)
     program = reader.read()
-    if mistakes := untokened(diagnostics, reader.diagnostics):
+    if mistakes := untokened(source, diagnostics, reader.diagnostics):
         raise ParseError(mistakes)
     return Layout(source.text, starts(program)).write()
 

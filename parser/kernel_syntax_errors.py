@@ -8,7 +8,7 @@ from typing import Any
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
-from .suggest import did_you_mean
+from ..dialect.ir.suggest import did_you_mean
 
 CODE = "parse.kernel"
 MARKS = {"LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":"}

@@ -17,6 +17,7 @@ from lark.exceptions import LarkError, UnexpectedInput
 
 from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
 from ..dialect.notation.expressions import (
     ZERO,
@@ -38,7 +39,6 @@ from ..dialect.notation.printer import PRECEDENCE
 from ..dialect.notation.scalar_functions import SCALARS
 from ..grammar import read
 from .kernel_syntax_errors import CODE, explain
-from .suggest import did_you_mean
 
 T = TypeVar("T")
 

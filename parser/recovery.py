@@ -71,6 +71,7 @@ class Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
+        self.characters: set[str] = set()  # reported as none of the language's
         self.stream = Stream(scanner().tokens(source.text), len(source.text))
         self.parser = Parser()
 
@@ -137,6 +138,10 @@ class Reader:
 
     def say(self, mistake: Diagnostic) -> None:
         """Adds a mistake; after MANY the rest of the text is not read."""
+        if mistake.code == "parse.character" and not mistake.span.text[:1].isascii():
+            if mistake.span.text in self.characters:
+                return
+            self.characters.add(mistake.span.text)
         if len(self.diagnostics) < MANY:
             self.diagnostics.append(mistake)
         elif len(self.diagnostics) == MANY:

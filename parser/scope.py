@@ -13,10 +13,10 @@ from typing import Any
 from ..dialect.builtin import Elements
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import Type
 from ..dialect.program.function import Value
 from .dense_literals import read_dense
-from .suggest import did_you_mean
 from .syntax_tree import ConstantNode, DenseNode, Item, Mistake, OperandNode, OperationNode, StatementNode, Token
 from .type_syntax import read_type, shape_text
 

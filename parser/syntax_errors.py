@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
-from ..dialect.ir.diagnostics import Diagnostic, Source, Span
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.spec.op import OPERATORS
 from .error_examples import Known, Said
 from .lalr import Parser
 from .lalr_tables import END
 from .lex import UNKNOWN
-from .suggest import did_you_mean
 from .syntax_tree import Token
 
 KNOWN = set("<>?!.^")  # characters of the language that are tokens only where they stand in the wrong place
+ELEMENTS = re.compile(r"[^<>:{}%@=\"\n]*(?:\n[^<>:{}%@=\"a-z\n]*)*")  # of a dense constant, as far as they may go
+CLOSING = {"LPAR": ")", "LBRACE": "}", "LSQB": "]"}
+OUTSIDE_BRACKETS = ("ARROW", "LBRACE", "RBRACE", "RETURN", END)
 BLANKS = " \t\r\n\f\v"
 STATEMENT = Said("parse.statement", "expected a statement, as in %y = cvm.relu %x, got {got}")
 
@@ -26,7 +30,12 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     infix = said is not None and said.code == "parse.infix"
     span = Span(source, token.end - len(word(token)), token.end)
     if begins_dense(source, token):
-        return Diagnostic("dense<...> holds numbers, brackets and commas up to a '>'", span, "parse.constant")
+        return unclosed_dense(source, token)
+    if token.type == "BITS" and len(token.text) <= 18:
+        message = f"an integer is decimal, as in {int(token.text, 16)}, got {token.text}"
+        return Diagnostic(message, span, "parse.number")
+    if token.text in "%@" and not (after := source.text[token.end : token.end + 1]).isascii():  # a name begins with it
+        return Diagnostic(unknown_character(after), Span(source, token.end, token.end + 1), "parse.character")
     if (token.type == UNKNOWN and token.text not in KNOWN) or (token.text == "/" and not infix):
         return Diagnostic(unknown_character(token.text), span, "parse.character")
     if not infix and before is not None and before.type == "VALUE" and missing_comma(source, before, token):
@@ -35,7 +44,8 @@ def explain(source: Source, parser: Parser, token: Token, known: Known) -> Diagn
     if token.type == "NAME" and "RETURN" in parser.row and source.on_new_line(token.start):
         said = STATEMENT
     if said is not None:
-        return Diagnostic(said.message.replace("{got}", shown(token)) + meant(said, token), span, said.code)
+        message = said.message.replace("{got}", shown(token)) + meant(said, token)
+        return Diagnostic(message, span, said.code, opening(source, parser, token, message))
     expected = {k for k in parser.row if k.isupper() or k == END}
     return Diagnostic(f"expected {wanted(expected)}, got {shown(token)}", span, "parse.syntax")
 
@@ -45,6 +55,27 @@ def begins_dense(source: Source, token: Token) -> bool:
     if token.text == "dense":
         return source.text[token.end :].lstrip(BLANKS)[:1] == "<"
     return token.text == "<" and source.text[max(0, token.start - 100) : token.start].rstrip(BLANKS).endswith("dense")
+
+
+def unclosed_dense(source: Source, token: Token) -> Diagnostic:
+    """The diagnostic for a `dense<` without the '>' that closes it."""
+    start = source.text.index("<", token.start)
+    end = ELEMENTS.match(source.text, start + 1).end()  # type: ignore[union-attr]  # it matches everywhere
+    got = f"'{source.text[end]}'" if end < len(source.text) else "the end of the text"
+    message = f"expected ',' or '>' after an element of dense<...>, got {got}"
+    note = Note("the '<' that is not closed", Span(source, start, start + 1))
+    return Diagnostic(message, Span(source, end, min(end + 1, len(source.text))), "parse.constant", (note,))
+
+
+def opening(source: Source, parser: Parser, token: Token, message: str) -> tuple[Note, ...]:
+    """A note with the bracket that a message wants closed, where the token may stand outside it."""
+    kind = next((k for k, mark in CLOSING.items() if f"or '{mark}'" in message), None)
+    if kind is None or not (token.type in OUTSIDE_BRACKETS or source.on_new_line(token.start)):
+        return ()
+    found = next((v for v in reversed(parser.values) if isinstance(v, Token) and v.type == kind), None)
+    if found is None:
+        return ()
+    return (Note(f"the '{found.text}' that is not closed", Span(source, found.start, found.end)),)
 
 
 def word(token: Token) -> str:
@@ -85,7 +116,8 @@ def unknown_character(text: str) -> str:
     if not character.isprintable():
         return f"expected a character of the language, got {code}{f' ({name})' if name else ''}"
     more = "" if character.isascii() else f" ({code}{name and ', '}{name})"
-    return f"expected a character of the language, got '{character}'{more}"
+    hint = "; a name is of ASCII letters, digits and _" if character.isalpha() else ""
+    return f"expected a character of the language, got '{character}'{more}{hint}"
 
 
 def shown(token: Token) -> str:

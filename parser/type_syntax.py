@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..dialect.ir.sizes import Dim, Shape, Size
+from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, MAX_RANK, MAX_SIZE, ElementType, FieldType, TensorType, Type
-from .suggest import did_you_mean
 from .syntax_tree import Mistake, Token
 
 HABITS = {  # what the element types are called elsewhere

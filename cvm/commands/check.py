@@ -1,4 +1,4 @@
-"""`cvm check`: verify programs, and print `ok` or all mistakes; with `--overflow` also possible integer overflows."""
+"""`cvm check`: verify programs, and print `ok` or all mistakes and warnings; with `--overflow` also possible overflows."""
 
 from __future__ import annotations
 
@@ -6,40 +6,65 @@ import sys
 from argparse import Namespace
 
 import cvm
+from cvm.cli import SHOWN
 from cvm.commands.levels import read_level
+from cvm.diagnostic_output import as_json, as_sarif, coloured, in_colour
 from cvm.dialect.cog.clocked import warnings
+from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
+from cvm.dialect.program.unused_values import unused_values
 from cvm.lowering.formulas.overflow_warnings import possible_overflows
+
+EMPTY = "expected a function, as in func @main(%x: tensor<4xi32>) { return %x }, but the text has none"
 
 
 def check(options: Namespace) -> int:
+    """Prints what is found; 1 where something is a mistake, may overflow, or is warned of under `--werror`."""
     mistakes: list[cvm.Diagnostic] = []
+    warned: list[cvm.Diagnostic] = []
     overflows: list[cvm.Diagnostic] = []
     for name in options.programs:
         try:
             module = read_level(name)
-            if not isinstance(module, Module):
-                print(f"{name}: ok, {_count(len(module.kernels), 'kernel')}")
-                continue
-            functions = module.functions.values()
-            for graph in (f for f in functions if isinstance(f, Graph)):
-                for warning in warnings(graph):
-                    print(warning, file=sys.stderr)
         except cvm.Error as e:
             mistakes += e.diagnostics
-        else:
+            continue
+        if not isinstance(module, Module):
+            if options.format == "text":
+                print(f"{name}: ok, {_count(len(module.kernels), 'kernel')}")
+            continue
+        if not module.functions:
+            mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
+            continue
+        warned += _warnings(module)
+        overflows += possible_overflows(module) if options.overflow else []
+        if options.format == "text":
+            functions = module.functions.values()
             operations = sum(len(f.operations) for f in functions)
             print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(operations, 'operation')}")
-            if options.overflow:
-                overflows += possible_overflows(module)
-    for warning in overflows:
-        print(warning, file=sys.stderr)
-    if overflows:
-        print(_count(len(overflows), "possible overflow"), file=sys.stderr)
-    if mistakes:
-        raise cvm.Error(mistakes)
-    return 1 if overflows else 0
+    found = [*warned, *overflows, *mistakes]
+    if options.format != "text":
+        print(as_json(found) if options.format == "json" else as_sarif(found))
+    else:
+        _print(warned, "warning", in_colour(sys.stderr))
+        _print(overflows, "possible overflow", in_colour(sys.stderr))
+        _print(mistakes, "error", in_colour(sys.stderr))
+    return 1 if mistakes or overflows or (warned and options.werror) else 0
+
+
+def _warnings(module: Module) -> list[cvm.Diagnostic]:
+    """The warnings of a legal program."""
+    functions = module.functions.values()
+    return [d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
+
+
+def _print(diagnostics: list[cvm.Diagnostic], what: str, colours: bool) -> None:
+    for diagnostic in diagnostics[:SHOWN]:
+        print(coloured(diagnostic) if colours else diagnostic, file=sys.stderr)
+    count = len(diagnostics)
+    if count:
+        print(_count(count, what) + (f", the first {SHOWN} shown" if count > SHOWN else ""), file=sys.stderr)
 
 
 def _count(n: int, what: str) -> str:

@@ -10,6 +10,7 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import STDIN, load, read
 from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function
 from cvm.dialect.program.module import Module
@@ -17,7 +18,6 @@ from cvm.jit.compile import compile_program
 from cvm.jit.functions.clocked_program import CompiledGraph
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import DEFAULT, CompileOptions
-from cvm.parser.suggest import did_you_mean
 
 Level: TypeAlias = Module | Plan
 

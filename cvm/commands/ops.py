@@ -11,8 +11,8 @@ from typing import Any
 
 from cvm.cli import Usage
 from cvm.dialect.ir.attributes import attribute_text, describe
+from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.spec.op import DIALECTS, OPERATORS, REQUIRED, Field, Operator
-from cvm.parser.suggest import did_you_mean
 
 SUMMARY = 100  # characters of an operator's line in the list
 

@@ -13,6 +13,7 @@ from cvm.cli import Usage
 from cvm.commands.display import duration
 from cvm.commands.io import write
 from cvm.commands.levels import Level, read_level
+from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
 from cvm.dialect.notation.plan import Kernels, Plan
@@ -26,7 +27,6 @@ from cvm.lowering.passes import LEVELS, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.lowering.stepping.step_plan import StepPlan
-from cvm.parser.suggest import did_you_mean
 
 FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
 FORM_OF = {Function: "graph", Formulas: "formulas", Plan: "loops", Kernel: "loops", StepPlan: "loops"}

@@ -21,6 +21,7 @@ from cvm.commands.display import digest as sha256
 from cvm.commands.inputs import random_arrays
 from cvm.commands.levels import Level, bind_sizes, compiled, entries, read_level
 from cvm.commands.opt import listing, text_after
+from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.jit.functions.clocked_program import CompiledGraph
@@ -30,7 +31,6 @@ from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ra
 from cvm.lowering.passes import run_passes
 from cvm.lowering.pipeline import PASSES, context_of
 from cvm.lowering.processor import compiling_for
-from cvm.parser.suggest import did_you_mean
 
 from .check_lines import check_text
 from .filetest import CHECK_ONLY, Command, Expected, Failure, Filetest, Golden, bless

@@ -78,7 +78,7 @@ class Indexing(Operator[T]):
             lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices),
         ),
         C(4, "shape(indices[i]) = shape(indices[0]) for all i", same_shapes),
-        C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, at="mode"),
+        C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, "mode", MODES),
         C(
             6,
             "n[a] >= 1 for a in axes, where elements are chosen",

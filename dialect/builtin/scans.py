@@ -30,7 +30,7 @@ class Cumulative(Along[T]):
     constraints = (
         C(1, "element(x) is an integer or a float", lambda o: o.x.element.kind in ("int", "uint", "float")),
         Along.constraints[1],
-        C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, at="scalar_op"),
+        C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, "scalar_op", COMBINED),
     )
     example = """
         func @main(%x: tensor<2 x ?N x f32>) -> tensor<2 x ?N x f32> {

@@ -29,6 +29,9 @@ class CvmOperator(Operator[T]):
     dialect = "cvm"
 
 
+NARROW = "integers of 8 bits are i32 here, each with its range; quant.conv2d and quant.dense take i8 and ui8"
+
+
 def i32(*names: str) -> C:
     """Constraint 0 of every operator: the elements are i32."""
     text = " = ".join(f"element({n})" for n in names) + " = i32"
@@ -45,7 +48,7 @@ def numbers(*names: str, also: str = "") -> C:
         elements = {t.element for t in given.values()}
         return len(elements) <= 1 and elements <= set(NUMBERS) and all(t.element is I32 for t in indices)
 
-    return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold)
+    return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold, help=NARROW)
 
 
 def real(*names: str) -> C:

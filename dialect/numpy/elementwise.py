@@ -40,7 +40,7 @@ class Elementwise(Operator[T]):
         "sizes": lambda o: first_clash(*(x.shape for x in o.xs)),
     }
     constraints = (
-        C(1, "ufunc is a universal function of NumPy that has a formula", lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT, at="ufunc"),
+        C(1, "ufunc is a universal function of NumPy that has a formula", lambda o: o.ufunc in UFUNCS or o.ufunc in TO_ELEMENT, "ufunc", UFUNCS),
         C(2, "dtype is given for astype and in_range, and only there", lambda o: (o.dtype is None) == (o.ufunc not in TO_ELEMENT)),
         C(3, "operands = arity of ufunc", lambda o: len(o.xs) == o.row.arity),
         C(4, "NumPy has a loop of ufunc for elements", lambda o: o.row.loop(tuple(x.element for x in o.xs)) is not None),

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..builtin import Calling
 from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, abridged
-from ..ir.sizes import Dim
+from ..ir.sizes import Dim, Size
 from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
 from ..spec.op import C, Operator, actual_values, violated
@@ -223,8 +223,21 @@ def _satisfied(scope: Scope, operation: Operation, typed: Operator[Type]) -> tup
         scope.report(f"{typed.name}.size", wrong, operation.at(None), _notes(scope, operation))
         return None
     code, at = f"{typed.name}.C{broken.number}", operation.at(broken.at)
-    scope.report(code, _message(typed, broken.text), at, _notes(scope, operation))
+    notes = _notes(scope, operation) if broken.is_about_operands(typed) else []
+    if broken.help:
+        notes.append(Note(broken.help))
+    scope.report(code, _message(typed, broken.text) + _meant(typed, broken), at, notes)
     return None
+
+
+def _meant(typed: Operator[Type], broken: C) -> str:
+    """A suggestion for a misspelt attribute."""
+    word = getattr(typed, broken.at or "", None)
+    if not broken.words or not isinstance(word, str):
+        return ""
+    from ..ir.suggest import did_you_mean
+
+    return did_you_mean(word, broken.words)
 
 
 def _message(typed: Operator[Type], text: str) -> str:
@@ -277,7 +290,19 @@ def _check_declared(scope: Scope, function: Function, results: Sequence[Type | N
         message = f"@{function.name} returns {_count(len(results), 'value')}, but its type has {len(function.declared)}"
         scope.report("func.results", message, spans[0] if spans else function.span)
         return
+    known = {
+        atom
+        for a in function.arguments
+        if a.type is not None
+        for d in a.type.array_shape
+        if isinstance(d, Size)
+        for atom in d.atoms()
+    }
     for stated, inferred, value, span in zip(function.declared, results, function.results, spans, strict=True):
+        unbound = [d for d in stated.array_shape if isinstance(d, Size) and d.name and not d.atoms() <= known]
+        if unbound:
+            message = f"a named size of a result is one of an argument, but {unbound[0]} of {stated} is of none"
+            scope.report("func.size", message, span)
         stated = with_sizes(stated, bound)
         if inferred is not None and not agree(stated, inferred):
             notes = [Note(f"%{value.name} is {inferred}", value.span)]

@@ -30,14 +30,21 @@ class C:
     """A constraint: its number, the specification's words, and the predicate over an operator of types.
 
     The text is also the message: `rank(x)`, `shape(x)`, `dim(x, 1)`, `element(x)`, attribute names and the operator's
-    `symbols` in it are reported with their actual values. `at` names the field that the caret marks. Later constraints
-    may assume earlier ones.
+    `symbols` in it are reported with their actual values. `at` names the field that the caret marks, `words` are what a
+    misspelt one may mean, and `help` says what to write instead. Later constraints may assume earlier ones.
     """
 
     number: int
     text: str
     holds: Callable[..., Any]
     at: str | None = None
+    words: Iterable[str] = ()
+    help: str = ""
+
+    def is_about_operands(self, op: Operator[Any]) -> bool:
+        """Test whether the text names an operand, or what follows from operands."""
+        names = {f.name for f in op.fields if f.is_operand} | set(op.symbols)
+        return self.at is None or not names.isdisjoint(re.findall(r"\w+", self.text))
 
 
 REQUIRED: Any = type("Required", (), {"__repr__": lambda _: "REQUIRED"})()  # marks a field without a default

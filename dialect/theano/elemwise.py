@@ -42,7 +42,7 @@ class Elemwise(Operator[T]):
         "target": lambda o: o.xs[o.target],
     }
     constraints = (
-        C(1, "scalar_op is a scalar operation of Theano", lambda o: o.scalar_op in SCALAR_OPS, at="scalar_op"),
+        C(1, "scalar_op is a scalar operation of Theano", lambda o: o.scalar_op in SCALAR_OPS, "scalar_op", SCALAR_OPS),
         C(2, "operands = arity of scalar_op", lambda o: o.xs and o.op.arity in (None, len(o.xs))),
         C(3, "dtype is given for cast, and only there", lambda o: (o.dtype is None) == (o.scalar_op != "cast")),
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),

@@ -192,7 +192,13 @@ NONEMPTY = C(
     "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
     lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()),
 )
-REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, at="scalar_op")
+REDUCIBLE = C(
+    4,
+    "scalar_op is commutative and associative",
+    lambda o: o.scalar_op in NUMPY_REDUCTIONS,
+    "scalar_op",
+    NUMPY_REDUCTIONS,
+)
 ELEMENTS = C(5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
 
 

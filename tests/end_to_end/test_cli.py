@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -481,7 +482,7 @@ def test_closed_streams() -> None:
 
 
 def test_fmt_says_once_what_is_no_text(command: Command) -> None:
-    for text in (b"\xff\xfe\x00", b"\xef\xbb\xbf" + ADD.encode()):
+    for text in (b"\xff\xfe\x00", b"\xff" + ADD.encode()):
         for options in (("check", "-"), ("fmt", "-")):
             said = command(*options, stdin=text).err
             assert "error[parse.encoding]" in said and "error[parse.character]" not in said
@@ -491,3 +492,53 @@ def test_bad_bytes_are_diagnostics(command: Command) -> None:
     for text in (b"\xff\xfe", b"func @main(\x00", b"", b"(" * 5000):
         found = command("check", "-", stdin=text)
         assert found.status in (0, 1) and "internal" not in found.err
+
+
+UNUSED = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> {\n  %u = dali.sub %x, %x\n  return %x\n}\n"
+
+
+def test_check_warns_of_unused_values(command: Command) -> None:
+    found = command("check", "-", stdin=UNUSED)
+    assert (found.status, found.out) == (0, "-: ok, 1 function, 1 operation\n")
+    assert "<stdin>:2:3: warning[value.unused]: nothing uses %u" in found.err
+    assert command("check", "-", "--werror", stdin=UNUSED).status == 1
+    assert command("check", "-", "--werror", stdin=UNUSED.replace("%u", "%_u")).status == 0
+
+
+@pytest.mark.parametrize("text", ["", "// nothing\n", "module {}"])
+def test_check_refuses_a_program_without_functions(command: Command, text: str) -> None:
+    found = command("check", "-", stdin=text)
+    assert found.status == 1 and "error[program.empty]: expected a function" in found.err
+
+
+def test_diagnostics_for_tools(command: Command) -> None:
+    found = json.loads(command("check", "-", "--format", "json", stdin=UNUSED.replace("dali.sub", "dali.sbu")).out)
+    assert found[0]["code"] == "op.unknown" and found[0]["severity"] == "error"
+    assert (found[0]["file"], found[0]["line"], found[0]["column"], found[0]["end_column"]) == ("<stdin>", 2, 8, 16)
+    log = json.loads(command("check", "-", "--format", "sarif", stdin=UNUSED).out)
+    assert log["version"] == "2.1.0" and log["runs"][0]["tool"]["driver"]["rules"] == [{"id": "value.unused"}]
+    (result,) = log["runs"][0]["results"]
+    assert result["level"] == "warning"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 2
+
+
+def test_colours(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = UNUSED.replace("dali.sub", "dali.sbu")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    plain = command("check", "-", stdin=broken).err
+    assert "\033" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = command("check", "-", stdin=broken).err
+    assert "\033[1;31merror" in shown and re.sub(r"\033\[[0-9;]*m", "", shown) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert command("check", "-", stdin=broken).err == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("chek x.cvm", "check"), ("run x.cvm --inptu x=x.npy", "--input"), ("lower x.cvm --tto llvm", "--to")],
+)
+def test_misspelt_commands_and_flags(command: Command, line: str, meant: str) -> None:
+    found = command(*line.split())
+    assert found.status == 2 and f"did you mean {meant}" in found.err

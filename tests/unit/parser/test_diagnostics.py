@@ -55,7 +55,7 @@ def test_mistakes(block: str) -> None:
             "func @f(%x: tensor<f32>)\0 { return %x }",
             ["1:25 parse.character: expected a character of the language, got U+0000 (a control character)"],
         ),
-        ("\ufefffunc @f() { return }", ["1:1 parse.encoding: a program begins without a byte order mark"]),
+        ("\ufefffunc @f() { return }", []),
         (
             "func @f() {\n  return\u00a0\n}",
             ["2:9 parse.character: expected a character of the language, got U+00A0 (no-break space)"],
@@ -63,8 +63,7 @@ def test_mistakes(block: str) -> None:
         (
             b"// \xe9t\xe9\nfunc @f() { retrun }",
             [
-                "1:4 parse.encoding: the text is UTF-8, but holds the byte 0xe9",
-                "1:6 parse.encoding: the text is UTF-8, but holds the byte 0xe9",
+                "1:4 parse.encoding: the text is UTF-8, but holds the byte 0xe9 and 1 other; save it as UTF-8",
                 "2:13 parse.statement: expected a statement, as in %y = cvm.relu %x, got retrun; did you mean return",
             ],
         ),
@@ -72,12 +71,134 @@ def test_mistakes(block: str) -> None:
             "func @f() { return } // \ud800",
             ["1:25 parse.encoding: the text has no half of a surrogate pair, got U+D800"],
         ),
-        (b"\xff" * 100, [f"1:{n} parse.encoding: the text is UTF-8, but holds the byte 0xff" for n in range(1, 21)]),
+        (
+            b"\xff" * 100,
+            ["1:1 parse.encoding: the text is UTF-8, but holds the byte 0xff and 99 others; save it as UTF-8"],
+        ),
+        *(
+            (text, ["1:1 parse.encoding: the text is UTF-8, but this file is UTF-16; save it as UTF-8"])
+            for text in ("func".encode("utf-16"), "func".encode("utf-16-le"), "func".encode("utf-16-be"))
+        ),
+        (b"\xef\xbb\xbffunc @f() { return }", []),
+        ("// one line\rfunc @f() { return }\r// another", []),
+        (
+            "func @f(%\u00e9: tensor<f32>) -> tensor<f32> {\n  %y = cvm.relu %\u00e9\n  %z = cvm.relu %\u00e9\n  return %y\n}",
+            [
+                "1:10 parse.character: expected a character of the language, got '\u00e9' (U+00E9, latin small letter e with"
+                " acute); a name is of ASCII letters, digits and _"
+            ],
+        ),
     ],
-    ids=["nul", "byte order mark", "no-break space", "latin-1", "surrogate", "bytes"],
+    ids=[
+        "nul",
+        "byte order mark",
+        "no-break space",
+        "latin-1",
+        "surrogate",
+        "bytes",
+        "utf-16",
+        "utf-16-le",
+        "utf-16-be",
+        "utf-8 with a mark",
+        "carriage returns",
+        "a name",
+    ],
 )
 def test_characters(program: str | bytes, messages: list[str]) -> None:
     assert said(program) == messages
+
+
+CONFLICT = """func @f(%x: tensor<4xi32>) -> tensor<4xi32> {
+<<<<<<< ours
+  %y = cvm.relu %x
+||||||| base
+  %y = cvm.abs %x
+=======
+  %y = cvm.negative %x
+>>>>>>> theirs
+  return %z
+}
+"""
+
+
+def test_conflicts_of_a_merge() -> None:
+    assert said(CONFLICT) == [
+        "2:1 parse.conflict: a conflict of a merge is not resolved",
+        "9:10 value.undefined: there is no value %z",
+    ]
+    left_open = said(CONFLICT.replace(">>>>>>> theirs\n", ""))
+    assert left_open[0].startswith("2:1 parse.syntax")
+
+
+def notes(program: str) -> list[str]:
+    return [f"{n.span}: {n.message}" for d in check(program)[1] for n in d.notes]
+
+
+@pytest.mark.parametrize(
+    ("program", "message", "note"),
+    [
+        (
+            "func @f(%x: tensor<4xi32> -> tensor<4xi32> {\n  return %x\n}",
+            "1:27 parse.argument: expected ',' or ')' after an argument, got '->'",
+            "<text>:1:8: the '(' that is not closed",
+        ),
+        (
+            "func @f(%x: tensor<4xi32>) {\n  %y = cvm.clip %x {a_min = 0, a_max = 8\n  return %y\n}",
+            "3:3 parse.attribute: expected ',' or '}' after an attribute, got return",
+            "<text>:2:20: the '{' that is not closed",
+        ),
+        (
+            "func @f() {\n  %y = const dense<[1, 2] : tensor<2xi32>\n  return %y\n}",
+            "2:27 parse.constant: expected ',' or '>' after an element of dense<...>, got ':'",
+            "<text>:2:19: the '<' that is not closed",
+        ),
+    ],
+)
+def test_brackets_that_are_not_closed(program: str, message: str, note: str) -> None:
+    assert said(program) == [message]
+    assert notes(program) == [note]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("%y = dali.add %x, 0x10", "1:68 parse.number: an integer is decimal, as in 16, got 0x10"),
+        (
+            '%y = theano.elemwise %x {scalar_op = "expp"}',
+            "1:87 theano.elemwise.C1: scalar_op is a scalar operation of Theano, but"
+            ' scalar_op = "expp"; did you mean exp',
+        ),
+        (
+            "%y = cvm.reshape %x {shape = [2, 2]}",
+            "1:71 cvm.reshape.attributes: cvm.reshape has the attributes target_shape, got shape; did you mean target_shape",
+        ),
+    ],
+)
+def test_what_may_be_meant(body: str, message: str) -> None:
+    program = "func @main(%x: tensor<4xi32>) -> tensor<4xi32> { " + body + "\n return %y }"
+    assert said(program) == [message]
+    assert notes(program) == []  # no operand has to do with it
+
+
+def test_a_broken_argument_is_no_mistake_of_callers() -> None:
+    program = (
+        "func @g(%x: tensor<i32>, %y) { return %x }\nfunc @f(%x: tensor<i32>) { %y = call @g(%x, %x)\n return %y }"
+    )
+    assert said(program) == ["1:28 parse.argument: expected ':' and a type after the name of an argument, got ')'"]
+
+
+def test_a_result_size_is_one_of_an_argument() -> None:
+    program = "func @f(%x: tensor<?N x i32>) -> {} {{ return %x }}"
+    assert said(program.replace("{} {{", "tensor<?N x i32> {").replace("}}", "}")) == []
+    assert said(program.replace("{} {{", "tensor<?M x i32> {").replace("}}", "}")) == [
+        "1:60 func.size: a named size of a result is one of an argument, but ?M of tensor<?M x i32> is of none"
+    ]
+
+
+def test_integers_of_8_bits_are_told_how_they_are_written() -> None:
+    program = "func @f(%x: tensor<1x3x8x8xi8>, %w: tensor<4x3x3x3xi8>) { %y = cvm.conv2d %x, %w return %y }"
+    (mistake,) = check(program)[1]
+    assert mistake.code == "cvm.conv2d.C0" and "quant.conv2d" in mistake.notes[-1].message
 
 
 def test_every_mistake_is_told_in_one_run() -> None:

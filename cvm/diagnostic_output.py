@@ -1,0 +1,96 @@
+"""Show diagnostics: as text, in colour on a terminal, as JSON, and as SARIF 2.1.0 for tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import IO, Any
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Span
+
+FORMATS = ("text", "json", "sarif")
+COLOURS = {"error": "1;31", "warning": "1;35", "note": "1;36"}
+_HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ")
+_CARET = re.compile(r"^(\s*)(\^~*)$")
+
+
+def in_colour(stream: IO[str] | None) -> bool:
+    """Test whether a stream shows colours: a terminal, unless NO_COLOR or FORCE_COLOR says otherwise."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream is not None and stream.isatty())
+
+
+def coloured(diagnostic: Diagnostic) -> str:
+    """The text of a diagnostic with the colours of a terminal."""
+    return "\n".join(map(_coloured, str(diagnostic).split("\n")))
+
+
+def _coloured(line: str) -> str:
+    if caret := _CARET.match(line):
+        return f"{caret[1]}\033[1;32m{caret[2]}\033[0m"
+    if head := _HEAD.match(line):
+        return f"\033[1m{head[1]}\033[{COLOURS[head[2]]}m{head[2]}{head[3] or ''}:\033[0m {line[head.end() :]}"
+    return line
+
+
+def _place(span: Span) -> dict[str, Any]:
+    line, column = span.source.place(span.start)
+    end_line, end_column = span.source.place(max(span.start, span.end))
+    return {
+        "file": span.source.filename,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+    }
+
+
+def as_json(diagnostics: Sequence[Diagnostic]) -> str:
+    """A JSON list with an object for each diagnostic; lines and columns count from 1, an end is exclusive."""
+    return json.dumps(
+        [
+            {
+                "severity": d.severity,
+                "code": d.code,
+                "message": d.message,
+                **_place(d.span),
+                "notes": [{"message": n.message, **(_place(n.span) if n.span else {})} for n in d.notes],
+            }
+            for d in diagnostics
+        ],
+        indent=1,
+    )
+
+
+def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:
+    """A SARIF log with one run."""
+    codes = sorted({d.code for d in diagnostics})
+    driver = {"name": "cvm", "version": cvm.__version__, "rules": [{"id": code} for code in codes]}
+    results = [
+        {
+            "ruleId": d.code,
+            "level": d.severity,
+            "message": {"text": d.message},
+            "locations": [_location(d.span)],
+            "relatedLocations": [{**_location(n.span), "message": {"text": n.message}} for n in d.notes if n.span],
+        }
+        for d in diagnostics
+    ]
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=1)
+
+
+def _location(span: Span) -> dict[str, Any]:
+    at = _place(span)
+    region = {
+        "startLine": at["line"],
+        "startColumn": at["column"],
+        "endLine": at["end_line"],
+        "endColumn": at["end_column"],
+    }
+    return {"physicalLocation": {"artifactLocation": {"uri": at["file"]}, "region": region}}
