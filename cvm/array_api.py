@@ -97,33 +97,80 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
 # reductions
 
 
-def _reduction(operator: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
+IDENTITY = {"sum": 0, "prod": 1, "any": False, "all": True}
+COMBINE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
+    """The elements where the mask holds, and the identity elsewhere."""
+    if mask is None or mask is True:
+        return x
+    if name not in IDENTITY and initial is None:
+        fail(f"np.{name} of the elements that a mask chooses has to have an initial value")
+    identity = np.asarray(IDENTITY.get(name, initial), x.dtype)
+    return where(mask, x, identity)
+
+
+def _from(name: str, found: Any, initial: Any) -> Any:
+    return found if initial is None else ufunc_of_trace(COMBINE[name], found, np.asarray(initial, found.dtype))
+
+
+def _reduction(name: str) -> Callable[..., Any]:
+    def reduce(
+        x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    ) -> Any:
+        x = _chosen(name, x, where, initial)
         over = whole_axes(axis, x.ndim)
         if dtype is not None:
             x = astype(x, dtype)
         typed = {} if dtype is None else {"dtype": _element(dtype)}
-        return _kept(apply(operator, x, axis=over, **typed), over, keepdims)
+        return _kept(_from(name, apply(f"theano.{name}", x, axis=over, **typed), initial), over, keepdims)
 
     return reduce
 
 
-def _extreme(operator: str) -> Callable[..., Any]:
-    def reduce(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+def _extreme(name: str) -> Callable[..., Any]:
+    def reduce(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+        if x.dtype.kind == "c":
+            return _complex_extreme(name, _chosen(name, x, where, initial), axis, keepdims, initial)
         over = whole_axes(axis, x.ndim)
-        if operator in ("theano.all", "theano.any") and x.dtype != np.bool_:
-            x = ufunc_of_trace("not_equal", x, 0)
-        return _kept(apply(operator, x, axis=over), over, keepdims)
+        found = apply(f"theano.{name}", _chosen(name, x, where, initial), axis=over)
+        return _kept(_from(name, found, initial), over, keepdims)
 
     return reduce
 
 
-def _kept(y: Any, over: tuple[int, ...], keepdims: bool) -> Any:
-    return expand_dims(y, over) if keepdims else y
+def _complex_extreme(name: str, x: Any, axis: Axes, keepdims: bool, initial: Any) -> Any:
+    if isinstance(axis, (tuple, list)):
+        if len(axis) != x.ndim:
+            fail(f"np.{name} of complex numbers takes one axis, or all of them")
+        axis = None
+    given, axis = (ravel(x), 0) if axis is None else (x, whole_axis(axis, x.ndim))
+    place = NUMPY_FUNCTIONS[f"arg{name}"](given, axis, keepdims=True)
+    found = _from(name, squeeze(NUMPY_FUNCTIONS["take_along_axis"](given, place, axis), axis), initial)
+    return found if not keepdims else _kept(found, range(x.ndim) if given is not x else (axis,), True)
 
 
-def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def _truth(name: str) -> Callable[..., Any]:
+    def reduce(x: Any, axis: Axes = None, keepdims: bool = False, where: Any = None) -> Any:
+        over = whole_axes(axis, x.ndim)
+        truth = x if x.dtype == np.bool_ else ufunc_of_trace("not_equal", x, 0)
+        return _kept(apply(f"theano.{name}", _chosen(name, truth, where, None), axis=over), over, keepdims)
+
+    return reduce
+
+
+def _kept(y: Any, over: Sequence[int], keepdims: bool) -> Any:
+    return expand_dims(y, tuple(over)) if keepdims else y
+
+
+def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False, where: Any = None) -> Any:
     """The mean: for integers in f64, for floats in their type, for f16 in f32."""
+    if where is not None and where is not True:
+        present = apply("theano.elemwise", x, where, scalar_op="second")
+        count = REDUCTIONS["sum"](present, axis, keepdims=keepdims)
+        wide = np.float64 if dtype is None and x.type.element.is_discrete else dtype or x.dtype
+        return ufunc_of_trace("divide", REDUCTIONS["sum"](x, axis, wide, keepdims, where=where), astype(count, wide))
     if dtype is not None or x.type.element.is_discrete:
         x = astype(x, F64 if dtype is None else dtype)
     if x.type.element is F16:
@@ -141,12 +188,16 @@ def mean(x: Any, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -
 # shapes
 
 
-def reshape(x: Any, *shape: Any) -> Any:
+def reshape(x: Any, *shape: Any, order: str = "C") -> Any:
+    if order != "C":
+        fail(f"arrays are reshaped in C's order here, got {order!r}: use transpose before it and after it")
     sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     return apply("cvm.reshape", x, target_shape=tuple(whole_number(n, "a size") for n in sizes))
 
 
-def ravel(x: Any) -> Any:
+def ravel(x: Any, order: str = "C") -> Any:
+    if order != "C":
+        fail(f"arrays are flattened in C's order here, got {order!r}: use transpose before it")
     return apply("cvm.flatten", x)
 
 
@@ -189,9 +240,14 @@ def flip(x: Any, axis: Axes = None) -> Any:
     return subscript(x, tuple(slice(None, None, -1 if n in over else None) for n in range(x.ndim)))
 
 
-def repeat(x: Any, repeats: int, axis: int | None = None) -> Any:
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     x = ravel(x) if axis is None else x
-    return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=whole_axis(axis or 0, x.ndim))
+    at = whole_axis(axis or 0, x.ndim)
+    if np.ndim(repeats) or repeats == 0:
+        if isinstance(repeats, TracedArray):
+            fail("repeats are known while compiling, since the size of the result depends on them")
+        return subscript(x, (slice(None),) * at + (np.repeat(np.arange(x.shape[at]), repeats),))
+    return apply("cvm.repeat", x, repeats=whole_number(repeats, "repeats"), axis=at)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Any:
@@ -325,7 +381,7 @@ def matmul(x: Any, y: Any) -> Any:
     """NumPy's product of matrices, vectors and stacks of them, summed in the elements' type (f16 in f32)."""
     a, b = _of_one_type((x, y), "matmul")
     element = a.type.element
-    if not a.ndim or not b.ndim or element.kind == "bool":
+    if not a.ndim or not b.ndim:
         fail(f"np.matmul multiplies matrices and vectors of numbers, got {a.type} and {b.type}")
     inner = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
     if inner[0] != inner[1] and (1 in inner or all(isinstance(n, int) for n in inner)):
@@ -335,15 +391,12 @@ def matmul(x: Any, y: Any) -> Any:
     left, right = apply("theano.dimshuffle", a, new_order=rows), apply("theano.dimshuffle", b, new_order=columns)
     products = apply("theano.elemwise", left, right, scalar_op="mul")
     wide = {"acc_dtype": F32 if element is F16 else element, "dtype": element}
-    found = apply("theano.sum", products, axis=(products.ndim - 2,), **wide)
+    truths = element.kind == "bool"
+    found = apply(
+        "theano.any" if truths else "theano.sum", products, axis=(products.ndim - 2,), **({} if truths else wide)
+    )
     dropped = (found.ndim - 2,) * (a.ndim == 1) + (found.ndim - 1,) * (b.ndim == 1)
     return apply("cvm.squeeze", found, axes=dropped) if dropped else found
-
-
-def dot(x: Any, y: Any) -> Any:
-    if max(np.ndim(x), np.ndim(y)) > 2:
-        fail("np.dot multiplies vectors and matrices; np.matmul multiplies stacks of them")
-    return matmul(x, y)
 
 
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
@@ -401,15 +454,15 @@ def _view(function: Callable[..., Any]) -> Callable[..., Any]:
 
 maximum, minimum = _larger_or_smaller("maximum", "dali.max"), _larger_or_smaller("minimum", "dali.min")
 REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "sum": _reduction("theano.sum"),
-    "prod": _reduction("theano.prod"),
+    **{n: _reduction(n) for n in ("sum", "prod")},
     "mean": mean,
-    **{n: _extreme(f"theano.{n}") for n in ("max", "min", "all", "any")},
+    **{n: _extreme(n) for n in ("max", "min")},
+    **{n: _truth(n) for n in ("all", "any")},
 }
 # methods of arrays, which are functions of NumPy too
 METHODS: dict[str, Callable[..., Any]] = {
     **REDUCTIONS,
-    **{f.__name__: f for f in (astype, clip, dot, repeat)},
+    **{f.__name__: f for f in (astype, clip, repeat)},
     **{f.__name__: _view(f) for f in (ravel, reshape, squeeze, swapaxes, transpose)},
 }
 # NumPy's functions and ufuncs of traced arrays, besides the ufuncs that are operators of the dali dialect

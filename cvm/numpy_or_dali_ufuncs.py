@@ -105,8 +105,8 @@ def weak_kind(given: Any) -> type | None:
 
 def loop_of(name: str, inputs: Sequence[Any], span: Span) -> tuple[np.dtype, ...]:
     """The element types of the ufunc's loop for these operands."""
-    ufunc = ufuncs()[name].ufunc
-    assert ufunc is not None
+    row = ufuncs().get(name)
+    ufunc = getattr(np, name) if row is None or row.ufunc is None else row.ufunc
     if len(inputs) != ufunc.nin:
         fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}", span)
     kinds = [weak_kind(given) or given.dtype for given in inputs]

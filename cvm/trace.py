@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import numpy as np
@@ -202,11 +203,13 @@ class NoSuchAttribute(TraceError, AttributeError):
 NUMPY_FUNCTIONS: dict[str, Callable[..., Any]] = {}  # by name, what array_methods says of traced arrays
 UFUNC_RULES: dict[str, Callable[[str, Any], Any]] = {}  # by the name of the rules, what ufunc_rules says of ufuncs
 NUMPY_REDUCTIONS: dict[str, Callable[..., Any]] = {}  # the same of ufuncs' `reduce`
+NUMPY_UPDATES: dict[str, Callable[..., Any]] = {}  # and of their `at`
 
 
 def _no_counterpart(name: str) -> NoReturn:
-    others = ", ".join(sorted(NUMPY_FUNCTIONS))
-    fail(f"np.{name} has no counterpart for traced arrays; those that have one are most ufuncs, {others}")
+    near = get_close_matches(name, NUMPY_FUNCTIONS, 4, 0.5)
+    also = f"near it are {', '.join(f'np.{n}' for n in near)}; " if near else ""
+    fail(f"np.{name} has no counterpart for traced arrays; {also}docs/numpy.md lists those that have one")
 
 
 def _public(kind: type) -> str:
@@ -268,8 +271,12 @@ class TracedArray:
     def __iter__(self) -> Any:
         return (self[n] for n in range(len(self)))  # type: ignore[index]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        fail("a compiled function changes no array in place: use cvm.where(condition, a, b)")
+    def change_in_place(self, instead: str) -> None:
+        """Refuses to change an argument, and an array that shares memory with others."""
+        if self.value in self.tracer.arguments:
+            fail(f"a compiled function leaves its arguments as they are: {instead}")
+        if self.shares_memory:
+            fail(f"this array shares memory with another one in NumPy, which would change too: {instead}")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
@@ -302,6 +309,8 @@ class TracedArray:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "reduce" and ufunc.__name__ in NUMPY_REDUCTIONS:
             return NUMPY_REDUCTIONS[ufunc.__name__](*inputs, **options)
+        if method == "at" and ufunc.__name__ in NUMPY_UPDATES:
+            return NUMPY_UPDATES[ufunc.__name__](*inputs, **options)
         if method != "__call__":
             _no_counterpart(f"{ufunc.__name__}.{method}")
         if ufunc.__name__ in NUMPY_FUNCTIONS:
@@ -329,24 +338,42 @@ def _binary(name: str) -> Callable[..., Any]:
     def operate(self: TracedArray, other: Any, *modulus: Any) -> Any:
         if modulus:
             fail("arrays have no powers modulo a number")
-        return ufunc_of_trace(name, self, other)
+        if name == "power" and self.tracer.rules == "numpy":
+            return _power(self, other)
+        return _of_numbers(ufunc_of_trace(name, self, other), self, other)
 
     return operate
 
 
+def _power(x: TracedArray, y: Any) -> Any:
+    """`x**y` as NumPy's arrays compute it, some powers by other ufuncs."""
+    exact = x.dtype.kind in "fc"
+    if type(y) is int and (y == 2 or (y == -1 and exact)) and x.weak is None:
+        return ufunc_of_trace("square" if y == 2 else "reciprocal", x)
+    if type(y) is float and y == 0.5 and exact:
+        return ufunc_of_trace("sqrt", x)
+    return _of_numbers(ufunc_of_trace("power", x, y), x, y)
+
+
+def _of_numbers(found: Any, *operands: Any) -> Any:
+    """The result of an operator; that of Python's numbers is one of them, and gives way to the types of arrays."""
+    if not all(x.weak if isinstance(x, TracedArray) else type(x) in (int, float, complex) for x in operands):
+        return found
+    for x in found if isinstance(found, tuple) else (found,):
+        x.weak = {"i": int, "f": float, "c": complex}.get(x.dtype.kind)
+    return found
+
+
 def _reflected(name: str) -> Callable[[TracedArray, Any], Any]:
-    return lambda self, other: ufunc_of_trace(name, other, self)
+    return lambda self, other: _of_numbers(ufunc_of_trace(name, other, self), other, self)
 
 
 def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
+    operation = _binary(name)
+
     def operate(self: TracedArray, other: Any) -> Any:
-        if self.value in self.tracer.arguments:
-            fail(
-                f"a compiled function leaves its arguments as they are: write %{self.value.name} {SIGNS[name]} other as a new array"
-            )
-        if self.shares_memory:
-            fail("this array shares memory with another one in NumPy, which would change too: make a new array instead")
-        found = ufunc_of_trace(name, self, other)
+        self.change_in_place(f"write x = x {SIGNS[name]} other, or x.at[...].add(values) for some elements")
+        found = operation(self, other)
         if found.shape != self.shape:
             fail(f"an array of shape {self.shape} cannot hold a result of shape {found.shape}")
         if not np.can_cast(found.dtype, self.dtype, "same_kind"):
@@ -358,7 +385,7 @@ def _in_place(name: str) -> Callable[[TracedArray, Any], Any]:
 
 
 def _unary(name: str) -> Callable[[TracedArray], Any]:
-    return lambda self: ufunc_of_trace(name, self)
+    return lambda self: _of_numbers(ufunc_of_trace(name, self), self)
 
 
 _BINARY = {

@@ -30,7 +30,7 @@ from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
 
-from .composite_functions import ARRAY_FUNCTIONS  # noqa: F401  the methods of traced arrays, which it defines
+from . import indexed_update, numpy_functions  # noqa: F401  (they define methods of traced arrays)
 from .trace import RULES, TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]

@@ -28,10 +28,10 @@ class Cumulative(Along[T]):
     reverse: bool = False
 
     constraints = (
-        C(1, "element(x) is an integer or a float", lambda o: o.x.element.kind in ("int", "uint", "float")),
+        C(1, "element(x) is not i1, and complex only where scalar_op is add or mul", lambda o: o.x.element.kind != "bool" and (o.x.element.kind != "complex" or o.scalar_op in COMBINED[:2])),
         Along.constraints[1],
         C(3, "scalar_op is add, mul, maximum or minimum", lambda o: o.scalar_op in COMBINED, "scalar_op", COMBINED),
-    )
+    )  # fmt: skip
     example = """
         func @main(%x: tensor<2 x ?N x f32>) -> tensor<2 x ?N x f32> {
           %y = builtin.cumulative %x {axis = 1, scalar_op = "add", exclusive = true}

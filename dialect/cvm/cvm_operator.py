@@ -1,7 +1,7 @@
 """Common parts of the dialect's operators: element types, bounds of attributes, and predicates on unknown sizes.
 
 The formalization is of i32. Operators that mean the same of floats take f32 and f64 too, so that networks can be
-trained; operators that only move elements take all real types.
+trained; operators that only move elements take all types.
 """
 
 from __future__ import annotations
@@ -51,14 +51,10 @@ def numbers(*names: str, also: str = "") -> C:
     return C(0, text + "".join(f", element({n}) = i32" for n in also.split()), hold, help=NARROW)
 
 
-def real(*names: str) -> C:
-    """The same of an operator that moves elements and computes nothing."""
-
-    def hold(o: Any) -> bool:
-        elements = {t.element for _, t in o.operands()}
-        return len(elements) <= 1 and all(e.kind != "complex" for e in elements)
-
-    return C(0, " = ".join(f"element({n})" for n in names) + ("," if len(names) > 1 else " is") + " not complex", hold)
+def one_element_type(*names: str) -> C:
+    """The same of an operator that moves elements of several operands and computes nothing."""
+    text = " = ".join(f"element({n})" for n in names)
+    return C(0, text, lambda o: len({t.element for _, t in o.operands()}) <= 1)
 
 
 @dataclass(frozen=True, eq=False)

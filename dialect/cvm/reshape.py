@@ -13,7 +13,7 @@ from ..notation.expressions import ZERO, Element, Tensor, axes
 from ..spec.broadcasting import all_of, is_one
 from ..spec.op import C, T, operator
 from ..spec.reshape_indexing import reshape_element
-from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, real, within
+from .cvm_operator import MAX_ATTR, MIN_ATTR, CvmOperator, within
 from .transpose_tile_concatenate import axes_exist, from_start
 
 
@@ -37,7 +37,6 @@ class Flatten(SameElements[T]):
     flatten_index is d_0 · n_1 ⋯ n_{N-1} + d_1 · n_2 ⋯ n_{N-1} + ⋯ + d_{N-1}; the result has one dimension.
     """
 
-    constraints = (real("x"),)
     example = """
         func @main(%x: tensor<2x3xi32>) -> tensor<6xi32> {
           %y = cvm.flatten %x
@@ -66,7 +65,6 @@ class ExpandDims(SameElements[T]):
     num_newaxis: int = 1
 
     constraints = (
-        real("x"),
         C(1, "axis in [-N - 1, N + 1)", lambda o: -o.x.rank - 1 <= o.axis < o.x.rank + 1, at="axis"),
         within(2, "num_newaxis", MIN_ATTR, MAX_ATTR, at="num_newaxis"),
     )
@@ -108,7 +106,6 @@ class Reshape(SameElements[T]):
     target_shape: tuple[int, ...]
 
     constraints = (
-        real("x"),
         C(1, "target_shape[i] >= -1 for all i", lambda o: min(o.target_shape, default=0) >= -1, at="target_shape"),
         C(2, "target_shape has at most one -1", lambda o: o.target_shape.count(-1) <= 1, at="target_shape"),
         C(3, "product(m) = product(n)", lambda o: product(o.m(o.x.size)) == o.x.size, at="target_shape"),
@@ -147,7 +144,6 @@ class Squeeze(SameElements[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        real("x"),
         C(1, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
         C(2, "n[a] = 1 for all a in axes", lambda o: all_of((lambda a=a: o.x.shape[a] == 1) for a in o.axes), "axes"),
         C(3, "shape(x) has no unknown size if axes is empty", lambda o: bool(o.axes) or o.x.is_static),

@@ -11,7 +11,7 @@ from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
-from .cvm_operator import CvmOperator, real
+from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
 
 
@@ -35,7 +35,6 @@ class Slice(CvmOperator[T]):
     strides: tuple[int, ...] = ()
 
     constraints = (
-        real("x"),
         C(1, "B <= N", lambda o: len(o.begin) <= o.x.rank, at="begin"),
         C(2, "E <= N", lambda o: len(o.end) <= o.x.rank, at="end"),
         C(3, "S <= N", lambda o: len(o.strides) <= o.x.rank, at="strides"),
@@ -130,7 +129,7 @@ class SliceLike(CvmOperator[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        real("x", "shape_like"),
+        one_element_type("x", "shape_like"),
         C(1, "M = N if axes is empty", lambda o: bool(o.axes) or o.shape_like.rank == o.x.rank),
         C(
             2,

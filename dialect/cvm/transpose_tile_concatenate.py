@@ -15,7 +15,7 @@ from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, when
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
-from .cvm_operator import MAX_ATTR, CvmOperator, real, within
+from .cvm_operator import MAX_ATTR, CvmOperator, one_element_type, within
 
 
 @operator
@@ -30,7 +30,6 @@ class Repeat(CvmOperator[T]):
     repeats: int
 
     constraints = (
-        real("x"),
         C(1, "axis in [0, N)", lambda o: 0 <= o.axis < o.x.rank, at="axis"),
         C(2, "repeats >= 1", lambda o: o.repeats >= 1, at="repeats"),
     )
@@ -71,7 +70,6 @@ class Tile(CvmOperator[T]):
 
     symbols = {"M": lambda o: len(o.reps)}
     constraints = (
-        real("x"),
         within(1, "reps", 1, MAX_ATTR, at="reps"),
         C(2, "M >= 1, reps having M entries", lambda o: len(o.reps) >= 1, at="reps"),
     )
@@ -114,7 +112,7 @@ class Concatenate(CvmOperator[T]):
     axis: int
 
     constraints = (
-        real("xs[i]", "xs[0]"),
+        one_element_type("xs[i]", "xs[0]"),
         C(1, "M >= 1", lambda o: len(o.xs) >= 1),
         C(2, "rank(xs[i]) = rank(xs[0]) for all i in [1, M)", lambda o: len({x.rank for x in o.xs}) == 1),
         C(3, "0 <= axis < rank(xs[0])", lambda o: 0 <= o.axis < o.xs[0].rank, at="axis"),
@@ -170,7 +168,6 @@ class Transpose(CvmOperator[T]):
     axes: tuple[int, ...] = ()
 
     constraints = (
-        real("x"),
         C(1, "M in {0, N}", lambda o: len(o.axes) in (0, o.x.rank), at="axes"),
         C(2, "axes in [-N, N)", lambda o: axes_exist(o.axes, o.x.rank), at="axes"),
         C(3, "card{real_axes} = N", lambda o: len(set(o.real_axes(o.x.rank))) == o.x.rank, at="axes"),

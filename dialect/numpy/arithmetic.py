@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..dali.arithmetic import integer_power
-from ..ir.types import F32, F64, I64, UI8, UI64
+from ..ir.types import F32, F64, I32, I64, UI8, UI64
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..theano.complex_arithmetic import INF, Z, absolute, inv
+from ..theano.complex_functions import power
 from ..theano.scalar_op import SCALAR_OPS
 from .astype_formula import cast_like_numpy
+from .complex_or import complex_or
 from .ufunc_table import Formula, row
 
 NEGATIVE_POWER = "integers to negative integer powers are not allowed: use a float base"
@@ -54,6 +57,44 @@ def _reciprocal(x: Expr) -> Expr:
     if x.type.kind == "float":
         return _one(x) / x
     return cast_like_numpy(constant(1.0, F64) / cast(x, F64), x.type)
+
+
+def _complex_power(z: Z, w: Z) -> Z:
+    """Whole powers below 100 by products, others by logarithms; 0 to a power that is not real and above 0 is NaN."""
+    found, unreal = power(z, w), z.re.eq(0) & z.im.eq(0) & w.im.ne(0)
+    size = apply("abs", w.re)
+    whole = (
+        w.im.eq(0)
+        & apply("trunc", w.re).eq(w.re)
+        & (size < 100.0)
+        & (size > 0.0)
+        & ((w.re > 0.0) | z.re.ne(0) | z.im.ne(0))
+    )
+    n = cast(select(whole, size, 0.0), I32)
+    product, factor = Z(constant(1, F64), constant(0, F64)), z
+    for bit in range(7):
+        more, taken = product * factor, (n & (1 << bit)).ne(0)
+        product = Z(select(taken, more.re, product.re), select(taken, more.im, product.im))
+        factor = factor * factor
+    under = inv(product)
+    re, im = select(w.re < 0.0, under.re, product.re), select(w.re < 0.0, under.im, product.im)
+    rest = Z(select(unreal, np.nan, found.re), select(unreal, np.nan, found.im))
+    return Z(select(whole, re, rest.re), select(whole, im, rest.im))
+
+
+def _complex_sign(z: Z) -> Z:
+    """z over its magnitude."""
+    size, a, b = absolute(z), apply("abs", z.re), apply("abs", z.im)
+    zero, far = size.eq(0), size.eq(INF)
+
+    def part(x: Expr, other: Expr) -> Expr:
+        one = apply("abs", x).eq(INF)
+        edge = select(
+            one & other.ne(INF), select(x > 0.0, 1.0, constant(-1.0, F64)), select(one, constant(np.nan, F64), 0.0)
+        )
+        return select(zero, 0.0, select(far, edge, x / select(zero, 1.0, size)))
+
+    return Z(part(z.re, b), part(z.im, a))
 
 
 def _whole(function: str) -> Formula:
@@ -115,15 +156,17 @@ _theano_int_div, _theano_mod = SCALAR_OPS["int_div"].formula, SCALAR_OPS["mod"].
 row("floor_divide", _by_kind(_by_zero_is_zero("floordiv"), _theano_int_div), gradient="int_div")
 row("remainder", _by_kind(_by_zero_is_zero("floormod"), _theano_mod), gradient="mod")
 row("fmod", _by_kind(_by_zero_is_zero("rem"), lambda x, y: apply("rem", x, y)))
-row("power", _power, gradient="pow", ulps=2)
-row("float_power", _power, gradient="pow", ulps=2)
-row("sign", _sign, gradient="sgn")
-row("reciprocal", _reciprocal, gradient="inv")
+_powers = complex_or(_power, _complex_power)
+row("power", _powers, gradient="pow", ulps=2, takes_complex=True)
+row("float_power", _powers, gradient="pow", ulps=2, takes_complex=True)
+row("sign", complex_or(_sign, _complex_sign), gradient="sgn", takes_complex=True)
+row("reciprocal", complex_or(_reciprocal, inv), gradient="inv", takes_complex=True)
 row("fabs", lambda x: apply("abs", x), gradient="abs_")
 row("cbrt", lambda x: apply("cbrt", x), ulps=2)
 for _name in ("floor", "ceil", "trunc"):
     row(_name, _whole(_name), gradient=_name)
-row("rint", lambda x: apply("rint", x), gradient="round_half_to_even")
+_rint = complex_or(lambda x: apply("rint", x), lambda z: Z(apply("rint", z.re), apply("rint", z.im)))
+row("rint", _rint, gradient="round_half_to_even", takes_complex=True)
 row(
     "deg2rad",
     lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ir.types import F16, F32, F64, I16, I32, I64, ElementType
 from ..notation.expressions import Bitcast, Expr, apply, cast, constant, select
-from .ufunc_table import resolved, row, row_of_result
+from .ufunc_table import row, row_of_result
 
 _BITS = {F16: I16, F32: I32, F64: I64}
 _MANTISSA = {F32: 23, F64: 52}
@@ -38,15 +38,23 @@ def _nextafter(x: Expr, y: Expr) -> Expr:
 
 
 def _spacing(x: Expr) -> Expr:
+    if x.type is F16:
+        return _spacing_of_f16(x)
     outward = _copysign(constant(np.inf, x.type), x)
     found = select(x.eq(0), _float(constant(1, _BITS[x.type]), x.type), _nextafter(x, outward) - x)
     return select(apply("abs", x).eq(np.inf), constant(np.nan, x.type), found)
 
 
-def _wide_float(x: ElementType) -> tuple[ElementType, ...] | None:
-    """f32 or f64; of f16 the spacing of negative numbers has a rule of its own, which is not offered."""
-    found = resolved(np.spacing, 0, (x,))
-    return None if found is None or F16 in found else found
+def _spacing_of_f16(x: Expr) -> Expr:
+    """The distance to the next number above; the bits of a power of two from the exponent."""
+    bits = cast(Bitcast(x, I16), I32)
+    exponent, significand = (bits >> 10) & 31, bits & 0x3FF
+    finite = exponent
+    exponent = exponent - select((bits < 0) & significand.eq(0), constant(1, I32), constant(0, I32))
+    down = apply("max", exponent - 1, constant(0, I32))
+    found = select(exponent > 10, (exponent - 10) << 10, constant(1, I32) << down)
+    found = select(bits.eq(0x7BFF), constant(0x7C00, I32), select(finite.eq(31), constant(0x7E00, I32), found))
+    return Bitcast(cast(found, I16), F16)
 
 
 def _power_of_two(n: Expr) -> Expr:
@@ -101,7 +109,7 @@ def _modf_fraction(x: Expr) -> Expr:
 row("signbit", lambda x: _bits(x) < 0)
 row("copysign", _copysign)
 row("nextafter", _nextafter, keeps_f16=True)
-row("spacing", _spacing, types=_wide_float)
+row("spacing", _spacing, keeps_f16=True)
 row("ldexp", _ldexp)
 row_of_result("frexp_fraction", "frexp", 0, _frexp_fraction)
 row_of_result("frexp_exponent", "frexp", 1, _frexp_exponent)

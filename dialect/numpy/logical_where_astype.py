@@ -8,7 +8,9 @@ import numpy as np
 
 from ..ir.types import BY_DTYPE, I1, ElementType
 from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..theano.complex_arithmetic import INF, Z, is_nan, less_equal
 from .astype_formula import cast_like_numpy, truth
+from .complex_or import complex_or
 from .ufunc_table import UFUNCS, Ufunc, row
 
 DOES_NOT_FIT = "a Python integer is out of the range of the other operand's element type"
@@ -37,12 +39,25 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
     return select(x > zero, one, select(x < zero, zero, select(x.eq(zero), at_zero, x)))
 
 
-row("fmax", _ignoring_nan("maximum"), gradient="maximum")
-row("fmin", _ignoring_nan("minimum"), gradient="minimum")
+def _complex_ignoring_nan(a: Z, b: Z, first: Expr) -> Z:
+    chosen = first | is_nan(b)
+    return Z(select(chosen, a.re, b.re), select(chosen, a.im, b.im))
+
+
+_fmax = complex_or(_ignoring_nan("maximum"), lambda a, b: _complex_ignoring_nan(a, b, less_equal(b, a)))
+_fmin = complex_or(_ignoring_nan("minimum"), lambda a, b: _complex_ignoring_nan(a, b, less_equal(a, b)))
+row("fmax", _fmax, gradient="maximum", takes_complex=True)
+row("fmin", _fmin, gradient="minimum", takes_complex=True)
 row("heaviside", _heaviside)
 for _name, _function in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
-    row(_name, _both_true(_function))
-row("isfinite", lambda x: apply("abs", x) < np.inf if x.type.kind == "float" else constant(True, I1))
+    row(_name, _both_true(_function), takes_complex=True)
+
+
+def _is_finite(x: Expr) -> Expr:
+    return apply("abs", x) < INF if x.type.kind == "float" else constant(True, I1)
+
+
+row("isfinite", complex_or(_is_finite, lambda z: _is_finite(z.re) & _is_finite(z.im)), takes_complex=True)
 
 
 def _chosen(c: ElementType, x: ElementType, y: ElementType) -> tuple[ElementType, ...] | None:

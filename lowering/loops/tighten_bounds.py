@@ -3,8 +3,8 @@
     for k in 0..3 { if p + k - 1 >= 0 & p + k - 1 < 8 & g { ... } }
     =>  if g { for k of 3 in max(0, 1 - p)..min(3, 9 - p) { ... } }
 
-Legal for a guard around the whole body. A condition that does not depend on the loop's index is hoisted out of the
-loop; one that is affine in it becomes a bound. Pays always: fewer iterations, and none of them tests.
+Legal for a guard around the whole body that reads no array which the body writes. A condition that does not depend on the
+loop's index is hoisted out of the loop; one that is affine in it becomes a bound. Pays always: fewer iterations, and none of them tests.
 """
 
 from __future__ import annotations
@@ -12,9 +12,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.affine import Affine, affine_conditions
-from ...dialect.notation.expressions import Expr, Index, both, conjunction, maximum, minimum
+from ...dialect.notation.expressions import Expr, Index, Read, both, conjunction, maximum, minimum
 from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.loops import Block, For, If, Kernel, Statement, blocks, rewrite_block, rewrite_within
+from ...dialect.notation.loops import (
+    Block,
+    For,
+    If,
+    Kernel,
+    Statement,
+    Store,
+    blocks,
+    rewrite_block,
+    rewrite_within,
+    statements,
+)
+from ...dialect.notation.traverse import walk
 from ..analysis.accesses import depends
 
 
@@ -40,7 +52,11 @@ def _narrowed(loop: For, conditions: list[Expr], body: Block) -> Statement:
     outside: list[Expr] = []
     inside: list[Expr] = []
     start, end = loop.start, loop.end
+    stored = {s.tensor for s in statements(body) if isinstance(s, Store)}
     for condition in conditions:
+        if any(isinstance(e, Read) and e.tensor in stored for e in walk(condition)):  # an iteration changes it
+            inside.append(condition)
+            continue
         if not depends(condition, {loop.index}):
             outside.append(condition)
             continue

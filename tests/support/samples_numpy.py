@@ -35,3 +35,10 @@ def elementwise(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
             break
     arrays = [values(random, e, n[between(random, 0, len(n)) if flag(random) else 0 :]) for e in elements]
     return cls(tuple(arrays), ufunc=name)
+
+
+@sample(OPERATORS["numpy.gcd"])
+def gcd(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    n, integers = shape(random), [e for e in REALS if e.is_integer]
+    element = integers[between(random, 0, len(integers) - 1)]
+    return cls(values(random, element, n), values(random, element, n))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy_expressions
 import pytest
 
 import cvm
-from cvm.composite_functions import ARRAY_FUNCTIONS, REFUSED
+from cvm.numpy_functions import ARRAY_FUNCTIONS, REFUSED
 
 RANDOM = np.random.default_rng(3)
 X = {
@@ -109,11 +110,86 @@ def test_histogram_of_known_edges() -> None:
 
 
 def test_every_function_is_tested() -> None:
-    text = Path(__file__).read_text("utf-8")
-    assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text]
+    """Here, or in the list of expressions, which has all ufuncs."""
+    text = Path(__file__).read_text("utf-8") + Path(numpy_expressions.__file__).read_text("utf-8")
+    assert not [n for n in ARRAY_FUNCTIONS if f".{n}" not in text and not isinstance(getattr(np, n, None), np.ufunc)]
 
 
-@pytest.mark.parametrize("name", ["nonzero", "unique", "bincount", "argwhere"])
+def test_bincount_of_a_known_size() -> None:
+    x = np.array([3, 0, 3, 1], "u1")
+    assert cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(x).tolist() == [1, 1, 0, 2, 0]
+    for wrong in (np.array([5, 0]), np.array([-1, 0])):
+        with pytest.raises(cvm.Error, match="an index is outside of its axis"):
+            cvm.compile(lambda x: np.bincount(x, minlength=5), rules="numpy")(wrong)
+    with pytest.raises(cvm.TraceError, match="give minlength"):
+        cvm.compile(lambda x: np.bincount(x), rules="numpy")(x)
+
+
+def test_elements_are_changed() -> None:
+    """`at` as JAX has it, subscripts of arrays that the function made, and functions that change them."""
+
+    def changed(x: Any, m: Any) -> Any:
+        y = x * 2
+        y[1] = 7
+        y[m > 0] = -1
+        np.put_along_axis(y, np.array([[0], [1], [2], [3]]), 9, axis=1)
+        np.add.at(y, [0, 0], x[1])
+        z = x.copy()
+        z[0] = x[1] + 1
+        return y, z
+
+    x = np.arange(24).reshape(4, 6)
+    m = (np.arange(24).reshape(4, 6) % 5 == 0) * 1.0
+    for got, want in zip(cvm.compile(changed, rules="numpy")(x, m), changed(x, m), strict=True):
+        np.testing.assert_array_equal(got, want)
+    at = cvm.compile(
+        lambda x: (
+            x.at[1].set(5),
+            x.at[[0, 0, 2], 1].add(10),
+            x.at[:, 1:3].multiply(3),
+            x.at[1:, [0, 0]].max(50),
+            x.at[x > 20].min(3),
+            x.at[np.array([True, False, False, True])].set(x[0]),
+            x.at[0].get(),
+        ),
+        rules="numpy",
+    )(x)
+    wanted = [x.copy() for _ in range(6)]
+    wanted[0][1] = 5
+    np.add.at(wanted[1], ([0, 0, 2], 1), 10)
+    wanted[2][:, 1:3] *= 3
+    np.maximum.at(wanted[3], (slice(1, None), [0, 0]), 50)
+    wanted[4][x > 20] = 3
+    wanted[5][[0, 3]] = x[0]
+    for got, want in zip(at, [*wanted, x[0]], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.__setitem__(0, 1), "leaves its arguments as they are: make a new array, as by"),
+        (lambda x: (x + 1)[0].__setitem__(0, 1), "shares memory with another one"),
+        (lambda x: x.at[0].set(np.zeros(5)), r"values of shape \(5,\) do not fit elements of shape \(6,\)"),
+        (lambda x: x.at[0].set(2**70), "out of bounds for int64"),
+        (lambda x: x.at[x > 1].set(x), "elements that a mask chooses take a number"),
+    ],
+)
+def test_what_cannot_be_changed(change: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(cvm.Error, match=message):
+        cvm.compile(change, rules="numpy")(np.arange(24).reshape(4, 6))
+
+
+def test_python_numbers_stay_numbers() -> None:
+    """Results of two Python numbers give way to the types of arrays, as in Python."""
+    x = np.ones(3, np.float32)
+    f = cvm.compile(lambda x, a, b: (x * (a * b), x + a / b, x - abs(-b), x * (2**b)), rules="numpy")
+    for got, want in zip(f(x, 3, 2), (x * 6, x + 1.5, x - 2, x * 4), strict=True):
+        assert got.dtype == np.float32
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name", ["nonzero", "unique", "argwhere"])
 def test_what_depends_on_elements_is_refused(name: str) -> None:
     assert name in REFUSED
     with pytest.raises(cvm.TraceError, match="size depends on the elements"):

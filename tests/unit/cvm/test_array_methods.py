@@ -249,12 +249,12 @@ def test_results_fuse_and_print() -> None:
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any, astype, clip"),
         (
             lambda x: np.partition(x, 1),
-            "np.partition has no counterpart for traced arrays; those that have one are most ufuncs",
+            "np.partition has no counterpart for traced arrays; ",
         ),
         (lambda x: np.multiply.accumulate(x), "np.multiply.accumulate has no counterpart"),
         (
-            lambda x: x.sum(where=True),
-            "sum of a traced array: got an unexpected keyword argument 'where'; it takes x, axis",
+            lambda x: x.argmax(out=True),
+            "argmax of a traced array: got an unexpected keyword argument 'out'; it takes x, axis",
         ),
         (lambda x: np.sum(x, out=np.ones(3)), "np.sum of a traced array: got an unexpected keyword argument 'out'"),
         (lambda x: x.sum(axis=2), "the array has 2 dimensions, got axis 2"),
@@ -276,7 +276,6 @@ def test_results_fuse_and_print() -> None:
         (lambda x: x[0.5:], "a slice's bound is an integer, got 0.5"),
         (lambda x: x @ x, "the sizes that are summed over differ: 3 and 2"),
         (lambda x: x @ 2, "multiplies matrices and vectors of numbers"),
-        (lambda x: np.dot(x[None], x.T), "np.matmul multiplies stacks"),
         (lambda x: x.astype("U3"), "no element type holds NumPy's <U3"),
         (lambda x: x.astype("no type"), "data type 'no type' not understood"),
         (lambda x: np.sum([x, x]), "use np.stack for several of them"),

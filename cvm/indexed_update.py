@@ -1,0 +1,114 @@
+"""Arrays with some elements changed: `x.at[key].set(values)` as in JAX, and `x[key] = values` of arrays that the function made.
+
+A key is a subscript of NumPy's, or a mask. An index beyond its axis is an error of the call, as in NumPy; of several values for
+one element `set` keeps the last, the others combine all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .array_api import ravel, reshape, subscript, where
+from .numpy_or_dali_ufuncs import converted
+from .trace import NUMPY_UPDATES, TracedArray, apply, caller, fail, ufunc_of_trace
+
+COMBINED = {"set": None, "add": "add", "multiply": "mul", "min": "minimum", "max": "maximum"}
+UFUNCS = {"add": "add", "multiply": "multiply", "min": "minimum", "max": "maximum"}
+
+
+class IndexUpdate:
+    """`x.at`; subscripted, the elements that are to be changed."""
+
+    def __init__(self, x: TracedArray, key: Any = ()) -> None:
+        self.x = x
+        self.key = key
+
+    def __getitem__(self, key: Any) -> IndexUpdate:
+        return IndexUpdate(self.x, key)
+
+    def get(self) -> Any:
+        """The elements as they are."""
+        return subscript(self.x, self.key)
+
+    def changed(self, name: str, values: Any) -> Any:
+        """A copy of the array with these elements changed."""
+        x, span = self.x, caller()
+        new = converted(x.tracer, values if np.isscalar(values) else _array(x, values), x.dtype, span)
+        if (mask := _mask(x, self.key)) is not None:
+            if new.ndim > x.ndim - np.ndim(self.key):
+                fail("elements that a mask chooses take a number, or values along the axes that the mask does not have")
+            return where(mask, new if name == "set" else ufunc_of_trace(UFUNCS[name], x, new), x)
+        places = subscript(_numbers(x), self.key)
+        try:
+            fits = np.broadcast_shapes(new.shape, places.shape) == places.shape
+        except ValueError:
+            fits = False
+        if not fits:
+            fail(f"values of shape {new.shape} do not fit elements of shape {places.shape}")
+        given = ravel(x), ravel(np.broadcast_to(new, places.shape)), [ravel(places)]
+        return reshape(apply("builtin.scatter", *given, axes=(0,), scalar_op=COMBINED[name]), x.shape)
+
+
+def _method(name: str) -> Callable[[IndexUpdate, Any], Any]:
+    def change(self: IndexUpdate, values: Any) -> Any:
+        return self.changed(name, values)
+
+    change.__name__ = name
+    return change
+
+
+for _name in COMBINED:
+    setattr(IndexUpdate, _name, _method(_name))
+
+
+def _array(x: TracedArray, values: Any) -> TracedArray:
+    if isinstance(values, TracedArray):
+        return values
+    return TracedArray(x.tracer, x.tracer.operand(np.asarray(values), "numpy", caller()))
+
+
+def _mask(x: TracedArray, key: Any) -> Any:
+    """The key as a mask of the array's rank, or None."""
+    mask = np.asarray(key) if isinstance(key, (list, np.ndarray)) else key
+    if not isinstance(mask, (TracedArray, np.ndarray)) or mask.dtype != np.bool_:
+        return None
+    if mask.shape != x.shape[: mask.ndim]:
+        fail(f"a mask has the array's first sizes, {x.shape}, got {mask.shape}")
+    return np.expand_dims(mask, tuple(range(mask.ndim, x.ndim)))
+
+
+def _numbers(x: TracedArray) -> Any:
+    """The number of each element, in row-major order."""
+    found: Any = np.zeros((), np.int64)
+    for axis in range(x.ndim):
+        if not isinstance(x.shape[axis], int):
+            fail("elements are changed in arrays whose sizes are known while compiling")
+        found = found * np.int64(x.shape[axis]) + apply("builtin.iota_like", x, axis=axis)
+    return found if isinstance(found, TracedArray) else TracedArray(x.tracer, x.tracer.constant(found, caller()))
+
+
+def update_in_place(x: TracedArray, new: Any) -> None:
+    """Gives an array that the function made new elements."""
+    x.change_in_place(f"make a new array, as by %{x.value.name}.at[...].set(values)")
+    x.value = new.value
+
+
+def _set(self: TracedArray, key: Any, values: Any) -> None:
+    update_in_place(self, IndexUpdate(self, key).changed("set", values))
+
+
+def _update(name: str) -> Callable[..., None]:
+    def update(x: Any, indices: Any, values: Any) -> None:
+        if not isinstance(x, TracedArray):
+            fail("traced values change traced arrays only: make the array of traced ones, as by np.zeros_like")
+        update_in_place(x, IndexUpdate(x, indices).changed(name, values))
+
+    return update
+
+
+NUMPY_UPDATES |= {ufunc: _update(name) for name, ufunc in UFUNCS.items()}
+TracedArray.at = property(IndexUpdate)  # type: ignore[attr-defined]
+TracedArray.__setitem__ = _set  # type: ignore[method-assign]

@@ -1,0 +1,239 @@
+"""NumPy's functions that arrange, repeat, join and split arrays, and make new ones in the form of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..array_api import astype, concatenate, where, whole_axis, whole_number
+from ..numpy_or_dali_ufuncs import common
+from ..trace import TracedArray, apply, fail
+from .table import along_axis, arrays_of, known_size, numpy_function
+
+
+@numpy_function
+def broadcast_to(x: Any, shape: Any) -> Any:
+    wanted = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if x.shape == wanted:
+        return x
+    return apply("theano.elemwise", np.zeros(wanted, np.bool_), x, scalar_op="second")
+
+
+@numpy_function
+def tile(x: Any, reps: Any) -> Any:
+    counts = (reps,) if isinstance(reps, (int, np.integer)) else tuple(reps)
+    return apply("cvm.tile", x, reps=tuple(whole_number(n, "a repetition") for n in counts))
+
+
+@numpy_function
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return np.reshape(roll(np.ravel(x), shift, 0), x.shape)
+    pairs = zip(np.broadcast_to(shift, np.shape(axis)).ravel(), np.ravel(axis), strict=True)
+    for count, a in pairs:
+        at = whole_axis(int(a), x.ndim)
+        n = known_size(x, at)
+        cut = n - int(count) % n if n else 0
+        if 0 < cut < n:
+            x = concatenate([along_axis(x, at, slice(cut, None)), along_axis(x, at, slice(None, cut))], at)
+    return x
+
+
+@numpy_function
+def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    first, second = (whole_axis(a, x.ndim) for a in axes)
+    turns = k % 4
+    if turns == 0:
+        return x
+    if turns == 2:
+        return np.flip(x, (first, second))
+    return np.flip(np.swapaxes(x, first, second), first if turns == 1 else second)
+
+
+@numpy_function
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        fail(f"np.pad has the modes constant, edge, reflect, symmetric and wrap here, got {mode!r}")
+    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    for a, (before, after) in enumerate(widths.tolist()):
+        if not before and not after:
+            continue
+        n = known_size(x, a)
+        if mode == "constant":
+            low, high = np.broadcast_to(np.asarray(constant_values, x.dtype), (x.ndim, 2))[a]
+            sides = [np.full((*x.shape[:a], w, *x.shape[a + 1 :]), v) for w, v in ((before, low), (after, high))]
+            x = concatenate([sides[0], x, sides[1]], a)
+        else:
+            places = np.pad(np.arange(n), (before, after), mode=mode)  # type: ignore[call-overload]
+            x = along_axis(x, a, places)
+    return x
+
+
+@numpy_function
+def triu(x: Any, k: int = 0) -> Any:
+    return where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype))
+
+
+@numpy_function
+def tril(x: Any, k: int = 0) -> Any:
+    return where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype))
+
+
+def _matrix(x: TracedArray) -> tuple[int, int]:
+    if x.ndim < 2:
+        fail("a matrix, or a stack of them, is taken")
+    return known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
+
+
+def _filled(name: str, value: Any) -> None:
+    def like(x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+        return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
+
+    like.__name__ = name
+    numpy_function(like)
+
+
+for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
+    _filled(_name, _value)
+
+
+@numpy_function
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    x, value = arrays_of(x, fill_value)
+    value = astype(value, x.dtype if dtype is None else dtype)
+    return broadcast_to(value, shape) if shape is not None else apply("theano.elemwise", x, value, scalar_op="second")
+
+
+@numpy_function
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+) -> Any:
+    ends: list[Any] = [*common((start, stop))]
+    start, stop = (x * 1.0 for x in ends)
+    count = whole_number(num, "num")
+    div = count - 1 if endpoint else count
+    delta = stop - start
+    kind = np.result_type(start.dtype, stop.dtype, float(count))
+    if dtype is not None and np.dtype(dtype).kind in "iu":
+        fail("np.linspace of traced arrays gives floats here: use np.floor and astype")
+    y = np.arange(count, dtype=kind).reshape((count,) + (1,) * delta.ndim)
+    step = delta / div if div > 0 else delta * np.nan
+    found = where(np.any(step == 0), y / max(div, 1) * delta, y * step) if div > 0 else y * delta
+    found = found + start
+    if endpoint and count > 1:
+        last = np.expand_dims(broadcast_to(astype(stop, found.dtype), delta.shape), 0)
+        found = concatenate([along_axis(found, 0, slice(None, -1)), last], 0)
+    found = np.moveaxis(astype(found, kind if dtype is None else dtype), 0, axis)
+    return (found, step) if retstep else found
+
+
+@numpy_function
+def array_split(x: Any, sections: Any, axis: int = 0) -> Any:
+    at = whole_axis(axis, x.ndim)
+    pieces = np.array_split(np.arange(known_size(x, at)), sections)
+    starts = np.cumsum([0, *(len(p) for p in pieces)]).tolist()
+    return [along_axis(x, at, slice(low, high)) for low, high in pairwise(starts)]
+
+
+@numpy_function
+def split(x: Any, sections: Any, axis: int = 0) -> Any:
+    n = known_size(x, whole_axis(axis, x.ndim))
+    if isinstance(sections, (int, np.integer)) and n % sections:
+        fail(f"an axis of {n} elements has no {sections} equal parts: use np.array_split")
+    return array_split(x, sections, axis)
+
+
+def _split_along(name: str, axis: int) -> None:
+    def along(x: Any, sections: Any) -> Any:
+        return split(x, sections, 0 if axis == 1 and x.ndim == 1 else axis)
+
+    along.__name__ = name
+    numpy_function(along)
+
+
+for _axis, _name in enumerate(("vsplit", "hsplit", "dsplit")):
+    _split_along(_name, _axis)
+
+
+def _of_rank_at_least(rank: int) -> Callable[..., Any]:
+    def atleast(*arrays: Any) -> Any:
+        found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    atleast.__name__ = f"atleast_{rank}d"
+    return numpy_function(atleast)
+
+
+NEW_AXES = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
+
+
+def _with_axes(x: Any, rank: int) -> Any:
+    """A vector becomes a row, and a matrix has its third axis last."""
+    return np.expand_dims(x, NEW_AXES[rank, x.ndim]) if x.ndim < rank else x
+
+
+for _rank in (1, 2, 3):
+    _of_rank_at_least(_rank)
+
+
+def _joined(name: str, rank: int, axis: int) -> None:
+    def joined(arrays: Sequence[Any]) -> Any:
+        found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
+        return concatenate(found, 0 if found[0].ndim == 1 else axis)
+
+    joined.__name__ = name
+    numpy_function(joined)
+
+
+for _name, _rank, _axis in (("vstack", 2, 0), ("hstack", 1, 1), ("dstack", 3, 2)):
+    _joined(_name, _rank, _axis)
+
+
+@numpy_function
+def column_stack(arrays: Sequence[Any]) -> Any:
+    return concatenate([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*arrays)], 1)
+
+
+@numpy_function
+def append(x: Any, values: Any, axis: int | None = None) -> Any:
+    return concatenate(arrays_of(x, values), axis)
+
+
+@numpy_function
+def fliplr(x: Any) -> Any:
+    return np.flip(x, 1)
+
+
+@numpy_function
+def flipud(x: Any) -> Any:
+    return np.flip(x, 0)
+
+
+@numpy_function
+def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
+    at, to = whole_axis(axis, x.ndim), start + x.ndim if start < 0 else start
+    return np.moveaxis(x, at, to - (at < to))
+
+
+@numpy_function
+def broadcast_arrays(*arrays: Any) -> Any:
+    found = arrays_of(*arrays)
+    shape = np.broadcast_shapes(*(x.shape for x in found))
+    return tuple(broadcast_to(x, shape) for x in found)
+
+
+@numpy_function
+def copy(x: Any) -> Any:
+    return apply("theano.elemwise", x, scalar_op="identity")
+
+
+@numpy_function
+def meshgrid(*arrays: Any, indexing: str = "xy") -> Any:
+    flat = [np.ravel(x) for x in arrays_of(*arrays)]
+    order = [1, 0, *range(2, len(flat))] if indexing == "xy" and len(flat) > 1 else list(range(len(flat)))
+    shape = [known_size(flat[n], 0) for n in order]
+    spread = [np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n]) for n, x in enumerate(flat)]
+    return tuple(broadcast_to(x, tuple(shape)) for x in spread)

@@ -1,0 +1,201 @@
+"""NumPy's products of traced arrays, norms, and what slides one array over another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array_api import Axes, astype, matmul, where, whole_axes, whole_axis, whole_number
+from ..numpy_or_dali_ufuncs import common
+from ..trace import apply, fail
+from .indexing import diagonal
+from .layout import pad
+from .table import along_axis, arrays_of, known_size, numpy_function
+
+
+@numpy_function
+def outer(a: Any, b: Any) -> Any:
+    a, b = arrays_of(a, b)
+    return np.expand_dims(np.ravel(a), 1) * np.expand_dims(np.ravel(b), 0)
+
+
+@numpy_function
+def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
+    a, b = arrays_of(a, b)
+    return np.sum(
+        (np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=np.result_type(a.dtype, b.dtype)
+    )
+
+
+@numpy_function
+def matvec(a: Any, b: Any) -> Any:
+    return np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1)
+
+
+@numpy_function
+def vecmat(a: Any, b: Any) -> Any:
+    a = arrays_of(a, b)[0]
+    return np.squeeze(matmul(np.expand_dims(np.conjugate(a) if a.dtype.kind == "c" else a, -2), b), -2)
+
+
+@numpy_function
+def dot(a: Any, b: Any) -> Any:
+    a, b = arrays_of(a, b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    return tensordot(a, b, ((-1,), (-2,))) if a.ndim > 1 and b.ndim > 1 and a.ndim + b.ndim > 4 else matmul(a, b)
+
+
+@numpy_function
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    a, b = common(arrays_of(a, b))
+    if isinstance(axes, (int, np.integer)):
+        axes = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    summed = [whole_axes(n, x.ndim) if not isinstance(n, (int, np.integer)) else (whole_axis(n, x.ndim),) for n, x in zip(axes, (a, b), strict=True)]  # fmt: skip
+    letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    of_a = [next(letters) for _ in range(a.ndim)]
+    of_b = [of_a[summed[0][summed[1].index(n)]] if n in summed[1] else next(letters) for n in range(b.ndim)]
+    kept = [c for n, c in enumerate(of_a) if n not in summed[0]] + [c for n, c in enumerate(of_b) if n not in summed[1]]
+    return einsum(f"{''.join(of_a)},{''.join(of_b)}->{''.join(kept)}", a, b)
+
+
+@numpy_function
+def inner(a: Any, b: Any) -> Any:
+    a, b = arrays_of(a, b)
+    return tensordot(a, b, ((-1,), (-1,))) if a.ndim and b.ndim else a * b
+
+
+@numpy_function
+def kron(a: Any, b: Any) -> Any:
+    a, b = arrays_of(a, b)
+    rank = max(a.ndim, b.ndim)
+    a, b = (np.reshape(x, (1,) * (rank - x.ndim) + x.shape) for x in (a, b))
+    spread = [np.expand_dims(x, [2 * n + k for n in range(rank)]) for x, k in ((a, 1), (b, 0))]
+    return np.reshape(spread[0] * spread[1], tuple(m * n for m, n in zip(a.shape, b.shape, strict=True)))
+
+
+@numpy_function
+def cross(a: Any, b: Any, axis: int = -1) -> Any:
+    a, b = arrays_of(a, b)
+    first, second = whole_axis(axis, a.ndim), whole_axis(axis, b.ndim)
+    if known_size(a, first) != 3 or known_size(b, second) != 3:
+        fail("np.cross takes vectors of three components")
+    (x, y, z), (u, v, w) = ([along_axis(c, at, n) for n in range(3)] for c, at in ((a, first), (b, second)))
+    return np.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=axis)
+
+
+@numpy_function
+def norm(x: Any, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Any:
+    if x.dtype.kind in "biu":
+        x = astype(x, np.float64)
+    over = whole_axes(axis, x.ndim)
+    if ord is None or (ord == "fro" and len(over) == 2) or (ord == 2 and len(over) == 1):
+        squares = np.square(x.real) + np.square(x.imag) if x.dtype.kind == "c" else np.square(x)
+        return np.sqrt(np.sum(squares, axis=over, keepdims=keepdims))
+    size = np.absolute(x)
+    if len(over) == 2 and ord in (1, -1, np.inf, -np.inf):
+        summed, chosen = over if abs(ord) == 1 else over[::-1]
+        sums = np.sum(size, axis=summed, keepdims=True)
+        found = (np.max if ord > 0 else np.min)(sums, axis=chosen, keepdims=True)
+        return found if keepdims else np.squeeze(found, over)
+    if len(over) != 1 or not isinstance(ord, (int, float)):
+        fail("np.linalg.norm has ord None, 'fro', 1, -1, inf and -inf for matrices, and numbers for vectors")
+    if ord in (np.inf, -np.inf):
+        return (np.max if ord > 0 else np.min)(size, axis=over, keepdims=keepdims)
+    if ord == 0:
+        return astype(np.sum(np.not_equal(x, 0), axis=over, keepdims=keepdims), size.dtype)
+    if ord == 1:
+        return np.sum(size, axis=over, keepdims=keepdims)
+    return np.power(np.sum(np.power(size, ord), axis=over, keepdims=keepdims), 1 / ord)
+
+
+@numpy_function
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """Each operand is laid out along all indices, products are taken from the left, and what the result lacks is summed."""
+    arrays = common(arrays_of(*operands))
+    text = _without_dots(subscripts.replace(" ", ""), [x.ndim for x in arrays])
+    given, arrow, result = text.partition("->")
+    terms = given.split(",")
+    if "." in text or len(terms) != len(arrays) or any(len(t) != x.ndim for t, x in zip(terms, arrays, strict=False)):
+        fail(f"np.einsum takes an index letter for each axis of its {len(arrays)} operands, got {subscripts!r}")
+    if not arrow:
+        result = "".join(sorted(c for c in set(given) - {","} if given.count(c) == 1))
+    for n, term in enumerate(terms):
+        for c in dict.fromkeys(term):
+            while terms[n].count(c) > 1:
+                first = terms[n].index(c)
+                second = terms[n].index(c, first + 1)
+                arrays[n] = diagonal(arrays[n], 0, first, second)
+                terms[n] = terms[n][:first] + terms[n][first + 1 : second] + terms[n][second + 1 :] + c
+    letters = result + "".join(sorted(set("".join(terms)) - set(result)))
+    if len(set(result)) < len(result) or set(result) - set("".join(terms)):
+        fail(f"the result of np.einsum has each of its indices once, and operands have them: got {subscripts!r}")
+    spread = []
+    for term, x in zip(terms, arrays, strict=True):
+        x = np.transpose(x, sorted(range(x.ndim), key=lambda a, t=term: letters.index(t[a])))
+        spread.append(np.expand_dims(x, [n for n, c in enumerate(letters) if c not in term]))
+    product = spread[0]
+    for x in spread[1:]:
+        product = product * x
+    summed = tuple(range(len(result), len(letters)))
+    return np.sum(product, axis=summed, dtype=product.dtype) if summed else product
+
+
+def _without_dots(text: str, ranks: list[int]) -> str:
+    """The subscripts with letters in the place of an ellipsis."""
+    if "..." not in text:
+        return text
+    given, arrow, result = text.partition("->")
+    terms = given.split(",")
+    free = [c for c in "ZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in text]
+    missing = [n - len(t) + 3 if "..." in t else 0 for t, n in zip(terms, ranks, strict=False)]
+    if len(terms) != len(ranks) or min(missing) < 0 or max(missing) > len(free):
+        return text
+    whole = "".join(free[: max(missing)])
+    terms = [t.replace("...", whole[len(whole) - n :]) for t, n in zip(terms, missing, strict=True)]
+    if not arrow:
+        once = sorted(c for c in set(given) - {",", "."} if given.count(c) == 1)
+        return f"{','.join(terms)}->{whole}{''.join(once)}"
+    return f"{','.join(terms)}->{result.replace('...', whole)}"
+
+
+def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
+    a, v = common(arrays_of(a, v))
+    n, m = known_size(a, 0), known_size(v, 0)
+    if a.ndim != 1 or v.ndim != 1 or mode not in ("full", "same", "valid") or not n or not m:
+        fail("one-dimensional arrays that are not empty are taken, with the modes full, same and valid")
+    kernel = v if flipped or v.dtype.kind != "c" else np.conjugate(v)
+    swapped = m > n
+    if swapped:
+        a, kernel, n, m = kernel, a, m, n
+    around = {"full": m - 1, "valid": 0, "same": None}[mode]
+    before = around if around is not None else (m - 1) // 2 if not flipped or m % 2 else m // 2 - 1 + (m % 2)
+    after = around if around is not None else m - 1 - before
+    if not flipped and swapped:
+        before, after = after, before
+    inside = sliding_window_view(pad(np.ones_like(a, dtype=np.bool_), (before, after)), m)
+    products = sliding_window_view(pad(a, (before, after)), m) * (np.flip(kernel) if flipped else kernel)
+    found = np.sum(where(inside, products, np.zeros((), a.dtype)), axis=-1, dtype=a.dtype)
+    return np.flip(found) if swapped and not flipped else found
+
+
+@numpy_function
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    return _windowed(a, v, mode, flipped=True)
+
+
+@numpy_function
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    return _windowed(a, v, mode, flipped=False)
+
+
+@numpy_function
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    sizes = (window_shape,) if isinstance(window_shape, (int, np.integer)) else tuple(window_shape)
+    over = whole_axes(axis if axis is not None else tuple(range(len(sizes))), x.ndim)
+    one, none = (1,) * len(sizes), (0,) * len(sizes)
+    wide = [whole_number(n, "a window's size") for n in sizes]
+    return apply(
+        "builtin.windows", x, axes=over, sizes=tuple(wide), strides=one, dilations=one, before=none, after=none
+    )

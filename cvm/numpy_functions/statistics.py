@@ -1,0 +1,108 @@
+"""NumPy's statistics of traced arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array_api import Axes, astype, where, whole_axes, whole_axis
+from ..trace import fail
+from .layout import broadcast_to
+from .order import sort
+from .table import along_axis, arrays_of, known_size, numpy_function
+
+
+def _count(x: Any, over: tuple[int, ...]) -> Any:
+    sizes = [x.shape[a] for a in over]
+    if all(isinstance(n, int) for n in sizes):
+        return float(np.prod(sizes, dtype=np.float64))
+    return np.sum(np.ones_like(x, dtype=np.float64), axis=over)
+
+
+@numpy_function
+def var(x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    if x.dtype.kind == "c" and dtype is not None and np.dtype(dtype).kind != "c":
+        fail("np.var and np.std of complex numbers take a complex dtype, or none")
+    if dtype is not None or x.dtype.kind in "biu":
+        x = astype(x, np.float64 if dtype is None else dtype)
+    if x.dtype == np.float16:
+        return astype(var(astype(x, np.float32), axis, None, ddof, keepdims), np.float16)
+    over = whole_axes(axis, x.ndim)
+    deviation = x - np.mean(x, axis=over, keepdims=True)
+    squares = np.square(deviation) if x.dtype.kind == "f" else np.square(deviation.real) + np.square(deviation.imag)
+    count = _count(x, over)
+    rest = max(count - ddof, 0.0) if isinstance(count, float) else np.maximum(count - ddof, 0.0)
+    total = np.sum(squares, axis=over, keepdims=keepdims)
+    return total / rest if isinstance(rest, float) else astype(total / rest, total.dtype)
+
+
+@numpy_function
+def std(x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    return np.sqrt(var(x, axis, dtype, ddof, keepdims))
+
+
+@numpy_function
+def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = False) -> Any:
+    if weights is None:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    x, weights = arrays_of(x, weights)
+    if weights.ndim != x.ndim:
+        if axis is None or isinstance(axis, (tuple, list)) or weights.ndim != 1:
+            fail("weights have the shape of the array, or are one for each element along an axis")
+        weights = np.expand_dims(weights, [a for a in range(x.ndim) if a != whole_axis(axis, x.ndim)])
+    weighted = x * weights
+    total = np.sum(broadcast_to(weights, weighted.shape), axis=axis, keepdims=keepdims)
+    return np.sum(weighted, axis=axis, keepdims=keepdims) / total
+
+
+@numpy_function
+def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    if axis is None:
+        flat = median(np.ravel(x), 0)
+        return np.reshape(flat, (1,) * x.ndim) if keepdims else flat
+    at = whole_axis(axis, x.ndim)
+    ordered, n = sort(x, at), known_size(x, at)
+    middle = along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1))
+    found = np.mean(middle, axis=at, keepdims=keepdims)
+    last = along_axis(ordered, at, slice(n - 1, n) if keepdims else n - 1)
+    return where(np.isnan(last), np.nan, found) if x.dtype.kind == "f" else found
+
+
+@numpy_function
+def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    return np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
+
+
+@numpy_function
+def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
+    return np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims)
+
+
+def _without_nan(name: str, start: Any, nothing: bool) -> None:
+    """A reduction of the elements that are not NaN; `nothing` is NaN where there are none."""
+
+    def reduce(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        function = getattr(np, name)
+        if x.dtype.kind != "f":
+            return function(x, axis=axis, keepdims=keepdims)
+        missing = np.isnan(x)
+        found = function(where(missing, start, x), axis=axis, keepdims=keepdims)
+        return where(np.all(missing, axis=axis, keepdims=keepdims), np.nan, found) if nothing else found
+
+    reduce.__name__ = f"nan{name}"
+    numpy_function(reduce)
+
+
+_without_nan("sum", 0.0, False)
+_without_nan("prod", 1.0, False)
+_without_nan("max", -np.inf, True)
+_without_nan("min", np.inf, True)
+
+
+@numpy_function
+def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    if x.dtype.kind != "f":
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    present = np.sum(~np.isnan(x), axis=axis, keepdims=keepdims)
+    return np.nansum(x, axis=axis, keepdims=keepdims) / astype(present, x.dtype)

@@ -1,0 +1,45 @@
+"""The table of NumPy's functions that are composed of operators, and the parts that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..array_api import subscript
+from ..numpy_or_dali_ufuncs import known
+from ..trace import TracedArray, caller, fail, tracer_of
+
+ARRAY_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Enters a function into the table, by its name."""
+    ARRAY_FUNCTIONS[function.__name__.rstrip("_")] = function
+    return function
+
+
+def arrays_of(*given: Any) -> list[Any]:
+    """Traced arrays of the operands, each in its own element type."""
+    tracer, span = tracer_of(given), caller()
+    assert tracer is not None
+    return [x if isinstance(x, TracedArray) else known(tracer, np.asarray(x), span) for x in given]
+
+
+def known_size(x: Any, axis: int) -> int:
+    n = x.shape[axis]
+    if not isinstance(n, int):
+        fail("this function needs the size of the axis while compiling")
+    return n
+
+
+def along_axis(x: Any, axis: int, part: Any) -> Any:
+    """A subscript of one axis."""
+    return subscript(x, (slice(None),) * axis + (part,))
+
+
+def known_numbers(given: Any, what: str) -> np.ndarray:
+    if isinstance(given, TracedArray) or np.ndim(given) != 1:
+        fail(f"{what} are a one-dimensional array that is known while compiling")
+    return np.asarray(given)

@@ -1,0 +1,65 @@
+"""`numpy.gcd`: the greatest common divisor, by Euclid's algorithm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..ir.types import ELEMENT_TYPES, ElementType, TensorType
+from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
+from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
+from ..spec.broadcasting import all_of
+from ..spec.op import C, Operator, T, operator
+
+
+@operator
+class Gcd(Operator[T]):
+    """Z[d...] = the greatest common divisor of X[d...] and Y[d...], that of 0 and 0 being 0; modulo 2^width.   (NumPy 2, gcd)"""
+
+    x: T
+    y: T
+
+    constraints = (
+        C(1, "element(x) = element(y), an integer type", lambda o: o.x.element is o.y.element and o.x.element.is_integer),
+        C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
+        C(3, "shape(x) = shape(y)", lambda o: all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape, o.y.array_shape, strict=True))),
+    )  # fmt: skip
+    example = """
+        func @main(%x: tensor<2 x ?N x i32>, %y: tensor<2 x ?N x i32>) -> tensor<2 x ?N x i32> {
+          %z = numpy.gcd %x, %y
+          return %z
+        }
+    """
+
+    def infer(self: Gcd[TensorType]) -> TensorType:
+        return self.x
+
+    def reference(self: Gcd[np.ndarray]) -> np.ndarray:
+        return np.asarray(np.gcd(self.x, self.y))
+
+    def nest(self: Gcd[Tensor], *results: Tensor) -> Block:
+        (z,) = results
+        at = axes(z.shape)
+        unsigned = ELEMENT_TYPES[f"ui{z.element.bits}"]
+        a, b, rest = accumulator("a", unsigned), accumulator("b", unsigned), Var("rest", unsigned)
+        divisor = select(b[()].eq(0), 1, b[()])  # vector code divides in every lane
+        divide = (Let(rest, apply("rem", a[()], divisor)), Store(a, (), b[()]), Store(b, (), rest))
+        body = (
+            Alloc(a),
+            Store(a, (), magnitude(self.x[at], unsigned)),
+            Alloc(b),
+            Store(b, (), magnitude(self.y[at], unsigned)),
+            For(Index("step", most_steps(unsigned)), (If(b[()].ne(0), divide),)),
+            Store(z, at, cast(a[()], z.element)),
+        )
+        return nested(at, body)
+
+
+def magnitude(x: Expr, unsigned: ElementType) -> Expr:
+    return cast(select(x < 0, -x, x) if x.type.signed else x, unsigned)
+
+
+def most_steps(element: ElementType) -> int:
+    """As many divisions as Fibonacci numbers of so many bits take."""
+    return math.ceil(element.bits * math.log(2) / math.log((1 + math.sqrt(5)) / 2)) + 1
