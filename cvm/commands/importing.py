@@ -55,24 +55,23 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
 
 def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:
     """The program with its large constants in the archive; ONNX's names of values are comments where the language has others."""
-    main = module.functions["main"]
     constants: dict[str, np.ndarray] = {}
-    operations: list[Operation] = []
-    for operation in main.operations:
+
+    def kept(function: str, operation: Operation) -> Operation:
         operator = operation.operator
-        if (
-            archive is not None
-            and isinstance(operator, Const)
-            and operator.data.array.size > INLINE
-            and not operator.data.splat
-        ):
-            name = operation.results[0].name
-            constants[name] = operator.data.array
-            operation = replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
-        operations.append(operation)
-    notes = {o: named for o in operations if (named := _comment(renamed.get(o.results[0].name)))}
+        small = not isinstance(operator, Const) or operator.data.array.size <= INLINE or operator.data.splat
+        if archive is None or not isinstance(operator, Const) or small:
+            return operation
+        name = operation.results[0].name if function == "main" else f"{function}.{operation.results[0].name}"
+        constants[name] = operator.data.array
+        return replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
+
+    module = module.with_functions(
+        {n: replace(f, operations=tuple(kept(n, o) for o in f.operations)) for n, f in module.functions.items()}
+    )
+    main = module.functions["main"]
+    notes = {o: named for o in main.operations if (named := _comment(renamed.get(o.results[0].name)))}
     head = [f"// %{a.name} is {_comment(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
-    module = module.with_functions({"main": replace(main, operations=tuple(operations))})
     return "".join(head) + print_module(module, notes=notes), constants
 
 

@@ -20,6 +20,7 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
+from cvm.lowering.graph.inline import reached
 
 from . import (
     control_flow_and_recurrence,
@@ -107,11 +108,20 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
         to.names.setdefault(results[-1], v.name)
     arguments = tuple(a.value for a in to.arguments)
     function = dce(Function("main", arguments, tuple(to.builder.operations), tuple(results)))
-    for value in function.values():
-        if value not in arguments:
-            value.name = names.of(to.names[value]) if value in to.names else names.fresh("v")
+    name_values(function, to, names)
     renamed = {v.name: to.names[v] for v in function.values() if to.names.get(v, v.name) != v.name}
-    return verify(Module({"main": function}, filename)), renamed
+    functions = reached(Module({"main": function, **to.bodies}), function)
+    for body in functions[1:]:
+        name_values(body, to, Names())
+    return verify(Module({f.name: f for f in reversed(functions)}, filename)), renamed
+
+
+def name_values(function: Function, to: Importer, names: Names) -> None:
+    """Names the values of a function after ONNX's, as far as there are such."""
+    given = {a.value for a in to.arguments}
+    for value in function.values():
+        if value not in given:
+            value.name = names.of(to.names[value]) if value in to.names else names.fresh("v")
 
 
 def summary(to: Importer) -> list[str]:

@@ -1,4 +1,4 @@
-"""ONNX's operators with graphs inside, and recurrent layers: their steps one after the other, where their number is known."""
+"""ONNX's operators with graphs inside, and recurrent layers, which become loops of the program."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import cvm
+from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 
 from .elementwise import number
+from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
 from .movement import FAR, cut
-from .rules import Known, Unsupported, known_size, rule
+from .rules import Because, Known, Unsupported, known_size, rule
 
 if TYPE_CHECKING:
     from .importer import At
 
 MAX_STEPS = 1024  # of a loop, each of which is imported
+UNROLLED = 4  # steps that are not worth a loop
 
 
 @rule("If")
@@ -46,15 +50,86 @@ def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
     return at.apply("cvm.concatenate", *rows, axis=axis) if len(rows) > 1 else rows[0]
 
 
+def iterated(
+    at: At, carried: Sequence[Known], slices: Sequence[Node], step: Step, trips: Dim, reverse: bool = False
+) -> list[Node]:  # fmt: skip
+    """The last carried values, and the stacked results of a step: a loop of the program, or the steps one after the other
+    where they are few.
+    """
+    if not isinstance(trips, int) or trips > UNROLLED:
+        count = None if slices else known_size(trips, "a loop")
+        return scan(at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse)
+    values, rows = [at.node(c) for c in carried], []
+    for t in range(trips)[:: -1 if reverse else 1]:
+        found = [at.node(v) for v in step([*values, *(at_step(at, x, 0, t) for x in slices)])]
+        values, row = found[: len(values)], found[len(values) :]
+        rows.append(row)
+    return [*values, *(stacked(at, column[:: -1 if reverse else 1]) for column in zip(*rows, strict=True))]
+
+
 @rule("Loop")
 def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: Known) -> Any:
-    """Steps whose number is known: the condition is a constant at each of them."""
-    if trips is not None and (not isinstance(trips, np.ndarray) or trips.dtype == object):
-        raise Unsupported("a number of steps that is not a constant", trips)
-    most = int(trips.reshape(())) if trips is not None else MAX_STEPS + 1
-    going: Any = np.array(True) if condition is None else condition
+    """Steps whose number is known; steps whose number depends on data may have no outputs that grow with it."""
+    at.seen.add("body")
+    growing = len(at["body"].output) - 1 - len(carried)
+    known = [v is None or (isinstance(v, np.ndarray) and v.dtype != object) for v in (trips, condition)]
+    most = int(trips.reshape(())) if isinstance(trips, np.ndarray) and known[0] else None
+    going = np.array(True) if condition is None else condition
+    ways: list[Callable[[], Any]] = [lambda: uncounted(at, trips, condition, carried, growing)]
+    if all(known):  # a body may need to know the number of the step
+        ways.insert(0, lambda: unrolled(at, most, going, carried, growing))
+    if isinstance(going, np.ndarray) and going.reshape(()) and known[0] and most is not None and most > UNROLLED:
+        ways.insert(0, lambda: counted(at, most, carried))
+    refusals = len(at.importer.refusals)
+    for way in ways[:-1]:
+        try:
+            return way()
+        except (Unsupported, cvm.Error):
+            del at.importer.refusals[refusals:]
+    return ways[-1]()
+
+
+def counted(at: At, trips: int, carried: Sequence[Known]) -> list[Node]:
+    """A loop of the program over a known number of steps."""
+
+    def step(values: list[Node]) -> list[Known]:
+        *states, number = values
+        going, *found = at.graph("body", number, np.array(True), *states)
+        if not (isinstance(going, np.ndarray) and going.reshape(())):
+            raise Unsupported("a condition that is not a constant", going)
+        return found
+
+    return iterated(at, carried, [at.node(np.arange(trips, dtype=np.int64))], step, trips)
+
+
+def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], growing: int) -> list[Node]:
+    """A loop of the program while a condition holds."""
+    if growing:
+        of = trips if isinstance(trips, Node) else condition
+        raise Because("how much it gives depends on the data, and so does the shape of its output", of)
+    limit = None if trips is None else at.node(trips)
+    start = at.node(np.array(0, np.int64))
+
+    def holds(going: Known, number: Node) -> Node:
+        flag = at.node(going)
+        flag = flag if flag.rank == 0 else flag.dimshuffle([])
+        within = limit if limit is None or limit.rank == 0 else limit.dimshuffle([])
+        return flag if within is None else flag.scalar("and_", number.scalar("lt", within))
+
+    def step(values: list[Node]) -> list[Known]:
+        number, *states = values
+        going, *found = at.graph("body", number, np.array(True), *states)
+        following = number.scalar("add", at.node(np.array(1, np.int64)))
+        return [holds(going, following), following, *found]
+
+    first = holds(np.array(True) if condition is None else condition, start)
+    return while_loop(at.importer, "loop", first, [start, *map(at.node, carried)], step)[1:]
+
+
+def unrolled(at: At, most: int | None, going: Any, carried: Sequence[Known], growing: int) -> list[Known]:
+    """The steps one after the other, each of which is imported."""
     values, scanned, step = list(carried), [], 0
-    while step < most:
+    while most is None or step < most:
         if not isinstance(going, np.ndarray):
             raise Unsupported("a condition that is not a constant", going)
         if not going.reshape(()):
@@ -65,46 +140,57 @@ def loop(at: At, trips: Known | None, condition: Known | None = None, *carried: 
         values, parts = found[: len(values)], found[len(values) :]
         scanned.append(parts)
         step += 1
-    at.seen.add("body")
-    count = len(at["body"].output) - 1 - len(values)
-    if count and not scanned:
+    if growing and not scanned:
         raise Unsupported("a loop without a step, whose outputs have no shape,")
-    return [*values, *(stacked(at, [parts[k] for parts in scanned]) for k in range(count))]
+    return [*values, *(stacked(at, [parts[k] for parts in scanned]) for k in range(growing))]
 
 
 @rule("Scan", since=9)
-def scan(at: At, *inputs: Known) -> Any:
-    """Over a known number of slices."""
+def scan_(at: At, *inputs: Known) -> Any:
+    """Over slices."""
     given = [at.node(x) for x in inputs]
     count = at["num_scan_inputs"]
-    body, states = at["body"], list(inputs[: len(inputs) - count])
-    slices = given[len(states) :]
+    body, states, slices = at["body"], given[: len(given) - count], given[len(given) - count :]
     outputs = len(body.output) - len(states)
     into = [a % x.rank for a, x in zip(at["scan_input_axes"] or [0] * count, slices, strict=True)]
     backward = at["scan_input_directions"] or [0] * count
-    steps = known_size(slices[0].shape[into[0]], "a scan over an axis")
-    if not 0 < steps <= MAX_STEPS:
-        raise Unsupported(f"a scan of {steps} steps")
-    scanned: list[list[Known]] = []
-    for t in range(steps):
-        now = [at_step(at, x, a, steps - 1 - t if b else t) for x, a, b in zip(slices, into, backward, strict=True)]
-        found = at.graph("body", *states, *now)
-        states, parts = found[: len(states)], found[len(states) :]
-        scanned.append(parts)
     axes, reverse = at["scan_output_axes"] or [0] * outputs, at["scan_output_directions"] or [0] * outputs
-    results: list[Known] = []
-    for k in range(outputs):
-        parts = [p[k] for p in scanned]
-        rank = at.node(parts[0]).rank
-        results.append(stacked(at, parts[::-1] if reverse[k] else parts, axes[k] % (rank + 1)))
-    return [*states, *results]
+    steps = slices[0].shape[into[0]]
+    if isinstance(steps, int) and steps == 0:
+        raise Unsupported("a scan of 0 steps")
+    slices = [first_axis(x, a) for x, a in zip(slices, into, strict=True)]
+    slices = [flipped(at, x) if b else x for x, b in zip(slices, backward, strict=True)]
+    found = iterated(at, states, slices, lambda values: at.graph("body", *values), steps)
+    results = found[: len(states)]
+    for y, axis, turned in zip(found[len(states) :], axes, reverse, strict=True):
+        y = flipped(at, y) if turned else y
+        order = [*range(1, y.rank)]
+        order.insert(axis % y.rank, 0)
+        results.append(y.dimshuffle(order))
+    return results
+
+
+def first_axis(x: Node, axis: int) -> Node:
+    """The value with an axis before the others."""
+    return x.dimshuffle([axis, *(j for j in range(x.rank) if j != axis)])
+
+
+def flipped(at: At, x: Node) -> Node:
+    """The value with its slices along the first axis in reverse order."""
+    rest = x.rank - 1
+    return cut(at, x, [FAR, *[0] * rest], [-FAR, *[FAR] * rest], [-1, *[1] * rest])
 
 
 def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     """The slice of a value at a place along an axis, without that axis."""
     begin, end = [0] * x.rank, [FAR] * x.rank
     begin[axis], end[axis] = t, t + 1
-    return cut(at, x, begin, end, [1] * x.rank).dimshuffle([j for j in range(x.rank) if j != axis])
+    if isinstance(x.shape[axis], int):
+        found = cut(at, x, begin, end, [1] * x.rank)
+    else:
+        one = at.node(np.zeros((1,) * x.rank, bool))
+        found = at.apply("builtin.strided_slice_like", x, one, axes=(axis,), begin=(t,))
+    return found.dimshuffle([j for j in range(x.rank) if j != axis])
 
 
 # Recurrent layers
@@ -149,7 +235,6 @@ def recurrent(
     at: At, x: Node, w: Node, r: Node, b: Node | None = None, lengths: Node | None = None, start: Node | None = None,
     cell: Node | None = None, peepholes: Node | None = None,
 ) -> Any:  # fmt: skip
-    """Over a known number of steps."""
     batch_first = bool(at["layout"])
     if batch_first:
         x = x.dimshuffle((1, 0, 2))
@@ -166,9 +251,8 @@ def recurrent(
     outputs: list[Node] = []
     last: list[Node] = []
     cells: list[Node] = []
-    steps = known_size(x.shape[0], "a sequence")
-    if not 0 < steps <= MAX_STEPS:
-        raise Unsupported(f"a sequence of {steps} steps")
+    if isinstance(x.shape[0], int) and x.shape[0] == 0:
+        raise Unsupported("a sequence of 0 steps")
     for d, backward in enumerate(directions):
         functions = [
             squashing(n, *(v[d * each + k] if d * each + k < len(v) else None for v in (alphas, betas)))
@@ -177,7 +261,7 @@ def recurrent(
         functions = [clipped(f, limit) for f in functions] if limit else functions
         of = [None if v is None else at_step(at, v, 0, d) for v in (w, r, b, peepholes)]
         states = [None if v is None else at_step(at, v, 1 if batch_first else 0, d) for v in (start, cell)]
-        y, h, c = run_direction(at, x, of, states, lengths, hidden, functions, backward, steps)
+        y, h, c = run_direction(at, x, of, states, lengths, hidden, functions, backward)
         outputs.append(y)
         last.append(h)
         cells += [] if c is None else [c]
@@ -194,7 +278,7 @@ def clipped(function: Squash, limit: float) -> Squash:
 
 def run_direction(
     at: At, x: Node, of: Sequence[Node | None], states: Sequence[Node | None], lengths: Node | None, hidden: int,
-    functions: Sequence[Squash], backward: bool, steps: int,
+    functions: Sequence[Squash], backward: bool,
 ) -> tuple[Node, Node, Node | None]:  # fmt: skip
     """The outputs of all steps in one direction, and the last states."""
     w, r, b, p = of
@@ -210,20 +294,24 @@ def run_direction(
     from_input = product(at, x, w.dimshuffle((1, 0)))  # of all steps at once
     from_input = from_input if wb is None else from_input + wb
     turned = r.dimshuffle((1, 0))
-    found: list[Node] = [h] * steps
-    n = None if lengths is None else lengths.with_ones((1,))
-    for t in range(steps)[:: -1 if backward else 1]:
-        into = at_step(at, from_input, 0, t)
-        new, cell = STEPS[at.op](at, into, h, c, turned, rb, p, hidden, functions)
-        if n is not None:  # beyond a sequence's end its state stays, and its outputs are 0
-            there = n.scalar("gt", number(n, t))
-            found[t] = there.scalar("switch", new, number(new, 0))
-            new = there.scalar("switch", new, h)
-            cell = None if cell is None or c is None else there.scalar("switch", cell, c)
-        else:
-            found[t] = new
-        h, c = new, cell
-    return stacked(at, found), h, c
+    slices = [from_input]
+    if lengths is not None:  # beyond a sequence's end its state stays, and its outputs are 0
+        slices.append(cut(at, at.apply("builtin.iota_like", x, axis=0), [0] * 3, [FAR, 1, 1], [1] * 3).dimshuffle([0]))
+    count = None if lengths is None else lengths.with_ones((1,))
+    states = [h] if c is None else [h, c]
+
+    def step(values: list[Node]) -> list[Node]:
+        before, (into, *counter) = values[: len(states)], values[len(states) :]
+        found = STEPS[at.op](at, into, before[0], before[-1], turned, rb, p, hidden, functions)
+        after = [v for v in found if v is not None]
+        if count is None:
+            return [*after, after[0]]
+        there = count.scalar("gt", counter[0])
+        kept = [there.scalar("switch", new, old) for new, old in zip(after, before, strict=True)]
+        return [*kept, there.scalar("switch", after[0], number(after[0], 0))]
+
+    *last, y = iterated(at, states, slices, step, x.shape[0], backward)
+    return y, last[0], last[1] if c is not None else None
 
 
 def piece(at: At, x: Node, k: int, size: int) -> Node:

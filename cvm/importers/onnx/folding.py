@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cvm.dialect.builtin import Const, Data
+from cvm.dialect.builtin import Calling, Const, Data
 from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.builder import Builder, Node
@@ -36,7 +36,11 @@ class FoldingBuilder(Builder):
             self.known[results[0]] = operator.data.array
             return results
         operands = [v for _, v in operator.operands()]
-        constant = operands and all(isinstance(v, Literal) or v in self.known for v in operands)
+        constant = (
+            operands
+            and not isinstance(operator, Calling)
+            and all(isinstance(v, Literal) or v in self.known for v in operands)
+        )
         if not constant or not is_cheap(self.operations[-1]):
             return results
         try:

@@ -17,6 +17,7 @@ import cvm
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
+from cvm.dialect.program.function import Function
 
 from . import elements
 from .folding import FoldingBuilder
@@ -54,6 +55,7 @@ class Importer:
     names: dict[Any, str] = field(default_factory=dict)  # ONNX's names of values
     arguments: list[Node] = field(default_factory=list)
     constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
+    bodies: dict[str, Function] = field(default_factory=dict)  # of loops
     depth: int = 0
 
     def node(self, value: Known) -> Node:

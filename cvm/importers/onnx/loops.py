@@ -1,0 +1,74 @@
+"""Loops of the program over functions that are made of ONNX's bodies.
+
+A body may read any value of the model: it becomes an operand that all steps share, or stands in the function if it is a
+constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cvm.dialect.builtin import Const, Data
+from cvm.dialect.builtin.control_flow import Loop, Scan, While
+from cvm.dialect.ir.attributes import Symbol
+from cvm.dialect.ir.types import TensorType
+from cvm.dialect.program.builder import Node
+from cvm.dialect.program.function import Function, Literal, Operation, Value
+from cvm.lowering.graph.dce import live_operations
+
+from .importer import Importer
+from .rules import Unsupported
+
+Step = Callable[[list[Node]], Sequence[Any]]
+
+
+def scan(
+    to: Importer, name: str, carried: Sequence[Node], slices: Sequence[Node], step: Step, trips: int | None = None, reverse: bool = False
+) -> list[Node]:  # fmt: skip
+    """`builtin.scan` of a step, from the carried values and a slice of each further one to its results."""
+    types = [*(x.array_type for x in carried), *(x.array_type.with_shape(*x.shape[1:]) for x in slices)]
+    callee, captured = _function(to, name, types, step)
+    operands = tuple(x.value for x in (*carried, *slices))
+    made = Scan((*operands, *captured), Symbol(callee.name), len(carried), len(slices), trips, reverse)
+    return _applied(to, made, callee)
+
+
+def while_loop(to: Importer, name: str, condition: Node, carried: Sequence[Node], step: Step) -> list[Node]:
+    """`builtin.while` of a step, from the carried values to the next condition and carried values."""
+    callee, captured = _function(to, name, [x.array_type for x in carried], step)
+    operands = (condition.value, *(x.value for x in carried))
+    return _applied(to, While((*operands, *captured), Symbol(callee.name), len(carried)), callee)
+
+
+def _applied(to: Importer, loop: Loop[Value], callee: Function) -> list[Node]:
+    found = to.builder.add(loop.with_signature(callee.argument_types, callee.result_types))
+    return [to.builder.node(v) for v in found]
+
+
+def _function(to: Importer, name: str, types: Sequence[TensorType], step: Step) -> tuple[Function, list[Value]]:
+    """A function of the program, and the values of the program that it takes after arguments of these types."""
+    builder, outside, constants, refusals = to.builder, to.builder.operations, to.constants, len(to.refusals)
+    arguments = [Value(f"a{n}", type) for n, type in enumerate(types)]
+    builder.operations, to.constants = [], {}
+    try:
+        results = [to.node(v).value for v in step([builder.node(a) for a in arguments])]
+        operations = live_operations(builder.operations, results)
+    finally:
+        builder.operations, to.constants = outside, constants
+    if len(to.refusals) > refusals:
+        raise Unsupported("its body")
+    inside = {*arguments, *(r for o in operations for r in o.results)}
+    read = dict.fromkeys(v for o in operations for _, v in o.operator.operands())
+    free = [v for v in dict.fromkeys([*read, *results]) if v not in inside and not isinstance(v, Literal)]
+    known = [v for v in free if v in builder.known]
+    captured = [v for v in free if v not in builder.known]
+    copies = {v: Value(v.name, v.type) for v in captured}
+    data = [Operation(Const(Data(builder.known[v]), v.known_type), (v,)) for v in known]
+    mapped = [Operation(o.operator.map(lambda v: copies.get(v, v)), o.results, o.span) for o in operations]
+    body = (*data, *mapped)
+    final = tuple(copies.get(v, v) for v in results)
+    number = sum(f.startswith(f"{name}_") for f in to.bodies)
+    function = Function(f"{name}_{number}", (*arguments, *copies.values()), body, final)
+    to.bodies[function.name] = function
+    return function, captured
