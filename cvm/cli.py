@@ -118,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _fmt, _test):
+    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _explain, _fmt, _test):
         add(commands)
     return top
 
@@ -273,6 +273,11 @@ def _import(commands: Any) -> None:
 def _ops(commands: Any) -> None:
     ops = _command(commands, "ops", "list the operators, or show the page of one")
     ops.add_argument("name", nargs="?", metavar="DIALECT[.OP]")
+
+
+def _explain(commands: Any) -> None:
+    explain = _command(commands, "explain", "show the rule of a diagnostic, with a wrong and a right program")
+    explain.add_argument("code", metavar="CODE", help="what stands in brackets after error, such as cvm.dense.C2")
 
 
 def _fmt(commands: Any) -> None:
