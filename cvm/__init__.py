@@ -73,6 +73,7 @@ __all__ = [
     "VerifyError",
     "compile",
     "from_onnx",
+    "from_tosa",
     "get_num_threads",
     "grad",
     "jvp",
@@ -124,6 +125,17 @@ def from_onnx(
     from .importers.onnx import from_onnx as read_onnx
 
     return read_onnx(model, sizes, constants)
+
+
+def from_tosa(model: str | _os.PathLike[str] | bytes) -> Module:
+    """A TOSA graph, the path of a flatbuffer or its bytes, as a verified module, whose function is `main`.
+
+    Graphs of integers are imported, and every result is what the specification says, bit for bit. Raises ParseError, which
+    names every operator that cannot be imported.
+    """
+    from .importers.tosa import from_tosa as read_tosa
+
+    return read_tosa(model)
 
 
 @_overload

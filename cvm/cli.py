@@ -256,7 +256,7 @@ def _viz(commands: Any) -> None:
 
 def _import(commands: Any) -> None:
     made = _command(commands, "import", "make a program of a model of CVM-Runtime or of ONNX", "importing")
-    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, or an .onnx file")
+    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, an .onnx or a .tosa file")
     made.add_argument(
         "-o",
         "--output",

@@ -49,6 +49,8 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
         return _onnx_text(module, renamed, archive)
     if options.size or options.constant:
         raise Usage("--size and --constant are of ONNX models")
+    if path.suffix.lower() == ".tosa":
+        return _onnx_text(cvm.from_tosa(path), {}, archive)
     model = read_model(path)
     return program_text(model, archive), model.constants
 

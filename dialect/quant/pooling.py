@@ -232,3 +232,85 @@ class Pad(QuantOperator[T]):
         d = axes(y.shape)
         at = tuple(i - b for i, b in zip(d, self.before, strict=True))
         return Element(d, when(both(*map(inside, at, self.x.shape)), self.x[at], cast(self.value[()], y.element)))
+
+
+@operator
+class Resize2d(QuantOperator[T]):
+    """Y[n, p, q, c], an interpolation of X[n, h, w, c] near h = (p * YD + OY) / YN, w = (q * XD + OX) / XN   (TOSA RESIZE)
+
+    With h0 = ⌊(p * YD + OY) / YN⌋, h1 = h0 + 1, both brought into [0, H), dh = p * YD + OY - h0 * YN, and w0, w1, dw likewise:
+
+      nearest   X[n, h1 if 2 * dh >= YN else h0, w1 if 2 * dw >= XN else w0, c]
+      bilinear  Σ X[n, h, w, c] * (YN - dh for h0, dh for h1) * (XN - dw for w0, dw for w1), of i64 if x has 16 bits, else i32
+
+    There are ((H - 1) * YN - OY + BY) / YD + 1 rows, columns likewise.
+    """
+
+    x: T  # (N, H, W, C)
+    scale: tuple[int, int, int, int]  # YN, YD, XN, XD
+    offset: tuple[int, int] = (0, 0)  # OY, OX
+    border: tuple[int, int] = (0, 0)  # BY, BX
+    mode: str = "nearest"
+
+    constraints = (
+        C(0, "element(x) in {i8, ui8, i16, ui16}", lambda o: o.x.element.is_integer and o.x.element.bits <= 16),
+        C(1, "rank(x) = 4", lambda o: o.x.rank == 4),
+        C(2, "mode in {nearest, bilinear}", lambda o: o.mode in ("nearest", "bilinear"), at="mode"),
+        C(3, "scale in [1, 2048]", lambda o: all(1 <= n <= 2048 for n in o.scale), at="scale"),
+        C(4, "-YN <= OY < 16 * YN, OX likewise", lambda o: all(-n <= f < 16 * n for n, f in zip(o.scale[::2], o.offset, strict=True))),
+        C(5, "-16 * YN <= BY < YN, BX likewise", lambda o: all(-16 * n <= b < n for n, b in zip(o.scale[::2], o.border, strict=True))),
+        C(6, "(H - 1) * YN - OY + BY is a multiple of YD that is not negative, columns likewise", lambda o: o.fits()),
+    )  # fmt: skip
+    example = """
+        func @main(%x: tensor<1x4x4x3xi8>) -> tensor<1x7x4x3xi32> {
+          %y = quant.resize2d %x {scale = [2, 1, 1, 1], mode = "bilinear"}
+          return %y
+        }
+    """
+
+    def reach(self: Any, axis: int) -> Dim:
+        return (self.x.shape[1 + axis] - 1) * self.scale[2 * axis] - self.offset[axis] + self.border[axis]
+
+    def fits(self: Any) -> bool:
+        return all(self.reach(a) >= 0 and self.reach(a) % self.scale[2 * a + 1] == 0 for a in (0, 1))
+
+    def infer(self: Resize2d[TensorType]) -> TensorType:
+        n, _, _, c = self.x.shape
+        size = (self.reach(a) // self.scale[2 * a + 1] + 1 for a in (0, 1))
+        wide = I64 if self.x.element.bits == 16 else I32
+        return TensorType((n, *size, c), wide if self.mode == "bilinear" else self.x.element)
+
+    def reference(self: Resize2d[np.ndarray]) -> np.ndarray:
+        y = self.x
+        bilinear = self.mode == "bilinear"
+        wide = np.int64 if self.x.dtype.itemsize == 2 else np.int32
+        y = y.astype(np.int64) if bilinear else y
+        for axis in (0, 1):
+            unit, step = self.scale[2 * axis : 2 * axis + 2]
+            at = np.arange(self.reach(axis) // step + 1) * step + self.offset[axis]
+            low, part = at // unit, (at % unit).reshape(-1, *(1,) * (2 - axis))
+            ends = [np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis) for i in (low, low + 1)]
+            y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])
+        return y.astype(wide) if bilinear else y
+
+    def element(self: Resize2d[Tensor], y: Tensor) -> Element:
+        n, p, q, c = at = axes(y.shape)
+        ends: list[tuple[Expr, Expr]] = []
+        parts: list[tuple[Expr, int]] = []
+        for axis, i in enumerate((p, q)):
+            unit, step = self.scale[2 * axis : 2 * axis + 2]
+            place = i * step + self.offset[axis]
+            low, last = place // unit, as_index(self.x.shape[1 + axis]) - 1
+            ends.append((maximum(low, 0), minimum(low + 1, last)))
+            parts.append((place % unit, unit))
+        if self.mode == "nearest":
+            row, column = (
+                select(part * 2 >= unit, high, low) for (low, high), (part, unit) in zip(ends, parts, strict=True)
+            )
+            return Element(at, self.x[n, row, column, c])
+        (dh, yn), (dw, xn) = ((cast(part, y.element), unit) for part, unit in parts)
+        sums = constant(0, y.element)
+        for row, rows in zip(ends[0], (yn - dh, dh), strict=True):
+            for column, columns in zip(ends[1], (xn - dw, dw), strict=True):
+                sums = sums + cast(self.x[n, row, column, c], y.element) * rows * columns
+        return Element(at, sums)

@@ -208,3 +208,18 @@ def padded(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
     n = shape(random)
     before, after = (tuple(between(random, 0, 2) for _ in n) for _ in range(2))
     return cls(numbers(random, element, n), zero_point(random, NARROW[0], None), before, after)
+
+
+@sample(pooling.Resize2d)
+def resized(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    element = NARROW[between(random, 0, len(NARROW) - 1)]
+    n, h, w, c = positive(random, 4)
+    while True:
+        scale = tuple(between(random, 1, 6) for _ in range(4))
+        offset = tuple(between(random, -u, u) for u in scale[::2])
+        border = tuple(between(random, -u, u - 1) for u in scale[::2])
+        reach = [(m - 1) * scale[2 * a] - offset[a] + border[a] for a, m in enumerate((h, w))]
+        if all(r >= 0 and r % s == 0 for r, s in zip(reach, scale[1::2], strict=True)):
+            break
+    mode = str(random.choice(["nearest", "bilinear"]))
+    return cls(numbers(random, element, (n, h, w, c)), scale, offset, border, mode)

@@ -1,0 +1,109 @@
+"""TOSA graphs to programs: integer graphs, of which every result is what the specification says, bit for bit."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.ir.types import TensorType
+from cvm.dialect.program.builder import Node
+from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.verify import verify
+from cvm.importers import refuse
+from cvm.importers.flatbuffer import Damaged
+from cvm.importers.onnx import Names
+from cvm.importers.onnx.folding import FoldingBuilder
+from cvm.lowering.graph.dce import dce
+
+from .flatbuffer import read
+from .graph import ELEMENTS, Graph, Operator
+from .rules import RULES, At, Unsupported
+
+CONSTANTS = ("CONST", "CONST_SHAPE")
+
+
+def from_tosa(model: str | PathLike[str] | bytes) -> Module:
+    """See `cvm.from_tosa`."""
+    filename = "<tosa>" if isinstance(model, bytes) else str(model)
+    try:
+        data = model if isinstance(model, bytes) else Path(model).read_bytes()
+        return program(read(data), filename)
+    except TypeError:
+        raise cvm.Error(f"expected the path of a model or its bytes, got {type(model).__name__}") from None
+    except OSError as e:
+        refuse(filename, f"the model cannot be read: {(e.strerror or str(e)).lower()}")
+    except Damaged as e:
+        refuse(filename, f"the model cannot be read: {e}")
+
+
+def program(graph: Graph, filename: str = "<tosa>") -> Module:
+    """The program of a graph; raises ParseError with all operators that cannot be imported."""
+    builder, names = FoldingBuilder(prefix="v"), Names()
+    values: dict[str, Node | None] = {}
+    refusals: list[str] = []
+    arguments: list[Value] = []
+    for name in graph.inputs:
+        t = graph.tensors.get(name)
+        if t is None or t.type not in ELEMENTS:
+            refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
+        arguments.append(Value(names.of(name), TensorType(t.shape, ELEMENTS[t.type])))
+        values[name] = builder.node(arguments[-1])
+    for operator in graph.operators:
+        try:
+            made = _imported(At(builder, graph, operator), values)
+        except Unsupported as e:
+            refusals.append(f"{operator.op}: {e} is not supported")
+            made = None
+        except cvm.Error as e:
+            refusals.append(f"{operator.op}: {e.diagnostics[0].message}")
+            made = None
+        except (LookupError, TypeError, ValueError, ArithmeticError, AssertionError) as e:
+            refusals.append(f"{operator.op}: it is not as TOSA defines it: {e}")
+            made = None
+        if made is not None and operator.outputs and made.array_type.key != _declared(graph, operator):
+            refusals.append(f"{operator.op}: its result is {made.array_type}, the model says otherwise")
+        values.update(dict.fromkeys(operator.outputs, made))
+    results = [values.get(name) for name in graph.outputs]
+    if refusals or not all(results):
+        _refuse(filename, refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs])
+    found = Function(
+        "main", tuple(arguments), tuple(builder.operations), tuple(r.value for r in results if r is not None)
+    )
+    outputs = {r.value: name for r, name in zip(results, graph.outputs, strict=True) if r is not None}
+    found = dce(found)
+    for value in found.values():
+        if value not in arguments:
+            value.name = names.of(outputs[value]) if value in outputs else names.fresh("v")
+    return verify(Module({"main": found}, filename))
+
+
+def _imported(at: At, values: dict[str, Node | None]) -> Node | None:
+    """The result of an operator; None where it needs one that was refused."""
+    operator = at.operator
+    if operator.op in CONSTANTS:
+        t = at.graph.tensors[operator.outputs[0]]
+        if t.type not in ELEMENTS or t.data is None:
+            raise Unsupported(f"a constant of type {t.type}" if t.data is not None else "a constant without elements")
+        return at.builder.constant(t.data)
+    if operator.op not in RULES:
+        raise Unsupported("the operator")
+    types = {at.graph.tensors[n].type for n in (*operator.inputs, *operator.outputs)}
+    if unknown := types - set(ELEMENTS) | types & {"FP32"}:
+        raise Unsupported(f"a tensor of type {min(unknown)}")
+    given = [values[n] for n in operator.inputs]
+    return None if any(v is None for v in given) else RULES[operator.op](at, *given)
+
+
+def _declared(graph: Graph, operator: Operator) -> tuple[object, ...]:
+    t = graph.tensors[operator.outputs[0]]
+    return TensorType(t.shape, ELEMENTS.get(t.type, ELEMENTS["INT32"])).key
+
+
+def _refuse(filename: str, refusals: list[str]) -> None:
+    count = len(refusals)
+    message = f"{count} operator{'s' * (count > 1)} of the model cannot be imported"
+    notes = tuple(Note(r) for r in dict.fromkeys(refusals))
+    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", notes))

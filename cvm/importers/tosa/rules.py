@@ -1,0 +1,355 @@
+"""The operators of TOSA's integer profile, each as operations of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType
+from cvm.dialect.program.builder import Node
+from cvm.importers.onnx.folding import FoldingBuilder
+
+from .graph import ELEMENTS, Graph, Operator
+
+UNSIGNED = {
+    I8: ELEMENT_TYPES["ui8"],
+    I16: ELEMENT_TYPES["ui16"],
+    I32: ELEMENT_TYPES["ui32"],
+    I64: ELEMENT_TYPES["ui64"],
+}
+UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}
+DOUBLE = 3  # of the enumeration RoundingMode; the others round once
+
+
+class Unsupported(Exception):
+    """An operator that has no equivalent."""
+
+
+@dataclass
+class At:
+    """An operator of a graph while it is imported."""
+
+    builder: FoldingBuilder
+    graph: Graph
+    operator: Operator
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.operator.attributes[name]
+        return tuple(map(int, found)) if isinstance(found, (np.ndarray, tuple, list)) else found
+
+    def apply(self, name: str, *operands: Node, **attributes: Any) -> Node:
+        return self.builder.apply(name, *operands, **attributes)
+
+    def constant(self, n: int) -> np.ndarray:
+        """The elements of an operand that has to be a constant."""
+        found = self.graph.tensors[self.operator.inputs[n]]
+        if found.data is None:
+            raise Unsupported(f"operand {n} that is no constant")
+        return found.data
+
+    def number(self, n: int) -> int:
+        return int(self.constant(n).reshape(-1)[0])
+
+    def ints(self, n: int) -> tuple[int, ...]:
+        return tuple(map(int, self.constant(n).reshape(-1)))
+
+    @property
+    def result(self) -> ElementType:
+        return ELEMENTS[self.graph.tensors[self.operator.outputs[0]].type]
+
+    def pads(self, name: str) -> tuple[int, int, int, int]:
+        """PT, PL, PB, PR of TOSA's top, bottom, left and right."""
+        top, bottom, left, right = self[name]
+        return top, left, bottom, right
+
+
+Rule = Callable[..., Node]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def enter(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+# Elementwise
+
+UFUNCS = {
+    "ADD": "add", "SUB": "subtract", "MAXIMUM": "maximum", "MINIMUM": "minimum", "ABS": "absolute", "BITWISE_AND": "bitwise_and",
+    "BITWISE_OR": "bitwise_or", "BITWISE_XOR": "bitwise_xor", "BITWISE_NOT": "invert", "LOGICAL_AND": "logical_and",
+    "LOGICAL_OR": "logical_or", "LOGICAL_XOR": "logical_xor", "LOGICAL_NOT": "logical_not", "LOGICAL_LEFT_SHIFT": "left_shift",
+    "EQUAL": "equal", "GREATER": "greater", "GREATER_EQUAL": "greater_equal",
+}  # fmt: skip
+
+
+def ufunc(name: str, *xs: Node) -> Node:
+    return xs[0].builder.apply("numpy.elementwise", *xs, ufunc=name)
+
+
+def scalar(x: Node, value: int) -> Node:
+    """A number of the type of a node."""
+    return x.constant(np.array(value, x.element.dtype))
+
+
+@rule(*UFUNCS)
+def elementwise(at: At, *xs: Node) -> Node:
+    return ufunc(UFUNCS[at.operator.op], *xs)
+
+
+@rule("LOGICAL_RIGHT_SHIFT")
+def logical_right_shift(at: At, x: Node, by: Node) -> Node:
+    unsigned = UNSIGNED[x.element]
+    return ufunc("right_shift", x.cast(unsigned), by.cast(unsigned)).cast(x.element)
+
+
+@rule("ARITHMETIC_RIGHT_SHIFT")
+def arithmetic_right_shift(at: At, x: Node, by: Node) -> Node:
+    shifted = ufunc("right_shift", x, by)
+    if not at["round"]:
+        return shifted
+    before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, scalar(by, 1)), scalar(by, 0)))
+    some = ufunc("minimum", by, scalar(by, 1))  # nothing is rounded where nothing is shifted
+    return ufunc("add", shifted, ufunc("bitwise_and", before, some))
+
+
+@rule("CLZ")
+def clz(at: At, x: Node) -> Node:
+    """The width less the ones of the number with all lower bits set."""
+    bits = x.cast(UNSIGNED[I32])
+    for by in (1, 2, 4, 8, 16):
+        bits = ufunc("bitwise_or", bits, ufunc("right_shift", bits, scalar(bits, by)))
+    ones = ufunc("bitwise_count", bits).cast(I32)
+    return ufunc("subtract", scalar(ones, 32), ones)
+
+
+@rule("INTDIV")
+def intdiv(at: At, a: Node, b: Node) -> Node:
+    """Rounded toward zero."""
+    wide = [n.cast(I64) for n in (a, b)]
+    quotient = ufunc("floor_divide", *(ufunc("absolute", n) for n in wide))
+    signs = ufunc("multiply", *(ufunc("sign", n) for n in wide))
+    return ufunc("multiply", quotient, signs).cast(I32)
+
+
+@rule("MUL")
+def mul(at: At, a: Node, b: Node, shift: Node) -> Node:
+    if a.element is not I32:
+        return ufunc("multiply", a.cast(I32), b.cast(I32))
+    by = at.number(2)
+    if not by:
+        return ufunc("multiply", a, b)
+    product = ufunc("multiply", a.cast(I64), b.cast(I64))
+    return ufunc("right_shift", ufunc("add", product, scalar(product, 1 << (by - 1))), scalar(product, by)).cast(I32)
+
+
+@rule("NEGATE")
+def negate(at: At, x: Node, *_: Node) -> Node:
+    zeros = zero(at, 1), zero(at, 2)
+    wide = ufunc("subtract", scalar(x.cast(I32), sum(zeros)), x.cast(I32))
+    return clipped(wide, *x.element.limits).cast(x.element)
+
+
+def clipped(x: Node, low: int, high: int) -> Node:
+    return ufunc("minimum", ufunc("maximum", x, scalar(x, low)), scalar(x, high))
+
+
+@rule("CLAMP")
+def clamp(at: At, x: Node) -> Node:
+    low, high = (np.array(at[n], np.uint8).view(x.element.dtype)[0] for n in ("min_val", "max_val"))
+    return clipped(x, int(low), int(high))
+
+
+@rule("SELECT")
+def select(at: At, condition: Node, a: Node, b: Node) -> Node:
+    return condition.scalar("switch", a, b)
+
+
+@rule("CAST")
+def cast(at: At, x: Node) -> Node:
+    return x.cast(at.result)
+
+
+@rule("IDENTITY")
+def identity(at: At, x: Node) -> Node:
+    return x
+
+
+@rule("TABLE")
+def table(at: At, x: Node, entries: Node) -> Node:
+    """256 entries of i8, or 513 of i16 between which it interpolates in 7 bits."""
+
+    def entry(index: Node) -> Node:
+        return at.apply("builtin.gather", entries, index, axes=(0,), mode="clip")
+
+    wide = x.cast(I32)
+    if x.element is I8:
+        return entry(ufunc("add", wide, scalar(wide, 128)))
+    index = ufunc("add", ufunc("right_shift", wide, scalar(wide, 7)), scalar(wide, 256))
+    base, following = (entry(n).cast(I32) for n in (index, ufunc("add", index, scalar(index, 1))))
+    part = ufunc("multiply", ufunc("subtract", following, base), ufunc("bitwise_and", wide, scalar(wide, 127)))
+    return ufunc("add", ufunc("left_shift", base, scalar(base, 7)), part)
+
+
+def zero(at: At, n: int, unsigned: bool = False) -> int:
+    """A zero point that has to be a constant; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
+    found = at.constant(n).reshape(-1)
+    number = int(found.view(UNSIGNED_DTYPE[found.dtype])[0]) if unsigned else int(found[0])
+    if number and found.dtype.itemsize != 1 and not (unsigned and found.dtype.itemsize == 2 and number == 1 << 15):
+        raise ValueError(f"a zero point {number} of numbers of {8 * found.dtype.itemsize} bits")
+    return number
+
+
+@rule("RESCALE")
+def rescale(at: At, x: Node, multiplier: Node, shift: Node, *_: Node) -> Node:
+    to, signs = at.result, (at["input_unsigned"], at["output_unsigned"])
+    wide = x.element.bits, to.bits
+    if all(signs) or (any(signs) and max(wide) > 16):
+        raise ValueError("unsigned numbers on both sides, or beside 32 bits")
+    if (at["scale32"] and x.element is I64) or (not at["scale32"] and at["rounding_mode"] == DOUBLE):
+        raise ValueError("scale32 is for fewer than 48 bits, and double rounding for scale32")
+    zeros = [zero(at, n, unsigned) for n, unsigned in zip((3, 4), signs, strict=True)]
+    x = x.cast(UNSIGNED[x.element]) if signs[0] else x
+    found = UNSIGNED[to] if signs[1] else to
+    rows = [n.cast(I32) if at["per_channel"] else n.cast(I32).dimshuffle([]) for n in (multiplier, shift)]
+    rounding = "tosa_double" if at["rounding_mode"] == DOUBLE else "single"
+    zero_points = {"input_zero_point": zeros[0], "zero_point": zeros[1]}
+    return at.apply("quant.requantize", x, *rows, to=found, rounding=rounding, **zero_points).cast(to)
+
+
+# Contractions and windows
+
+
+def zero_point(node: Node) -> Node:
+    return node.dimshuffle([])
+
+
+def biased(bias: Node, channels: Any) -> Node:
+    """The bias, one for each channel; the file may have one for all."""
+    return bias if bias.shape != (1,) or channels == 1 else bias.builder.apply("cvm.tile", bias, reps=(channels,))
+
+
+@rule("CONV2D")
+def conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
+    how = {"padding": at.pads("pad"), "stride": at["stride"], "dilation": at["dilation"]}
+    return at.apply("quant.conv2d", x, w, zero_point(x_zero), zero_point(w_zero), biased(bias, w.shape[0]), **how)
+
+
+@rule("DEPTHWISE_CONV2D")
+def depthwise_conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
+    how = {"padding": at.pads("pad"), "stride": at["stride"], "dilation": at["dilation"]}
+    zeros = zero_point(x_zero), zero_point(w_zero)
+    return at.apply("quant.depthwise_conv2d", x, w, *zeros, biased(bias, w.shape[2] * w.shape[3]), **how)
+
+
+@rule("TRANSPOSE_CONV2D")
+def transpose_conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
+    pads = tuple(-n for n in at.pads("out_pad"))
+    zeros = zero_point(x_zero), zero_point(w_zero)
+    return at.apply("quant.transpose_conv2d", x, w, *zeros, biased(bias, w.shape[0]), padding=pads, stride=at["stride"])
+
+
+@rule("MATMUL")
+def matmul(at: At, a: Node, b: Node, a_zero: Node, b_zero: Node) -> Node:
+    return at.apply("quant.batch_matmul", a, b, zero_point(a_zero), zero_point(b_zero))
+
+
+@rule("AVG_POOL2D")
+def avg_pool2d(at: At, x: Node, *_: Node) -> Node:
+    how = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
+    return at.apply("quant.avg_pool2d", x, input_zero_point=zero(at, 1), zero_point=zero(at, 2), **how)
+
+
+@rule("MAX_POOL2D")
+def max_pool2d(at: At, x: Node) -> Node:
+    return at.apply("quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"])
+
+
+@rule("RESIZE")
+def resize(at: At, x: Node, *_: Node) -> Node:
+    how = {"scale": at.ints(1), "offset": at.ints(2), "border": at.ints(3)}
+    return at.apply("quant.resize2d", x, mode={1: "nearest", 2: "bilinear"}[at["mode"]], **how)
+
+
+# Reductions
+
+REDUCTIONS = {"REDUCE_ALL": "all", "REDUCE_ANY": "any", "REDUCE_MAX": "max", "REDUCE_MIN": "min"}
+
+
+@rule(*REDUCTIONS)
+def reduce(at: At, x: Node) -> Node:
+    return x.reduce(REDUCTIONS[at.operator.op], (at["axis"],)).with_ones((at["axis"],))
+
+
+@rule("REDUCE_SUM")
+def reduce_sum(at: At, x: Node) -> Node:
+    return x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],))
+
+
+@rule("ARGMAX")
+def argmax(at: At, x: Node) -> Node:
+    return at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32)
+
+
+# Movement
+
+
+@rule("CONCAT")
+def concat(at: At, *xs: Node) -> Node:
+    return at.apply("cvm.concatenate", *xs, axis=at["axis"]) if len(xs) > 1 else xs[0]
+
+
+@rule("PAD")
+def pad(at: At, x: Node, _: Node, value: Node) -> Node:
+    around = at.ints(1)
+    return at.apply("quant.pad", x, zero_point(value), before=around[::2], after=around[1::2])
+
+
+@rule("RESHAPE")
+def reshape(at: At, x: Node, _: Node) -> Node:
+    return at.apply("cvm.reshape", x, target_shape=at.ints(1))
+
+
+@rule("REVERSE")
+def reverse(at: At, x: Node) -> Node:
+    axis, whole = at["axis"], [*x.shape]
+    begin = tuple(n - 1 if a == axis else 0 for a, n in enumerate(whole))
+    end = tuple(-n - 1 if a == axis else n for a, n in enumerate(whole))
+    return at.apply("cvm.slice", x, begin=begin, end=end, strides=tuple(-1 if a == axis else 1 for a in range(x.rank)))
+
+
+@rule("SLICE")
+def slices(at: At, x: Node, *_: Node) -> Node:
+    begin = at.ints(1)
+    end = tuple(b + n for b, n in zip(begin, at.ints(2), strict=True))
+    return at.apply("cvm.slice", x, begin=begin, end=end, strides=(1,) * x.rank)
+
+
+@rule("TILE")
+def tile(at: At, x: Node, _: Node) -> Node:
+    return at.apply("cvm.tile", x, reps=at.ints(1))
+
+
+@rule("TRANSPOSE")
+def transpose(at: At, x: Node) -> Node:
+    return at.apply("cvm.transpose", x, axes=at["perms"])
+
+
+def rows(x: Node, indices: Node) -> Node:
+    """For each of the indices, the batch that it is of."""
+    return x.constant(np.broadcast_to(np.arange(x.shape[0], dtype=np.int32)[:, None], indices.shape).copy())
+
+
+@rule("GATHER")
+def gather(at: At, x: Node, indices: Node) -> Node:
+    return at.apply("builtin.gather", x, rows(x, indices), indices, axes=(0, 1))
+
+
+@rule("SCATTER")
+def scatter(at: At, x: Node, indices: Node, updates: Node) -> Node:
+    return at.apply("builtin.scatter", x, updates, rows(x, indices), indices, axes=(0, 1))
