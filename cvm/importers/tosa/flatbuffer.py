@@ -55,7 +55,7 @@ def _add(graph: Graph, name: str, shape: tuple[int, ...], type: int, data: np.nd
 
 def write(graph: Graph) -> bytes:
     """The file of a graph, by the `flatbuffers` package."""
-    from flatbuffers import Builder
+    from flatbuffers import Builder  # pyright: ignore[reportMissingImports]
 
     builder = Builder(4096)
 

@@ -231,7 +231,7 @@ def zero_point(node: Node) -> Node:
 
 def biased(bias: Node, channels: Any) -> Node:
     """The bias, one for each channel; the file may have one for all."""
-    return bias if bias.shape != (1,) or channels == 1 else bias.builder.apply("cvm.tile", bias, reps=(channels,))
+    return bias if bias.rank != 1 or bias.shape[0] != 1 or channels == 1 else bias.builder.apply("cvm.tile", bias, reps=(channels,))
 
 
 @rule("CONV2D")
@@ -340,16 +340,17 @@ def transpose(at: At, x: Node) -> Node:
     return at.apply("cvm.transpose", x, axes=at["perms"])
 
 
-def rows(x: Node, indices: Node) -> Node:
+def rows(indices: Node) -> Node:
     """For each of the indices, the batch that it is of."""
-    return x.constant(np.broadcast_to(np.arange(x.shape[0], dtype=np.int32)[:, None], indices.shape).copy())
+    shape: Any = indices.shape  # sizes of TOSA are known
+    return indices.constant(np.indices(shape, np.int32)[0])
 
 
 @rule("GATHER")
 def gather(at: At, x: Node, indices: Node) -> Node:
-    return at.apply("builtin.gather", x, rows(x, indices), indices, axes=(0, 1))
+    return at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1))
 
 
 @rule("SCATTER")
 def scatter(at: At, x: Node, indices: Node, updates: Node) -> Node:
-    return at.apply("builtin.scatter", x, updates, rows(x, indices), indices, axes=(0, 1))
+    return at.apply("builtin.scatter", x, updates, rows(indices), indices, axes=(0, 1))
