@@ -287,7 +287,8 @@ class Resize2d(QuantOperator[T]):
         y = y.astype(np.int64) if bilinear else y
         for axis in (0, 1):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
-            at = np.arange(self.reach(axis) // step + 1) * step + self.offset[axis]
+            count: Any = self.reach(axis) // step + 1
+            at = np.arange(count) * step + self.offset[axis]
             low, part = at // unit, (at % unit).reshape(-1, *(1,) * (2 - axis))
             ends = [np.take(y, np.clip(i, 0, self.x.shape[1 + axis] - 1), axis=1 + axis) for i in (low, low + 1)]
             y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])

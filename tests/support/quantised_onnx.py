@@ -98,7 +98,9 @@ def transformer() -> onnx.ModelProto:
         return net.add("Transpose", net.add("Reshape", x, shape), perm=perm)
 
     def norm(x: str) -> str:
-        return net.add("LayerNormalization", x, net.constant(np.ones(width, np.float32)), net.weight(width, spread=0.1), axis=-1)
+        return net.add(
+            "LayerNormalization", x, net.constant(np.ones(width, np.float32)), net.weight(width, spread=0.1), axis=-1
+        )
 
     q, k, v = (linear("x", width, width) for _ in range(3))
     scores = net.add("MatMul", split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1]))
@@ -121,7 +123,13 @@ def inputs(model: onnx.ModelProto, seed: int) -> np.ndarray:
 
 def quantised(model: onnx.ModelProto, way: str, folder: Path) -> bytes:
     """The model quantised by onnxruntime's tool."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_dynamic,
+        quantize_static,
+    )
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:

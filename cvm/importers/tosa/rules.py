@@ -231,7 +231,8 @@ def zero_point(node: Node) -> Node:
 
 def biased(bias: Node, channels: Any) -> Node:
     """The bias, one for each channel; the file may have one for all."""
-    return bias if bias.rank != 1 or bias.shape[0] != 1 or channels == 1 else bias.builder.apply("cvm.tile", bias, reps=(channels,))
+    one = bias.array_type.size == 1 != channels
+    return bias.builder.apply("cvm.tile", bias, reps=(channels,)) if one else bias
 
 
 @rule("CONV2D")
@@ -300,8 +301,8 @@ def argmax(at: At, x: Node) -> Node:
 
 
 @rule("CONCAT")
-def concat(at: At, *xs: Node) -> Node:
-    return at.apply("cvm.concatenate", *xs, axis=at["axis"]) if len(xs) > 1 else xs[0]
+def concat(at: At, x: Node, *more: Node) -> Node:
+    return at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x
 
 
 @rule("PAD")
