@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )  # a terminal that cannot show a character is no reason to fail
     try:
         options = parser().parse_args(argv)
-        with _for_cpu(getattr(options, "cpu", None)):
+        with for_cpu(getattr(options, "cpu", None)):
             status = options.command(options)
         sys.stdout.flush()
         return status
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def _for_cpu(name: str | None) -> AbstractContextManager[None]:
+def for_cpu(name: str | None) -> AbstractContextManager[None]:
     """Compiles for the processor of this name meanwhile."""
     if name is None:
         return nullcontext()
@@ -196,17 +196,36 @@ def _opt(commands: Any) -> None:
         "program", metavar="PROG.cvm", nargs="?", help="a program, or kernels as lower --to loops shows them"
     )
     opt.add_argument(
-        "--pipeline", default="", metavar="PASS,...", help='passes, in order, such as "canonicalize,cse,fuse"'
+        "--pipeline",
+        default="",
+        metavar="PASS,...",
+        help='passes, in order, such as "canonicalize,fuse,unroll{factor=4}"',
     )
-    opt.add_argument("--target", choices=("cpu", "cuda"), help="all passes that a program for this target goes through")
     opt.add_argument(
-        "--print-after-all", action="store_true", help="show the program after each pass, on standard error"
+        "--target",
+        choices=("cpu", "cuda"),
+        help="all passes for this target; with --pipeline, its passes of these names",
     )
-    opt.add_argument(
-        "--print-after", action="append", default=[], metavar="PASS", help="show the program after this pass"
-    )
+    for when in ("before", "after"):
+        opt.add_argument(
+            f"--print-{when}-all", action="store_true", help=f"show the program {when} each pass, on standard error"
+        )
+        opt.add_argument(
+            f"--print-{when}", action="append", default=[], metavar="PASS", help=f"show the program {when} this pass"
+        )
+    opt.add_argument("--print-changed", action="store_true", help="show what each pass changes, as a unified diff")
+    opt.add_argument("--verify-each", action="store_true", help="verify the program after each pass")
     opt.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    opt.add_argument("--timing", action="store_true", help="show how long each pass takes, on standard error")
+    opt.add_argument(
+        "--timing",
+        nargs="?",
+        const="tree",
+        choices=("tree", "json"),
+        help="show how long each pass takes, on standard error, as a tree or in JSON",
+    )
+    opt.add_argument(
+        "--run-reproducer", action="store_true", help="the program is a reproducer, which a pass that failed has left"
+    )
     opt.add_argument("--generic", action="store_true", help="MLIR's generic form")
     opt.add_argument("--list", action="store_true", help="list the passes")
     opt.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import groupby
 from typing import Any, Literal
@@ -30,6 +30,7 @@ class Pass:
 
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
+    `options` are the further arguments of the function, with their values.
     """
 
     name: str
@@ -38,6 +39,13 @@ class Pass:
     run: Callable[[Any, Context], Any]
     unit: type
     on_scheduled: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    function: Callable[..., Any] | None = None
+
+    def with_options(self, **options: object) -> Pass:
+        """The pass with other values of some options."""
+        assert self.function is not None
+        return declare(self.function, self.level, self.unit, self.on_scheduled, **{**self.options, **options})
 
 
 def declare(
@@ -52,11 +60,13 @@ def declare(
     text = " ".join((sys.modules[file].__doc__ or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
     known = signature(function).parameters
+    defaults = {n: p.default for n, p in known.items() if isinstance(p.default, (bool, int))}
+    values = {**defaults, **options}
 
     def run(item: object, context: Context) -> object:
-        return function(item, context, **options) if "context" in known else function(item, **options)
+        return function(item, context, **values) if "context" in known else function(item, **values)
 
-    return Pass(file.rpartition(".")[2], level, summary, run, unit, on_scheduled)
+    return Pass(file.rpartition(".")[2], level, summary, run, unit, on_scheduled, values, function)
 
 
 Watch = Callable[[Pass, Any, Any], None]

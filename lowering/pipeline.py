@@ -204,6 +204,10 @@ DOWN = {  # what takes a program down from a form, where passes below it are cho
     "graph": (_function(differentiate), _function(inline), BUILD_FORMULAS),
     "formulas": (*FORMULAS, *LOOPS),
 }
+DOWN_TO_TICK = {
+    "graph": (*GRAPH, *TO_FORMULAS),
+    "formulas": STEP_LOOPS[: [p.name for p in STEP_LOOPS].index("pack_state")],
+}
 
 
 def context_of(module: Module, function: Function) -> Context:

@@ -61,7 +61,9 @@ def compiled(
     if isinstance(program, Module):
         return compile_program(program, entry, target, options)
     from cvm.jit.functions.kernel_function import KernelFunction
+    from cvm.lowering.loops.link_kernels import check_names
 
+    check_names(program)
     if target not in ("cpu", "reference"):
         raise cvm.TargetError(f"kernels run on the target cpu, not on {target}")
     return KernelFunction(program, options)

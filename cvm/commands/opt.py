@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from cvm.cli import Usage
-from cvm.commands.display import duration
-from cvm.commands.io import write
+import cvm
+from cvm.cli import Usage, for_cpu
+from cvm.commands.io import read, write
 from cvm.commands.levels import Level, read_level
+from cvm.commands.watch_passes import Watch, read_reproducer, text_of, write_reproducer
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
-from cvm.dialect.notation.plan import Kernels, Plan
-from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.notation.plan import Plan
 from cvm.dialect.program.function import Function, Graph
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
-from cvm.lowering.formulas.printer import formulas_text
+from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, Pass, run_passes
-from cvm.lowering.pipeline import DOWN, PASSES, PIPELINES, TARGETS, context_of, step_context
+from cvm.lowering.pipeline import DOWN, DOWN_TO_TICK, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.lowering.stepping.step_plan import StepPlan
 
@@ -38,41 +37,68 @@ def opt(options: Namespace) -> int:
         return 0
     if options.program is None:
         raise Usage("opt needs a program, or --list")
-    if options.target and options.pipeline:
-        raise Usage("--target is the whole pipeline of a target, and --pipeline another one")
-    chosen = TARGETS[options.target] if options.target else tuple(_chosen(options.pipeline))
+    data = read(options.program)
+    pipeline, target, cpu = options.pipeline, options.target, options.cpu
+    if options.run_reproducer:
+        heads = read_reproducer(data.decode("utf-8", "replace"), options.program)
+        pipeline, target, cpu = heads.get("pipeline", ""), heads.get("target"), heads.get("cpu")
+    chosen = _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
     names = [p.name for p in chosen]
-    for name in options.print_after:
-        _known(name)
-        if name not in names:
-            raise Usage(f"--print-after {name}: the pipeline is {options.target or ','.join(names) or 'empty'}")
-    program = read_level(options.program)
-    report = Report(options.print_after_all, frozenset(options.print_after), options.generic)
-    text = _text_after(program, chosen, options.target, report, options.generic)
+    for flag in ("print_before", "print_after"):
+        for name in getattr(options, flag):
+            _known(name)
+            if name not in names:
+                raise Usage(
+                    f"--{flag.replace('_', '-')} {name}: the pipeline is {target or ','.join(names) or 'empty'}"
+                )
+    watch = Watch(
+        frozenset([*options.print_before, *(["all"] * options.print_before_all)]),
+        frozenset([*options.print_after, *(["all"] * options.print_after_all)]),
+        options.print_changed,
+        options.generic,
+        options.verify_each,
+    )
+    program = read_level(options.program, data)
+    try:
+        with for_cpu(cpu if options.run_reproducer else None):
+            text = _text_after(program, chosen, target if not pipeline else None, watch)
+    except Exception as e:
+        if watch.failed and not isinstance(e, Usage) and options.program != "-" and not options.run_reproducer:
+            path = Path(options.program).with_suffix(".reproducer.cvm")
+            heads = {"pipeline": pipeline, "target": target or "", "cpu": cpu or ""}
+            write_reproducer(path, data.decode("utf-8", "replace"), e, watch.failed, heads)
+            print(f"the pass {watch.failed} fails; cvm opt --run-reproducer {path} shows it again", file=sys.stderr)
+        if isinstance(e, LoweringError):
+            raise cvm.Error(f"after {watch.failed}: {e}") from None
+        raise
     if options.timing:
-        report.print_times()
+        watch.print_times(options.timing)
     write(options.output, text.encode())
     return 0
 
 
 def text_after(program: Level, pipeline: str = "", target: str | None = None) -> str:
     """The text of a program after passes, or after all passes of a target."""
-    chosen = TARGETS[target] if target in TARGETS else tuple(_chosen(pipeline))
-    return _text_after(program, chosen, target, Report(False, frozenset(), False))
+    chosen = _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
+    return _text_after(program, chosen, target if not pipeline else None, Watch())
 
 
-def _text_after(
-    program: Level, chosen: Sequence[Pass], target: str | None, report: Report, generic: bool = False
-) -> str:
+def _of_target(target: str) -> Sequence[Pass]:
+    if target not in TARGETS:
+        raise Usage(f"there are no passes for the target {target}; there are for {', '.join(TARGETS)}")
+    return TARGETS[target]
+
+
+def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watch: Watch) -> str:
     passes, form = _complete(chosen, "loops" if isinstance(program, Plan) else "graph")
-    if generic and form != "graph":
+    if watch.generic and form != "graph":
         raise Usage("--generic is a form of the graph, and this pipeline ends below it")
     if isinstance(program, Plan):
-        return text_of(run_passes(passes, program, Context(), watch=report))
+        return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
-        made = {name: _of_function(passes, program, f, report) for name, f in program.functions.items()}
-        return print_module(program.with_functions(made), generic)
-    return "\n".join(_below(passes, program, target, report))
+        made = {name: _of_function(passes, program, f, watch) for name, f in program.functions.items()}
+        return print_module(program.with_functions(made), watch.generic)
+    return "\n".join(_below(passes, program, target, watch))
 
 
 def listing() -> list[str]:
@@ -80,7 +106,10 @@ def listing() -> list[str]:
     lines: list[str] = []
     width = max(map(len, (*PASSES, *PIPELINES))) + 2
     for level in LEVELS:
-        lines += [f"{level}:", *(f"  {p.name:{width}}{p.summary}" for p in PASSES.values() if p.level == level)]
+        lines += [
+            f"{level}:",
+            *(f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in PASSES.values() if p.level == level),
+        ]
     lines.append("pipelines:")
     return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
 
@@ -91,16 +120,60 @@ def _known(name: str) -> None:
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
 
 
-def _chosen(pipeline: str) -> Iterator[Pass]:
-    for name in (name for part in pipeline.split(",") if (name := part.strip())):
+def _options_text(p: Pass) -> str:
+    values = [f"{name}={str(value).lower()}" for name, value in p.options.items() if isinstance(value, (bool, int))]
+    return f"  {{{','.join(values)}}}" if values else ""
+
+
+def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
+    """The passes of a pipeline such as `fuse,unroll{factor=4}`. One that differs between targets is that of the given target,
+    by default that of the passes beside it: for a GPU, or for the tick of a clocked program."""
+    asked = re.findall(r"\s*((?:[^,{]|\{[^}]*\})+)", pipeline)
+    names = [part.partition("{")[0].strip() for part in asked]
+    for name in names:
         _known(name)
-        yield from PIPELINES.get(name) or (PASSES[name],)
+    if target is None:
+        levels = {PASSES[name].level for name in names if name in PASSES}
+        variant: Sequence[Pass] = (
+            TARGETS["cuda"] if "gpu" in levels else PIPELINES["step"] if "pack_state" in names else ()
+        )
+    else:
+        variant = _of_target(target)
+    known = {**PASSES, **{p.name: p for p in variant}}
+    for name, part in zip(names, asked, strict=True):
+        given = part.partition("{")[2].rpartition("}")[0]
+        if name in PASSES:
+            yield known[name].with_options(**_options(known[name], given)) if given else known[name]
+        elif given:
+            raise Usage(f"{name} is a pipeline; options are those of passes")
+        else:
+            yield from PIPELINES[name]
+
+
+def _options(p: Pass, text: str) -> dict[str, object]:
+    """The options in braces after a pass, as values of the types that they have."""
+    found: dict[str, object] = {}
+    for item in text.replace(",", " ").split():
+        name, _, value = item.partition("=")
+        if not isinstance(p.options.get(name), (bool, int)):
+            listed = ", ".join(p.options) or "none"
+            raise Usage(f"{p.name} has no option {name}{did_you_mean(name, p.options)}; its options: {listed}")
+        kind = type(p.options[name])
+        if kind is bool and value in ("true", "false"):
+            found[name] = value == "true"
+        elif kind is int and re.fullmatch(r"-?[0-9]{1,18}", value):
+            found[name] = int(value)
+        else:
+            raise Usage(
+                f"{p.name}{{{name}}}: expected {'true or false' if kind is bool else 'a whole number'}, got {value!r}"
+            )
+    return found
 
 
 def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
     """The passes, and before them those that take the program down to the form that they transform; and its last form."""
     found: list[Pass] = []
-    packed = False
+    packed, ticks = False, any(p.name == "pack_state" for p in passes)
     for p in passes:
         wanted = FORM_OF[p.unit]
         if FORMS.index(wanted) < FORMS.index(form):
@@ -110,78 +183,33 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
             raise Usage(f"{p.name} works on {'plain loops' if packed else 'the loops that pack_state gives'}")
         packed = packed or p.name == "pack_state"
         while form != wanted:
-            found += DOWN[form]
+            found += (DOWN_TO_TICK if ticks else DOWN)[form]
             form = FORMS[FORMS.index(form) + 1]
         found.append(p)
         form = p.level if p.level in FORMS else "loops"
     return found, form
 
 
-def _of_function(passes: Sequence[Pass], module: Module, function: Function, report: Report) -> Function:
+def _of_function(passes: Sequence[Pass], module: Module, function: Function, watch: Watch) -> Function:
     """The function after graph passes; a graph, whose operations stand for its whole clock, stays as it is."""
     if isinstance(function, Graph):
         return function
-    return run_passes(passes, function, context_of(module, function), watch=report)
+    return run_passes(watch.over(passes, function.name), function, context_of(module, function))
 
 
-def _below(passes: Sequence[Pass], module: Module, target: str | None, report: Report) -> Iterator[str]:
+def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Watch) -> Iterator[str]:
     """The functions after passes that end below the graph. Of a graph these are the one that moves it by a tick, for a CPU
     by a pipeline of its own, and the one that computes its probes."""
     step = PIPELINES["step"] if target == "cpu" else passes if any(p.name == "pack_state" for p in passes) else ()
     for function in module.functions.values():
         if not isinstance(function, Graph):
-            yield text_of(run_passes(passes, function, context_of(module, function), watch=report))
+            made = watch.over(passes, function.name)
+            yield text_of(run_passes(made, function, context_of(module, function)))
             continue
         clocked = split_step_and_observe(module, function)
         if step and clocked.advance.results:
-            yield text_of(run_passes(step, clocked.advance, step_context(module, clocked), watch=report))
+            made = watch.over(step, function.name)
+            yield text_of(run_passes(made, clocked.advance, step_context(module, clocked)))
         for f in (clocked.advance, clocked.observe):
             if f.results and not (step and (f is clocked.advance or step is passes)):
-                yield text_of(run_passes(passes, f, context_of(module, f), watch=report))
-
-
-def text_of(item: Any, generic: bool = False) -> str:
-    """The text of a function, formulas, a plan or a kernel."""
-    match item:
-        case Function():
-            return print_module(Module({item.name: item}), generic)
-        case Formulas():
-            return formulas_text(item)
-        case Plan() | Kernels():
-            return kernels_text(item.kernels)
-        case Kernel():
-            return kernels_text([item])
-        case StepPlan():
-            return kernels_text([*item.plan.kernels, *(item.several.kernels if item.several else ())])
-    raise TypeError(f"no text for {type(item).__name__}")
-
-
-@dataclass
-class Report:
-    """Progress of a pipeline: the program after the passes to show, and the time that each pass takes."""
-
-    all: bool
-    after: frozenset[str]
-    generic: bool
-
-    def __post_init__(self) -> None:
-        self.times: dict[str, float] = {}
-        self.began = time.perf_counter()
-
-    def __call__(self, done: Pass, before: Any, after: Any) -> None:
-        self.times[done.name] = self.times.get(done.name, 0.0) + time.perf_counter() - self.began
-        if self.all or done.name in self.after:
-            text = text_of(after, self.generic)
-            same = text == text_of(before, self.generic)
-            print(
-                f"// after {done.name}",
-                f": no change of @{before.name}" if same else f"\n{text}",
-                sep="",
-                file=sys.stderr,
-            )
-        self.began = time.perf_counter()
-
-    def print_times(self) -> None:
-        whole = sum(self.times.values())
-        for name, taken in (*self.times.items(), ("all", whole)):
-            print(f"{name:14} {duration(taken):>8}  {taken / (whole or 1):4.0%}", file=sys.stderr)
+                yield text_of(run_passes(watch.over(passes, function.name), f, context_of(module, f)))

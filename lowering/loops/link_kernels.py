@@ -23,8 +23,9 @@ from .substitute_sizes import substitute_sizes
 
 
 def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
-    """The plan of kernels in their order; VerifyError where they disagree about an array."""
+    """The plan of kernels in their order. Where they disagree about the type of an array, it is several arrays."""
     known: dict[str, Tensor] = {}
+    others: list[Tensor] = []
     views: dict[Tensor, Tensor] = {}
     arguments: list[Tensor] = []
     results: list[Tensor] = []
@@ -39,27 +40,39 @@ def link_kernels(kernels: Sequence[Kernel], name: str = "kernels") -> Plan:
             kernel = substitute_sizes(kernel, lambda d, sizes=sizes: put(d, sizes))
         for t in kernel.parameters:
             first = known.setdefault(t.name, t)
-            if first is not t:
-                _agree(kernel, first, t)
+            if not _agree(first, t):
+                others.append(t)
+            elif first is not t:
                 views[t] = first
         for t, writes in _accesses(kernel):
-            home = known[t.name]
+            home = views.get(t, t)
             if writes and home not in results:
                 results.append(home)
             elif not writes and home not in results and home not in arguments:
                 arguments.append(home)
         linked.append(kernel)
-    untouched = [t for t in known.values() if t not in arguments and t not in results]
-    order = {t: n for n, t in enumerate(known.values())}
+    every = [*known.values(), *others]
+    untouched = [t for t in every if t not in arguments and t not in results]
+    order = {t: n for n, t in enumerate(every)}
     given = sorted([*arguments, *untouched], key=order.__getitem__)
     return Plan(name, tuple(given), tuple(results), {}, tuple(linked), views)
 
 
-def _agree(kernel: Kernel, first: Tensor, again: Tensor) -> None:
-    if first.element is not again.element or not same_size(product(first.shape), product(again.shape)):
-        texts = [tensor_text(t, Names()).partition(": ")[2] for t in (first, again)]
-        message = f"%{again.name} is one array, but {texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
-        raise VerifyError(Diagnostic(message, kernel.span, "kernel.array"))
+def check_names(plan: Plan) -> None:
+    """Raise VerifyError if a name is that of two arrays, so that a call could not tell them apart."""
+    for kernel in plan.kernels:
+        for t in kernel.parameters:
+            first = next(p for k in plan.kernels for p in k.parameters if p.name == t.name)
+            if not _agree(first, t):
+                texts = [tensor_text(x, Names()).partition(": ")[2] for x in (first, t)]
+                message = (
+                    f"%{t.name} is one array, but {texts[0]} in a kernel before @{kernel.name} and {texts[1]} in it"
+                )
+                raise VerifyError(Diagnostic(message, kernel.span, "kernel.array"))
+
+
+def _agree(first: Tensor, again: Tensor) -> bool:
+    return first.element is again.element and same_size(product(first.shape), product(again.shape))
 
 
 def _accesses(kernel: Kernel) -> Iterator[tuple[Tensor, bool]]:

@@ -30,29 +30,30 @@ MAX_NODES = 400  # nodes of expressions of all iterations together
 MAX_NODES_AROUND_VECTORS = 240  # the same for loops around vector loops, whose nodes emit more instructions
 
 
-def unroll(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _unrolled))
+def unroll(kernel: Kernel, factor: int = MAX_TRIPS) -> Kernel:
+    """The kernel with loops of at most `factor` iterations unrolled."""
+    return kernel.with_body(rewrite_block(kernel.body, lambda s: _unrolled(s, factor)))
 
 
-def _unrolled(s: Statement) -> Block | None:
+def _unrolled(s: Statement, factor: int) -> Block | None:
     if isinstance(s, For) and s.kind == "serial" and iterations(s) == 1:
         s = replace(s, body=substitute_block(s.body, {s.index: s.start}))
-    made = rewrite_within(s, _unrolled)
+    made = rewrite_within(s, lambda inner: _unrolled(inner, factor))
     if isinstance(made, For) and made.kind == "serial":
         largest = (
             MAX_NODES_AROUND_VECTORS
             if any(isinstance(b, For) and b.kind == "vector" for b in statements(made.body))
             else MAX_NODES
         )
-        if 0 < cost(made) <= largest:
+        if 0 < cost(made, factor) <= largest:
             made = replace(made, kind="unrolled")
     return (made,)
 
 
-def cost(s: For) -> int:
+def cost(s: For, factor: int = MAX_TRIPS) -> int:
     """The nodes of the loop when unrolled; 0 if it cannot or should not be unrolled."""
     count = iterations(s)
-    if not 0 < count <= MAX_TRIPS:
+    if not 0 < count <= factor:
         return 0
     total = 0
     for inner in statements(s.body):
@@ -62,7 +63,7 @@ def cost(s: For) -> int:
                 continue
             if inner.kind != "unrolled":
                 return 0
-            total += cost(inner)
+            total += cost(inner, factor)
         else:
             total += nodes
     return count * max(total, 1)

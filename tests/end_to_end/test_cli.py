@@ -268,7 +268,7 @@ def test_opt_applies_passes_by_name(command: Command) -> None:
     assert said == (0, TWICE, "")
     said = command("opt", "-", "--pipeline", "cse, dce", "--print-after", "cse", "--timing", stdin=TWICE)
     assert said.status == 0 and "%b" not in said.out and "cvm.elemwise_add %a, %a" in said.out
-    assert said.err.startswith("// after cse\nfunc @main") and re.search(r"^dce +\S+ (µs|ms) +\d+%$", said.err, re.M)
+    assert said.err.startswith("// after cse\nfunc @main") and re.search(r"^ *\S+ (µs|ms) +\d+%  +dce$", said.err, re.M)
 
 
 def test_opt_goes_down_the_levels(command: Command) -> None:
@@ -360,10 +360,6 @@ kernel @k(%n: tensor<1xi32>, %x: tensor<8xf32>) -> (%y: tensor<1xf32>) where %n[
         (("--pipeline", "fuze"), "there is no pass fuze; did you mean fuse; opt --list names them all"),
         (("--pipeline", "slp_vectorize"), "slp_vectorize works on the loops that pack_state gives"),
         (("--pipeline", "pack_state,pack_state"), "pack_state works on plain loops"),
-        (
-            ("--pipeline", "cse", "--target", "cpu"),
-            "--target is the whole pipeline of a target, and --pipeline another one",
-        ),
         (("--pipeline", "fuse", "--generic"), "--generic is a form of the graph, and this pipeline ends below it"),
     ],
 )

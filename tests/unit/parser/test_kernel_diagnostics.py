@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cvm
-from cvm.commands.levels import read_kernels
+from cvm.commands.levels import compiled, read_kernels
 
 GOOD = """\
 // two kernels
@@ -32,7 +32,7 @@ KINDS = "serial, parallel, vector, unrolled, block, thread, matrix"
 
 def mistakes(text: str) -> list[str]:
     with pytest.raises(cvm.Error) as raised:
-        read_kernels(text, "k.loops")
+        compiled(read_kernels(text, "k.loops"), "kernels")
     return [f"{d.line}:{d.column} {d.code}: {d.message}" for d in raised.value.diagnostics]
 
 
@@ -61,7 +61,7 @@ def mistakes(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_one_mistake_is_reported_once(was: str, becomes: str, said: str) -> None:
-    assert GOOD.count(was) == 1 and read_kernels(GOOD, "k.loops")
+    assert GOOD.count(was) == 1 and compiled(read_kernels(GOOD, "k.loops"), "kernels")
     found = mistakes(GOOD.replace(was, becomes))
     assert len(found) == 1 and found[0].startswith(said), found
 

@@ -1,0 +1,169 @@
+"""Watch the passes of `cvm opt`: show the program before and after each, measure, verify, and keep a reproducer."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import unified_diff
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import cvm
+from cvm.cli import Usage
+from cvm.commands.display import duration
+from cvm.dialect.notation.formulas import Formulas
+from cvm.dialect.notation.loops import Kernel, Loop
+from cvm.dialect.notation.plan import Kernels, Plan
+from cvm.dialect.notation.printer import kernels_text
+from cvm.dialect.program.function import Function
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.printer import print_module
+from cvm.dialect.program.verify import verify
+from cvm.lowering.analysis.verify_kernel import check_kernel
+from cvm.lowering.formulas.printer import formulas_text
+from cvm.lowering.pass_context import Context
+from cvm.lowering.passes import Pass
+from cvm.lowering.stepping.step_plan import StepPlan
+
+PACKAGES = ("numpy", "llvmlite", "lark")
+HEADS = ("pipeline", "target", "cpu")  # of a reproducer
+
+
+@dataclass
+class Timing:
+    """A node of the tree of times: the whole, a function or kernel, a level, a pass."""
+
+    name: str
+    seconds: float = 0.0
+    children: dict[str, Timing] = field(default_factory=dict[str, "Timing"])
+
+    def add(self, path: Sequence[str], seconds: float) -> None:
+        self.seconds += seconds
+        if path:
+            self.children.setdefault(path[0], Timing(path[0])).add(path[1:], seconds)
+
+    def lines(self, whole: float, depth: int = 0) -> Iterator[str]:
+        yield f"{duration(self.seconds):>8}  {self.seconds / (whole or 1):4.0%}  {'  ' * depth}{self.name}"
+        for child in self.children.values():
+            yield from child.lines(whole, depth + 1)
+
+    def tree(self) -> dict[str, Any]:
+        children = [c.tree() for c in self.children.values()]
+        return {"name": self.name, "seconds": self.seconds, **({"children": children} if children else {})}
+
+
+@dataclass
+class Watch:
+    """The options of a run, and what has been seen of it."""
+
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+    changed: bool = False
+    generic: bool = False
+    verifies: bool = False
+    timing: Timing = field(default_factory=lambda: Timing("all"))
+    failed: str = ""  # the pass that an error came from, while it is on its way
+
+    def over(self, passes: Sequence[Pass], of: str) -> list[Pass]:
+        """The passes, watched while they transform a function or kernels of this name."""
+        return [self._watched(p, of) for p in passes]
+
+    def _watched(self, one: Pass, of: str) -> Pass:
+        def run(item: Any, context: Context) -> Any:
+            if {one.name, "all"} & self.before:
+                self._say(f"// before {one.name}", f"\n{text_of(item, self.generic)}")
+            self.failed = one.name
+            began = time.perf_counter()
+            made = one.run(item, context)
+            self.timing.add((f"@{of}", one.level, one.name), time.perf_counter() - began)
+            after = item if made is None else made
+            if self.verifies:
+                check(after, context)
+            self.failed = ""
+            if {one.name, "all"} & self.after:
+                text = text_of(after, self.generic)
+                same = text == text_of(item, self.generic)
+                self._say(f"// after {one.name}", f": no change of @{item.name}" if same else f"\n{text}")
+            if self.changed and after is not item:
+                old, new = (text_of(x, self.generic).splitlines() for x in (item, after))
+                before = f"@{item.name} before {one.name}"
+                if diff := [*unified_diff(old, new, before, f"after {one.name}", lineterm="")]:
+                    self._say("\n".join(diff), "")
+            return made
+
+        return replace(one, run=run)
+
+    def _say(self, head: str, text: str) -> None:
+        print(head, text, sep="", file=sys.stderr)
+
+    def print_times(self, form: str) -> None:
+        """The times as a tree, or in JSON."""
+        if form == "json":
+            print(json.dumps(self.timing.tree(), indent=1), file=sys.stderr)
+        else:
+            print("\n".join(self.timing.lines(self.timing.seconds)), file=sys.stderr)
+
+
+def check(item: Any, context: Context) -> None:
+    """Verify what a pass made: operations of a function, the types and accesses of kernels."""
+    match item:
+        case Function():
+            verify(context.module.with_functions({**context.module.functions, item.name: item}))
+        case Loop():
+            check(item.plan, context)
+        case Kernel():
+            check_kernel(item)
+        case Plan() | Kernels():
+            for kernel in item.kernels:
+                check(kernel, context)
+        case StepPlan():
+            check(item.plan, context)
+
+
+def text_of(item: Any, generic: bool = False) -> str:
+    """The text of a function, formulas, a plan or a kernel."""
+    match item:
+        case Function():
+            return print_module(Module({item.name: item}), generic)
+        case Formulas():
+            return formulas_text(item)
+        case Plan() | Kernels():
+            return kernels_text(item.kernels)
+        case Kernel():
+            return kernels_text([item])
+        case StepPlan():
+            return kernels_text([*item.plan.kernels, *(item.several.kernels if item.several else ())])
+    raise TypeError(f"no text for {type(item).__name__}")
+
+
+# Reproducers
+
+
+def write_reproducer(path: Path, program: str, error: BaseException, failed: str, heads: dict[str, str]) -> None:
+    """A program with all that makes a pass fail on it, as comments at its head."""
+    said = (str(error).splitlines() or [""])[0]
+    lines = [
+        f"// the pass {failed} fails: {type(error).__name__}: {said}",
+        f"// cvm {cvm.__version__}, Python {platform.python_version()}, {', '.join(f'{p} {version(p)}' for p in PACKAGES)}",
+        *(f"// {head}: {heads[head]}" for head in HEADS if heads.get(head)),
+    ]
+    path.write_text("\n".join([*lines, "", program]), "utf-8")
+
+
+def read_reproducer(text: str, name: str) -> dict[str, str]:
+    """The heads of a reproducer."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line.startswith("// "):
+            break
+        head, separator, value = line[3:].partition(": ")
+        if separator and head in HEADS:
+            found[head] = value
+    if not found:
+        raise Usage(f"{name} is no reproducer: it has no line `// pipeline: ` at its head")
+    return found
