@@ -195,9 +195,15 @@ def depth(value: Expr, known: dict[int, int] | None = None) -> int:
 
 
 def _same_indices(read: Read, scope: tuple[Index, ...]) -> bool:
-    """Test whether a read is at exactly the reader's indices, in order, and covers every element."""
-    same = len(read.indices) == len(scope) and all(i is s for i, s in zip(read.indices, scope, strict=True))
-    return same and all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
+    """Test whether a read is at exactly the reader's indices, in order, and covers every element. Along one element
+    broadcasting reads at 0."""
+    if len(read.indices) != len(scope) or not all(map(_is_index, read.indices, scope)):
+        return False
+    return all(same_size(i.extent, d) for i, d in zip(scope, read.tensor.shape, strict=True))
+
+
+def _is_index(at: Expr, index: Index) -> bool:
+    return at is index or (isinstance(at, Const) and at.value == 0 and same_size(index.extent, 1))
 
 
 def _injective(read: Read, scope: tuple[Index, ...]) -> bool:
