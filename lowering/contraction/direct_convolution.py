@@ -161,6 +161,12 @@ def _across(c: Contraction) -> Index | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
+    """The columns of a window from which other pixels are inside; at the end none."""
+    runs = [(some, [k for k, _ in found]) for some, found in groupby(enumerate(taps), key=lambda tap: tap[1]) if some]
+    return [*((columns[0], some) for some, columns in runs), (runs[-1][1][-1] + 1, range(0))] if runs else []
+
+
 class _Direct:
     """The kernels of one convolution."""
 
@@ -298,12 +304,21 @@ class _Direct:
             return (self.each(add, some),)
         fold, *inner = folds
         if fold is self.across and taps is not None:
-            columns = ((k, self.steps(inner, add, edges, None, some)) for k, some in enumerate(taps) if some)
-            return tuple(s for k, body in columns for s in substitute_block(body, {fold: as_index(k)}))
+            changes = [(k, self.steps(inner, add, edges, None, some)) for k, some in _changes(taps)]
+            return self.columns(fold, changes) if changes else ()
         mine = [e for e in edges if depends(e, {fold})]
         body = self.steps(inner, add, [e for e in edges if e not in mine], taps, some)
         guard = both(*mine)
         return (For(fold, (If(guard, body),) if isinstance(guard, Expr) else body),)
+
+    def columns(self, fold: Index, changes: Sequence[tuple[int, Block]]) -> Block:
+        """The loop over the columns of a window, with branches where its body changes. Without the loop LLVM would keep what
+        several columns read in registers, which are for sums."""
+        *starts, (end, _) = changes
+        *before, (_, body) = starts
+        for (_, some), (k, _) in reversed([*zip(before, starts[1:], strict=True)]):
+            body = (If(fold < k, some, body),)
+        return (For(fold, body, as_index(starts[0][0]), as_index(end)),)
 
     @cached_property
     def across(self) -> Index | None:
