@@ -1,4 +1,4 @@
-"""Writes the status table of README.md: every operator, and whether the recorded cases that use it hold on each target.
+"""Writes the status table of docs/status.md: every operator, and whether the recorded cases that use it hold on each target.
 
 Where there is no case, its example is held against the reference.
 
@@ -27,7 +27,7 @@ import cvm  # noqa: E402
 from cvm.commands.ops import by_dialect  # noqa: E402
 
 SHOWN = tuple(t for t in TARGETS if t in HERE or t != "cuda")  # a GPU is not everywhere; what emulates one is
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "status.md"
 BEGIN, END = "<!-- status: written by docs/status.py -->\n", "<!-- end of status -->\n"
 SECTION = re.compile(r"<details><summary><b>(\w+)</b>.*?</details>\n", re.S)
 
@@ -79,12 +79,12 @@ def main() -> int:
     if lacking or unknown:
         print("\n".join(lacking + unknown), file=sys.stderr)
         return 1
-    before, rest = README.read_text("utf-8").split(BEGIN)
+    before, rest = PAGE.read_text("utf-8").split(BEGIN)
     old, after = rest.split(END)
     sections = {m[1]: m[0] for m in SECTION.finditer(old)}
     for name in sys.argv[1:] or dialects:
         sections[name] = section(name, dialects[name])
-    README.write_text(before + BEGIN + "\n" + "\n".join(sections[n] for n in dialects) + "\n" + END + after, "utf-8")
+    PAGE.write_text(before + BEGIN + "\n" + "\n".join(sections[n] for n in dialects) + "\n" + END + after, "utf-8")
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
+import tomllib
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -51,8 +53,10 @@ def test_readme_shows_what_happens(
 ) -> None:
     program = next(b for b in blocks(README, "cvm") if b.startswith("// layer.cvm"))
     narrow = re.sub(r"(\[-?\d+, -?\d+), -?\d+\]", r"\1]", program).replace("tensor<4x3xi32>", "tensor<4x2xi32>")
-    (tmp_path / "layer.cvm").write_text(program, "utf-8")
-    (tmp_path / "wrong.cvm").write_text(narrow.replace("layer.cvm", "wrong.cvm"), "utf-8")
+    assert (ROOT / "examples" / "layer.cvm").read_text("utf-8") == program
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "layer.cvm").write_text(program, "utf-8")
+    (tmp_path / "wrong.cvm").write_text(narrow, "utf-8")
     monkeypatch.chdir(tmp_path)
     for block in blocks(README, "console"):
         command, _, shown = block.partition("\n")
@@ -61,8 +65,33 @@ def test_readme_shows_what_happens(
         assert said.err + said.out == shown
 
 
+def test_python_of_the_readme_runs_as_pasted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = blocks(README, "python")
+    monkeypatch.chdir(ROOT)
+    exec(compile(block, "README.md", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.startswith("[[4 0 0 3]\n [4 0 0 4]]\nTrue\nkernel @main.0") and said.endswith("\n(1000, 3)\n")
+
+
+def test_the_first_picture_is_up_to_date() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "front_page.py"))
+    assert made["PICTURE"].read_text("utf-8") == made["picture"](), "python docs/front_page.py draws it"
+
+
+def test_a_release_has_absolute_links_and_urls() -> None:
+    made = runpy.run_path(str(ROOT / ".ci" / "release_metadata.py"))
+    page = made["absolute"](README, "https://example.org/cvm", "v1")
+    assert "](https://example.org/cvm/raw/v1/docs/front_page.svg)" in page
+    assert not [t for t in re.findall(r"\]\(([^)]+)\)", page) if not t.startswith("https://")]
+    project = tomllib.loads(made["with_urls"]((ROOT / "pyproject.toml").read_text("utf-8"), "https://example.org/cvm"))
+    assert project["project"]["urls"]["Source"] == "https://example.org/cvm"
+
+
 def test_status_lists_every_operator() -> None:
-    listed = re.findall(r"^\| `([\w.]+)` \|", README, re.MULTILINE)
+    page = (ROOT / "docs" / "status.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE)
     assert listed == [op.name for ops in by_dialect().values() for op in ops if op.dialect != "builtin"], (
         "python docs/status.py brings the table up to date"
     )
