@@ -14,7 +14,7 @@ from inspect import signature
 from itertools import groupby
 from typing import Any, Literal
 
-from ..dialect.notation.formulas import Formulas, LoopNest
+from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
 from .pass_context import Context
@@ -87,23 +87,8 @@ def run_passes(
 
     def through(item: Any, group: list[Pass], context: Context) -> Any:
         unit = group[0].unit
-        if isinstance(item, Formulas) and any(isinstance(s, LoopNest) for s in item.steps) and unit is Formulas:
-            inner = Context(context.module)
-            item = replace(
-                item,
-                steps=tuple(
-                    replace(s, program=through(s.program, group, inner)) if isinstance(s, LoopNest) else s
-                    for s in item.steps
-                ),
-            )
-        if isinstance(item, Plan) and any(isinstance(k, Loop) for k in item.kernels):
-            inner = Context(context.module)
-            item = replace(
-                item,
-                kernels=tuple(
-                    k.with_plan(through(k.plan, group, inner)) if isinstance(k, Loop) else k for k in item.kernels
-                ),
-            )
+        if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
+            item = _in_loops(item, lambda inside: through(inside, group, Context(context.module)))
         if isinstance(item, StepPlan) and unit is not StepPlan:
             several = None if item.several is None else through(item.several, group, context)
             return replace(item, plan=through(item.plan, group, context), several=several)
@@ -118,6 +103,15 @@ def run_passes(
         for group in [[*found]] if of_kernels else [[p] for p in found]:
             item = through(item, group, context)
     return item
+
+
+def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas | Plan:
+    """Formulas or a plan with the bodies of their loops changed."""
+    if isinstance(item, Plan):
+        loops: dict[Kernel, Kernel] = {k: k.with_plan(change(k.plan)) for k in item.kernels if isinstance(k, Loop)}
+        return replace(item, kernels=tuple(loops.get(k, k) for k in item.kernels)) if loops else item
+    nests: dict[Step, Step] = {s: replace(s, program=change(s.program)) for s in item.steps if isinstance(s, LoopNest)}
+    return replace(item, steps=tuple(nests.get(s, s) for s in item.steps)) if nests else item
 
 
 def _on_kernels(

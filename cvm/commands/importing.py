@@ -72,9 +72,17 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
         {n: replace(f, operations=tuple(kept(n, o) for o in f.operations)) for n, f in module.functions.items()}
     )
     main = module.functions["main"]
-    notes = {o: named for o in main.operations if (named := _comment(renamed.get(o.results[0].name)))}
+    notes = {o: _note(o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations}
+    notes = {o: note for o, note in notes.items() if note}
     head = [f"// %{a.name} is {_comment(renamed[a.name])}\n" for a in main.arguments if a.name in renamed]
     return "".join(head) + print_module(module, notes=notes), constants
+
+
+def _note(operation: Operation, renamed: Mapping[str, str]) -> str:
+    """The node that an operation stems from, and ONNX's name of its result where the language has another."""
+    node = operation.span.source.line(operation.span.line).rpartition("  // ")[2]
+    name = _comment(renamed.get(operation.results[0].name))
+    return f"{node}: {name}" if name and node else name or node
 
 
 def _comment(name: str | None) -> str:

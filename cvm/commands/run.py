@@ -82,13 +82,16 @@ def run(options: Namespace) -> int:
 
 
 def profiled(spent: Sequence[Any]) -> list[str]:
-    """A table of the kernels: median time and share, bytes and operations per second, and the results of each."""
+    """A table of the kernels: median time and share, bytes and operations per second, the results of each, and the comments
+    on its operations, which name a model's nodes where the program was imported.
+    """
     whole = sum(s.seconds for s in spent)
     rows = [("time", "share", "GB/s", "G op/s", "kernel", "writes")]
     for s in spent:
         moved = (s.cost.bytes_read + s.cost.bytes_written) / s.seconds / 1e9
         done = s.cost.operations / s.seconds / 1e9
         writes = ", ".join(f"%{t.name}: {'x'.join(map(str, (*shape, t.element)))}" for t, shape in s.written)
+        writes += "".join(f"  // {'; '.join(s.origins)}" for _ in s.origins[:1])
         rows.append((duration(s.seconds), f"{s.seconds / whole:.1%}", f"{moved:.3g}", f"{done:.3g}", s.kernel, writes))
     widths = [max(len(row[n]) for row in rows) for n in range(5)]
     lines = [

@@ -25,6 +25,7 @@ class Formula:
     indices: tuple[Index, ...]
     value: Expr
     span: Span = NOWHERE
+    spans: tuple[Span, ...] = ()  # of all operations that are computed here, once formulas are fused
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,6 +122,7 @@ class Kernel:
     condition: Expr | None = None
     sum_order: Literal["either", "terms", "blocks"] = "either"
     scheduled: bool = False
+    spans: tuple[Span, ...] = ()  # of all operations that the kernel computes
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

@@ -25,12 +25,13 @@ from .native_function import ENTRY, NativeFunction, aligned_memory
 
 @dataclass(frozen=True)
 class Spent:
-    """The median seconds of one kernel, what it writes, with the sizes of the call, and what it does."""
+    """The median seconds of one kernel, what it writes, with the sizes of the call, what it does, and for which lines."""
 
     kernel: str
     written: tuple[tuple[Tensor, tuple[int, ...]], ...]
     seconds: float
     cost: Cost
+    origins: tuple[str, ...]  # the comments on the lines of the operations that it computes, up to a colon
 
 
 def profile(f: NativeFunction, arguments: Sequence[np.ndarray], rounds: int = 20) -> list[Spent]:
@@ -71,4 +72,5 @@ def _alone(plan: Plan, n: int) -> Plan:
 def _spent(plan: Plan, n: int, seconds: float, sizes: Mapping[Any, int]) -> Spent:
     kernel = plan.kernels[n]
     shapes = tuple((t, tuple(evaluate(d, sizes) for d in t.shape)) for t in kernel.outputs)
-    return Spent(kernel.name, shapes, seconds, cost(_alone(plan, n), sizes))
+    notes = (span.source.line(span.line).partition("//")[2].partition(": ")[0].strip() for span in kernel.spans)
+    return Spent(kernel.name, shapes, seconds, cost(_alone(plan, n), sizes), tuple(dict.fromkeys(filter(None, notes))))

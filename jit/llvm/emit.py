@@ -100,18 +100,7 @@ class Emission:
         loops: list[str] = []
         for kernel in plan.kernels:
             if isinstance(kernel, Loop):
-                step = f"{name}_loop{len(loops)}"
-                loops.append(self._entry(kernel.plan, step, pieces).replace("define i32", f"{INTERNAL}i32"))
-                emit_loop(
-                    f,
-                    kernel,
-                    step,
-                    {
-                        t: pointers[plan.home.get(t, t)]
-                        for t in (*kernel.parameters, *kernel.scratch, *kernel.plan.data)
-                    },
-                    sizes,
-                )
+                loops.append(self._loop(f, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
                 continue
             n, wanted = self._calls[kernel]
             arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in wanted]
@@ -124,6 +113,21 @@ class Emission:
         f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
         define = f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
         return "\n".join([*loops, define])
+
+    def _loop(
+        self,
+        f: IRWriter,
+        loop: Loop,
+        plan: Plan,
+        step: str,
+        pointers: Mapping[Tensor, str],
+        sizes: Mapping[object, str],
+        pieces: dict[int, list[str]],
+    ) -> str:
+        """Emits a loop of a plan, which calls `step`; the function of that name."""
+        arrays = (*loop.parameters, *loop.scratch, *loop.plan.data)
+        emit_loop(f, loop, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
+        return self._entry(loop.plan, step, pieces).replace("define i32", f"{INTERNAL}i32")
 
 
 def _dims(plan: Plan) -> list[Dim]:

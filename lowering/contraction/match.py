@@ -100,7 +100,7 @@ def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Te
         r.tensor for r in reads(body)
     )  # in the order of their reads, which decides between equal names
     inputs = sorted_tensors([t for t in given if t not in own and t.space in ("argument", "constant", "heap")])
-    return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span)
+    return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 
 def match_contraction(kernel: Kernel) -> Contraction | None:

@@ -26,7 +26,8 @@ from ...dialect.notation.expressions import Const as Number
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, Step, View
 from ...dialect.notation.loops import Steps, map_expressions, nodes
 from ...dialect.notation.traverse import children, walk
-from ...dialect.program.function import Function, Literal, Value
+from ...dialect.program.function import Function, Literal, Operation, Value
+from ...dialect.program.module import Module
 from ...dialect.program.verify import called
 from ..math import in_primitives
 from ..pass_context import Context
@@ -71,13 +72,7 @@ def build_formulas(
         typed = operation.operator.map(operand)
         results = tuple(tensor(r, "heap") for r in operation.results)
         if isinstance(operation.operator, Calling):  # calls are inlined and derivatives expanded by now: it is a loop
-            callee, inner = called(context.module, operation.operator), Context(context.module)
-            for change in body:
-                callee = change(callee, inner) or callee
-            loop = cast(Any, typed).steps()
-            program = build_formulas(replace(callee, name=f"{function.name}.{callee.name}"), inner, body, loop)
-            operands = tuple(t for _, t in typed.operands())
-            steps.append(LoopNest(results, operands, (), operation.span, program, loop))
+            steps.append(_loop(function.name, operation, typed, results, context.module, body))
             continue
         if typed.has_nest():
             statements = map_expressions(typed.nest(*results), in_primitives)
@@ -98,6 +93,23 @@ def build_formulas(
     if (size := sum(array.nbytes for array in constants.values())) > physical_memory():
         raise MemoryError(f"its constants have {size} bytes")
     return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
+
+
+def _loop(
+    name: str,
+    operation: Operation,
+    typed: Any,
+    results: tuple[Tensor, ...],
+    module: Module,
+    body: Sequence[Callable[[Function, Context], Function | None]],
+) -> LoopNest:
+    """A loop over the formulas of the function that an operation calls."""
+    callee, context = called(module, cast(Any, operation.operator)), Context(module)
+    for change in body:
+        callee = change(callee, context) or callee
+    program = build_formulas(replace(callee, name=f"{name}.{callee.name}"), context, body, typed.steps())
+    operands = tuple(t for _, t in typed.operands())
+    return LoopNest(results, operands, (), operation.span, program, typed.steps())
 
 
 def _requirements(step: Step) -> Sequence[tuple[str, Span]]:

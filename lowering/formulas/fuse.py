@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, prod
 
+from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import same_size
 from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
@@ -43,7 +44,9 @@ def fuse(program: Formulas) -> Formulas:
         if isinstance(step, Formula):
             step = _at_same_indices(step, inlined)
             measures.add(step, inlined)
-            step = replace(step, value=_put(step.value, inlined, measures))
+            fused = [s for t in reads(step.value) if t in inlined for s in _spans(inlined[t])]
+            spans = tuple(dict.fromkeys([*fused, *_spans(step)]))
+            step = replace(step, value=_put(step.value, inlined, measures), spans=spans)
             if step.tensor not in results and _worth_inlining(step, uses.get(step.tensor, []), measures):
                 other = _rival(step, uses[step.tensor], inlined) if step.tensor in measures.whole else None
                 if other is None or _terms(other) < _terms(step):
@@ -55,6 +58,10 @@ def fuse(program: Formulas) -> Formulas:
     live, needed = _live(program, kept)
     constants = {t: array for t, array in program.constants.items() if t in needed}
     return replace(program, steps=tuple(live), constants=constants)
+
+
+def _spans(formula: Formula) -> tuple[Span, ...]:
+    return formula.spans or (formula.span,)
 
 
 Use = tuple[Step, Read | None, tuple[Index, ...]]

@@ -67,7 +67,9 @@ def build_loops(program: Formulas) -> Plan:
             case LoopNest():
                 kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
-                kernels.append(Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span))
+                kernels.append(
+                    Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span, spans=(span,))
+                )
     results: list[Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:
@@ -114,6 +116,7 @@ def _loop(nest: LoopNest, name: str) -> list[Kernel]:
         (),
         len(nest.tensors),
         nest.span,
+        spans=(nest.span,),
         scheduled=True,
         steps=steps,
         operands=places,
@@ -132,7 +135,14 @@ def build_nest(formula: Formula, name: str) -> Kernel:
     for index in reversed(formula.indices):
         block = (For(index, block),)
     return share_subexpressions(
-        Kernel(name, (*sorted_tensors(reads(formula.value)), formula.tensor), block, 1, formula.span)
+        Kernel(
+            name,
+            (*sorted_tensors(reads(formula.value)), formula.tensor),
+            block,
+            1,
+            formula.span,
+            spans=formula.spans or (formula.span,),
+        )
     )
 
 

@@ -208,4 +208,6 @@ def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> Kernel:
         made = (For(index, made),)
     results = [s.tensor for s in stores if isinstance(s, Store)]
     reads = {p for k in group.kernels for p in k.parameters} - {*values}
-    return Kernel(first.name, (*sorted(reads, key=lambda t: t.name), *results), made, len(results), first.span)
+    parameters = (*sorted(reads, key=lambda t: t.name), *results)
+    spans = tuple(dict.fromkeys(s for k in group.kernels for s in k.spans))
+    return Kernel(first.name, parameters, made, len(results), first.span, spans=spans)

@@ -78,7 +78,8 @@ def _joined(first: Kernel, second: Kernel, home: Mapping[Tensor, Tensor]) -> Ker
     body: Block = (*before, *clone(after, dict(zip(inner, outer, strict=True)), mark))
     results = (*first.outputs, *second.outputs)
     given = dict.fromkeys(p for k in (first, second) for p in k.parameters if p not in results)
-    return replace(first, parameters=(*given, *results), body=_around(body, outer), results=len(results))
+    spans = tuple(dict.fromkeys([*first.spans, *second.spans]))
+    return replace(first, parameters=(*given, *results), body=_around(body, outer), results=len(results), spans=spans)
 
 
 def _inside(kernel: Kernel, depth: int) -> Block:

@@ -429,3 +429,26 @@ def test_sequences_within_a_model() -> None:
     ]
     constants = {"two": np.array(2), "last": np.array(-1), "first": np.array(0)}
     assert run(model(nodes, {"x": (5,)}, constants), np.float32([1, 2, 3, 4, 5])).tolist() == [5, 1, 2, 3, 4, 5]
+
+
+def test_a_profile_names_the_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="layer/conv"),
+        helper.make_node("Relu", ["c"], ["c.1"], name="layer/act"),
+        helper.make_node("ReduceMax", ["c.1"], ["y"], keepdims=0),
+    ]
+    made = model(nodes, {"x": (1, 3, 8, 8)}, {"w": np.ones((4, 3, 3, 3), np.float32)})
+    path, program = tmp_path / "model.onnx", tmp_path / "model.cvm"
+    path.write_bytes(made.SerializeToString())
+    assert cli.main(["import", str(path), "-o", str(program)]) == 0
+    assert "%c_1 = cvm.relu %c  // Relu layer/act: c.1" in program.read_text()
+    assert cli.main(["run", str(program), "--random-inputs", "0", "--profile"]) == 0
+    said = capsys.readouterr().out
+    assert "// Conv layer/conv; Relu layer/act\n" in said and "// ReduceMax y\n" in said
+
+
+def test_an_error_of_a_call_names_the_node() -> None:
+    node = helper.make_node("Gather", ["table", "x"], ["y"], name="embedding")
+    f = cvm.compile(cvm.from_onnx(model([node], {"x": (2,)}, {"table": np.ones(5, np.float32)}, element=I64)))
+    with pytest.raises(cvm.CallError, match="embedding"):
+        f(np.array([0, 5]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import accumulate, count
 from os import PathLike
 from typing import Any
 
@@ -73,7 +73,8 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
         where = Span(Source(filename, ""), 0, 0)
         return cvm.ParseError(Diagnostic(message, where, "import", tuple(map(Note, notes))))
 
-    to = Importer(functions={(f.domain, f.name): f for f in proto.functions})
+    places = listed(proto.graph.node, filename)
+    to = Importer(functions={(f.domain, f.name): f for f in proto.functions}, places=places)
     opsets = {o.domain: o.version for o in proto.opset_import}
     try:
         values = read_initializers(proto.graph)
@@ -114,6 +115,22 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
     for body in functions[1:]:
         name_values(body, to, Names())
     return verify(Module({f.name: f for f in reversed(functions)}, filename)), renamed
+
+
+def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
+    """The places of nodes in a text of a line for each, for diagnostics and profiles."""
+
+    def plain(name: str) -> str:
+        return "".join(c if c.isprintable() else " " for c in name)
+
+    lines = [
+        plain(
+            f"{', '.join(n.output)} = {n.op_type}({', '.join(n.input)})  // {n.op_type} {n.name or ', '.join(n.output)}"
+        )
+        for n in nodes
+    ]
+    source, ends = Source(filename, "\n".join(lines)), list(accumulate(len(line) + 1 for line in lines))
+    return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
 
 
 def name_values(function: Function, to: Importer, names: Names) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import cvm
+from cvm.dialect.ir.diagnostics import Span
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
@@ -56,6 +57,7 @@ class Importer:
     arguments: list[Node] = field(default_factory=list)
     constants: dict[int, tuple[Array, Node]] = field(default_factory=dict)
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
+    places: Sequence[Span] = ()  # of the graph's nodes, in a text that lists them
     depth: int = 0
 
     def node(self, value: Known) -> Node:
@@ -139,6 +141,8 @@ class Importer:
         self.depth += 1
         try:
             for number, node in enumerate(nodes):
+                if self.depth == 1:
+                    self.builder.span = self.places[number]
                 self._import(At(self, node, values, opsets, f"{node.name!r}" if node.name else f"number {number}"))
         finally:
             self.depth -= 1
