@@ -57,7 +57,6 @@ class Gpu:
     line_bytes: int = 128  # of a coalesced access of a warp
     access_bytes: int = 16  # of the widest access of a thread
     bank_bytes: int = 4  # of shared memory
-    mma: tuple[int, int, int] = (16, 8, 32)  # M, N, K of mma.sync on bytes
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,11 @@ class Processor:
     def lanes(self) -> int:
         """The 32-bit lanes of a vector of a contraction."""
         return self.tile_vector_bytes // 4
+
+    @property
+    def parallel_products(self) -> int:
+        """The products of a contraction for which other threads are woken: eight take as long as an operation."""
+        return max(1, 8 * self.wake_operations)
 
     @property
     def by_tile_width(self) -> tuple[Processor, ...]:

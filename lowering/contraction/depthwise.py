@@ -31,8 +31,9 @@ from ..analysis.integer_ranges import Ranges, interval
 from ..loops.clone import clone
 from ..processor import processor
 from .k_packing import extent_of, image_of, known_terms, loops_of, only_read, packed_words, words_along
-from .maddubs import ONES, TERMS_PER_WORD, fit
 from .match import LoweredContraction, Windowed, kernel_from_body, windowed
+from .micro_kernel import DOT4
+from .packed_product import ONES, fit
 
 MIN_PLACES = 4  # places in a row, a short vector
 TERMS = 4, 64  # of a window
@@ -111,15 +112,15 @@ def _terms_of_a_word(w: Windowed, constants: Mapping[Tensor, np.ndarray], ranges
     """The number of terms of these ranges that fit a word; None if none do."""
     values, weights = (interval(e, ranges, constants) for e in (w.values, w.weights))
     if values.within(UI8) and weights.within(I8) and (quads or fit(values.high, weights)):
-        return TERMS_PER_WORD
+        return DOT4.terms
     return 2 if values.within(I16) and weights.within(I16) else None
 
 
 def _product(many: int, quads: bool, values: Expr, weights: Expr) -> Expr:
     """The dot product of two words."""
-    if many == TERMS_PER_WORD and quads:
+    if many == DOT4.terms and quads:
         return apply("quaddot_us", values, weights)
-    if many == TERMS_PER_WORD:
+    if many == DOT4.terms:
         return apply("pairdot", apply("bytepairs", values, weights), constant(ONES, I32))
     return apply("pairdot", values, weights)
 

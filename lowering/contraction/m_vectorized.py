@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 
 import numpy as np
 
@@ -38,7 +37,6 @@ from ...dialect.notation.expressions import (
     constant,
     maximum,
     minimum,
-    select,
     unflatten,
 )
 from ...dialect.notation.loops import (
@@ -54,18 +52,14 @@ from ...dialect.notation.loops import (
 )
 from ...dialect.notation.traverse import rewrite, substitute
 from ..processor import processor
-from .dot4 import LOADS, MIDDLE, TERMS_PER_WORD, Dot4Tiles, cost, with_sign_offset
-from .k_packing import PackedInput, extent_of, image_of, is_plain, known_terms, only_read, size_of
+from .k_packing import PackedInput, extent_of, image_of, known_terms, size_of
+from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction, kernel_from_body
+from .micro_kernel import DOT4, MicroKernel
 from .operand_bitwidths import OperandMagnitudes
-from .pack_panels import SQUARE
+from .pack_panels import SQUARE, PanelPacking
+from .sign_offset import OFFSET, Version, offset_bytes, where, with_sign_offset
 
-TILES = {  # columns, and vectors of rows, by registers
-    16: ((6, 2), (5, 2), (4, 2), (12, 1)),
-    32: ((14, 2), (13, 2), (12, 2), (8, 3), (7, 3), (6, 4), (5, 5), (4, 6)),
-}
-MAX_COST_RATIO = 1.0  # of the time of tiles with vectors of columns that these take, less than that,
-GATHERED = 1.15  # and times as much where panels of those are gathered from an image
 PLACES = 16  # steps of words for each place, for which sums are kept of each
 FINISH = 20  # steps of words that take as long as to hold sums and to turn them
 
@@ -76,66 +70,53 @@ def lower_m_vectorized(
     flat: tuple[Kernel, Contraction],
     sizes: OperandMagnitudes,
     constants: Mapping[Tensor, np.ndarray],
-) -> tuple[LoweredContraction, Expr | bool] | None:
+) -> Version | None:
     """The kernels that multiply so, and where they compute what they should; None where they never do. `flat` is
     the same with all that a window goes over as one."""
-    tile = m_vectorized_cost(c, flat[1])[2]
-    made = with_sign_offset(
-        sizes, lambda swapped: _Upright(kernel, c, constants, swapped, flat, processor().vector_registers, tile)
-    )
+
+    def kernels(swapped: bool) -> _MVectorized:
+        return _MVectorized(PanelPacking(PanelTiling(kernel, c, m_micro_kernel(c)), constants), swapped, flat)
+
+    made = with_sign_offset(sizes, kernels)
     if made is None or c.window is None:
         return made
     return replace(made[0], views={**made[0].views, **reshaped_parameters(kernel, flat[0])}), made[1]
 
 
-def m_vectorized_cost(c: Contraction, last: Contraction) -> tuple[float, float, tuple[int, int]]:
-    """The steps that the best tile takes, their ratio to those of vectors of columns, and the tile."""
-    registers = processor().vector_registers
-    if (
-        c.unknown
-        or last.window is not None
-        or extent_of(c.row) < processor().lanes
-        or extent_of(last.column) < processor().lanes
-    ):
-        return inf, inf, TILES[registers][0]
-    quick, tile = min((_cost(c, *tile), tile) for tile in TILES[registers])
-    read = only_read(c.b)
-    gain = MAX_COST_RATIO * (1 if read is None or is_plain(read) else GATHERED)
-    most = gain * min(cost(way, registers)[0] for way in (c, last))
-    return quick, quick / most if most else inf, tile
+def m_micro_kernel(c: Contraction) -> MicroKernel:
+    """The micro-kernel of least cost, whose vectors lie along the rows."""
+    return DOT4.best(c.column.extent, _blocks(c), "m", more=_finish(c))
 
 
-def _cost(c: Contraction, height: int, together: int) -> float:
-    """The estimated time of tiles of this many columns and vectors of rows, in the unit of `dot4`."""
-    blocks, terms = -(-extent_of(c.row) // processor().lanes), product(tuple(i.extent for i in c.folds))
+def m_vectorized_cost(c: Contraction) -> float:
+    """The vector instructions of a step of all tiles."""
+    return extent_of(c.window) * m_micro_kernel(c).cost(c.column.extent, _blocks(c), _finish(c))
+
+
+def _blocks(c: Contraction) -> int:
+    return -(-extent_of(c.row) // processor().lanes)
+
+
+def _finish(c: Contraction) -> float:
+    """The instructions for each sum, held and transposed in the end, in each step."""
+    terms = product(tuple(i.extent for i in c.folds))
     assert isinstance(terms, int)
-    height = min(height, extent_of(c.column))
-    steps = -(-blocks // together) * -(-extent_of(c.column) // height) * extent_of(c.window)
-    each = LOADS * height * together + height + together
-    return steps * (each + LOADS * height * together * FINISH * TERMS_PER_WORD / terms)
+    return FINISH * DOT4.terms / terms
 
 
-class _Upright(Dot4Tiles):
+class _MVectorized:
     """A contraction whose columns are `last`'s, all in one line."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        c: Contraction,
-        constants: Mapping[Tensor, np.ndarray],
-        swapped: bool,
-        last: tuple[Kernel, Contraction],
-        registers: int,
-        tile: tuple[int, int],
-    ) -> None:
-        height, together = tile
-        super().__init__(kernel, c, constants, swapped, height, together)
-        self.flat, self.last, self.registers = *last, registers
+    def __init__(self, packing: PanelPacking, swapped: bool, last: tuple[Kernel, Contraction]) -> None:
+        self.packing, self.c, self.swapped = packing, packing.c, swapped
+        self.lane, self.outer = packing.tiling.lane, packing.tiling.outer
+        self.flat, self.last = last
+        c, micro = self.c, packing.tiling.micro
         self.leaves_out = True  # zeros beyond the edge
         self.sign: Expr | bool = False
         self.more: Tensor | None = None  # what is taken from the sums of each place
         self.length = extent_of(c.column)  # of a line
-        self.tall, self.wide = min(height, self.length), together * processor().lanes
+        self.tall, self.wide = min(micro.rows, self.length), micro.vectors * processor().lanes
         most = max(1, processor().l1_bytes // 2 // (4 * self.wide))  # columns of a strip
         self.count = size_of(c.window)
         if c.window is None:
@@ -150,14 +131,15 @@ class _Upright(Dot4Tiles):
             )
             self.strips = -(-self.count // self.high)
 
-    def made(self) -> LoweredContraction | None:
-        lines = self.known_rows()
-        image = image_of(self.c.b, self.c.guard, self.words, bits=self.column_bits)
+    def lower(self) -> LoweredContraction | None:
+        packing = self.packing
+        lines = packing.known_rows()
+        image = image_of(self.c.b, self.c.guard, packing.words, bits=packing.column_bits)
         if lines is None or image is None:
             return None
-        self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
+        packing.kernels.append(kernel_from_body(packing.kernel, "image", image.body, (image.words,)))
         tiles = kernel_from_body(self.flat, "tiles", self.of_strips(image, self.by_panels(lines)), self.flat.outputs)
-        return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
+        return LoweredContraction((*packing.kernels, tiles), packing.views, packing.constants, frozenset({tiles}))
 
     def by_panels(self, lines: np.ndarray) -> Tensor:
         """Words of the rows, so many rows' side by side. Blocks that would go beyond the end move back."""
@@ -166,7 +148,7 @@ class _Upright(Dot4Tiles):
         first = np.minimum(blocks * processor().lanes, rows - processor().lanes)
         panels = lines[..., (first[:, None] + np.arange(processor().lanes)).reshape(-1, self.wide), :].swapaxes(-1, -2)
         packed = Tensor("rows", panels.shape, I32, "constant")
-        self.constants[packed] = np.ascontiguousarray(panels)
+        self.packing.constants[packed] = np.ascontiguousarray(panels)
         return packed
 
     def of_strips(self, image: PackedInput, rows: Tensor) -> Block:
@@ -205,7 +187,7 @@ class _Upright(Dot4Tiles):
         if c.window is not None:
             column[c.window] = first + line
         words = image.words[tuple(substitute(e, column) for e in image.at)]
-        row = rows[(*self.around, panel, self.words.step, place[1])]
+        row = rows[(*self.packing.around, panel, self.packing.words.step, place[1])]
         factors = (row, words) if self.swapped else (words, row)
 
         def each(store: Store, some: range = range(self.tall)) -> For:
@@ -214,7 +196,7 @@ class _Upright(Dot4Tiles):
             return For(r, (For(v, (lanes,), kind="unrolled"),), *columns, kind="unrolled")
 
         add = Store(sums, place, sums[place] + apply("quaddot_us", *factors))
-        *around, last = self.words.folds
+        *around, last = self.packing.words.folds
         turns = self.columns_of(last)
         steps: Block = (For(last, (each(add),)),)
         if turns is not None:
@@ -238,29 +220,29 @@ class _Upright(Dot4Tiles):
 
     # where windows reach beyond the edge, are zeros, which are left out
 
-    def moved(self, sign: Expr | bool) -> bool:
-        """The same; where there are few places, each has what is taken from its sums, of the weights that are not left out."""
-        if not super().moved(sign):
+    def offset(self, sign: Expr | bool) -> bool:
+        """Offsets bytes; where there are few places, each has what is taken from its sums, of the weights not left out."""
+        if not offset_bytes(self.packing, self.swapped, sign):
             return False
         count = extent_of(self.last.column)
-        self.leaves_out = not self.swapped and self.c.window is not None and count * PLACES <= self.words.steps
+        self.leaves_out = not self.swapped and self.c.window is not None and count * PLACES <= self.packing.words.steps
         if self.leaves_out:
-            sums = self.sums_of_places() * MIDDLE
+            sums = self.sums_of_places() * OFFSET
             self.more = Tensor("places", sums.shape, I32, "constant")
-            self.constants = {self.more: sums}
+            self.packing.constants = {self.more: sums}
             self.sign = sign
         return True
 
     def sums_of_places(self) -> np.ndarray:
         """The sums of the weights that are not left out, for each row and column."""
         c, count = self.c, len(self.c.folds)
-        weights = known_terms(c.a, self.known, (*self.around, c.row, *c.folds))
+        weights = known_terms(c.a, self.packing.known, (*self.packing.around, c.row, *c.folds))
         assert weights is not None and c.window is not None
         weights = weights.astype(np.int32)
         indices = (c.window, c.column, *c.folds)
         places = dict(zip(indices, np.ogrid[tuple(slice(extent_of(i)) for i in indices)], strict=True))
         inside = np.ones((extent_of(c.window), extent_of(c.column), *(1 for _ in c.folds)), bool)
-        *around, last = self.words.folds
+        *around, last = self.packing.words.folds
         whole = [(last, c.column)] if self.columns_of(last) is not None else []
         for fold, along in (*((f, c.window) for f in around), *whole):
             for sum in self.sums_of(fold, along):
@@ -290,7 +272,7 @@ class _Upright(Dot4Tiles):
         whole line, or what is read for all turns, which stays in registers, leaves none for sums."""
         c, count = self.c, extent_of(fold)
         read = self.tall * self.wide // processor().lanes + self.wide // processor().lanes + self.tall + count
-        if c.window is None or self.tall < self.line or read >= self.registers:
+        if c.window is None or self.tall < self.line or read >= processor().vector_registers:
             return None
         sums = self.sums_of(fold, c.column)
         found: list[range] = []
@@ -313,7 +295,7 @@ class _Upright(Dot4Tiles):
     def ended(self, held: Tensor, panel: Expr, start: Expr) -> For:
         """The epilogue, by vectors of a strip's columns: sums are transposed, four rows at once."""
         c, count = self.last, self.high * self.line
-        side = SQUARE // self.element.bytes
+        side = SQUARE // I32.bytes
         block, part, u = (
             Index("block", self.wide // processor().lanes),
             Index("t", processor().lanes // side),
@@ -325,9 +307,9 @@ class _Upright(Dot4Tiles):
 
         def rest() -> Expr:
             if self.more is None:
-                return self.rest(result, values[c.row])
-            more = self.more[(*self.around, values[c.row], values[c.column])]
-            return result - (select(self.sign, more, 0) if isinstance(self.sign, Expr) else more)
+                return self.packing.tiling.rest(result, values[c.row])
+            more = self.more[(*self.packing.around, values[c.row], values[c.column])]
+            return result - where(self.sign, more)
 
         def of_sums(e: Expr) -> Expr | None:
             return rest() if isinstance(e, Read) and e.tensor is c.accumulator else None

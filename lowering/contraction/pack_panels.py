@@ -12,12 +12,14 @@ import numpy as np
 
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.ir.types import I32
-from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store, substitute_block
+from ...dialect.notation.expressions import TRUE, Expr, Index, Read, Tensor, Var, as_index, both, constant, minimum
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Statement, Store, substitute_block
 from ...dialect.notation.traverse import substitute, walk
 from ..analysis.accesses import depends, stride
+from ..loops.tighten_bounds import narrowed
 from ..processor import processor
 from .k_packing import (
+    PackedInput,
     Terms,
     Words,
     by_words,
@@ -27,32 +29,27 @@ from .k_packing import (
     known_terms,
     loops_of,
     only_read,
+    pack_k_axis,
     row_words,
     turned,
 )
-from .macro_kernel import BLOCKS, MAX_COLUMN_STRIDE, MIN_PARALLEL_PRODUCTS, SUMS, PanelTiling, Row
-from .match import Contraction, LoweredContraction, kernel_from_body
+from .macro_kernel import GROUPS, PanelTiling, Row
+from .match import LoweredContraction, kernel_from_body
 
 SQUARE = 16  # bytes of each of the columns that are turned in registers
 BESIDE = 8  # panels that are filled together
 PIECES, LEAST_TILES = 32, 8  # of the work at least, for threads to share, and tiles of one
 SHARED = 8  # groups of panels at least, for threads to share
+MAX_COLUMN_STRIDE = 4  # columns so far apart are loaded as whole vectors and shuffled
 
 
-class PackedContraction(PanelTiling):
-    """The kernels of one contraction, whose factors are words of so many terms: what packs them, and what multiplies."""
+class PanelPacking:
+    """Packing of the factors of one contraction, as words or as they are, for the loops of a tiling."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        c: Contraction,
-        constants: Mapping[Tensor, np.ndarray],
-        words: Words,
-        blocks: int = BLOCKS,
-        sums: int = SUMS,
-    ) -> None:
-        super().__init__(kernel, c, blocks, sums)
-        self.known, self.words = constants, words
+    def __init__(self, tiling: PanelTiling, constants: Mapping[Tensor, np.ndarray]) -> None:
+        c = tiling.c
+        self.tiling, self.c, self.kernel, self.element = tiling, c, tiling.kernel, tiling.element
+        self.known, self.words = constants, pack_k_axis(c.folds, tiling.micro.product.terms)
         self.step = Index("s", self.words.steps)
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
@@ -60,25 +57,28 @@ class PackedContraction(PanelTiling):
         self.views: dict[Tensor, Tensor] = {}
         self.constants: dict[Tensor, np.ndarray] = {}
         self.row_bits: Expr | None = None  # the bits of their words that are turned
+        self.column_bits: Expr | None = None
 
-    def share_rows(self, height: int, steps: Dim) -> None:
+    def share_rows(self, steps: Dim) -> None:
         """Shares of the rows, where panels are packed before and so few that threads would not be done at the same time. All
         panels go over a share before the next one, so that what they are multiplied with stays near."""
         read, rows = only_read(self.c.b), self.c.row.extent
-        count = product((*(i.extent for i in self.c.outer), self.panels))
-        if read is None or not is_plain(read) or self.c.guard or self.own or self.parts(steps) > 1:
+        count = product((*(i.extent for i in self.c.outer), self.tiling.panels))
+        if read is None or not is_plain(read) or self.c.guard or self.tiling.own or self.tiling.parts(steps) > 1:
             return
         if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
-            most = count * self.width * rows * steps // MIN_PARALLEL_PRODUCTS  # of these pieces
-            self.by_groups(1, max(1, min(-(-PIECES // count), rows // (height * LEAST_TILES), most // count)))
+            most = count * self.tiling.width * rows * steps // processor().parallel_products  # of these pieces
+            self.tiling.by_groups(
+                1, max(1, min(-(-PIECES // count), rows // (self.tiling.height * LEAST_TILES), most // count))
+            )
 
     def contracted(self, body: Block) -> LoweredContraction:
-        tiles = self.each_panel(body)
+        tiles = self.tiling.each_panel(body)
         return LoweredContraction((*self.kernels, tiles), self.views, self.constants, frozenset({tiles}))
 
-    def rows(self, height: int) -> Row:
+    def rows(self) -> Row:
         """The words of the rows: those of constants tile by tile, as they are used."""
-        found = self.known_rows()
+        found, height = self.known_rows(), self.tiling.height
         if found is None:
             flat = self.lined("rows", self.c.a, (*self.around, self.c.row), self.row_bits)
             return lambda tile, at, r: flat[(*self.around, at, self.step)]
@@ -119,7 +119,65 @@ class PackedContraction(PanelTiling):
             return None
         self.kernels.append(kernel_from_body(self.kernel, "image", image.body, (image.words,)))
         panel = self.buffer("panel", self.words.steps)
-        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[(*self.own, self.step, self.place)]
+        return (Alloc(panel), *self.of_image(image, self.words, panel)), panel[
+            (*self.tiling.own, self.step, self.tiling.place)
+        ]
+
+    def unpacked(self) -> tuple[Block, Expr]:
+        """The statements that fill a panel with factors as they are, and the factor of a step."""
+        panel = self.buffer("full", self.tiling.terms)
+        return (Alloc(panel), *self.of_factors(panel)), panel[(*self.tiling.own, self.tiling.k, self.tiling.place)]
+
+    def buffer(self, name: str, steps: Dim) -> Tensor:
+        """One panel."""
+        shape = (steps, self.tiling.width)
+        return Tensor(
+            name, (GROUPS, *shape) if self.tiling.own else shape, self.element, "heap" if self.tiling.own else "stack"
+        )
+
+    def of_image(self, image: PackedInput, words: Words, to: Tensor) -> Block:
+        """Fills a panel with words of an image."""
+        at = tuple(substitute(e, self.tiling.column(self.tiling.lane)) for e in image.at)
+        store = Store(
+            to,
+            (*self.tiling.own, words.step, self.tiling.v * self.tiling.lanes + self.tiling.lane),
+            turned(image.words[at], self.column_bits),
+        )
+        apart = stride(image.words, at, self.tiling.lane)
+        if apart is not None and 0 <= apart <= MAX_COLUMN_STRIDE:
+            lanes = For(self.tiling.lane, (store,), kind="vector", width=self.tiling.lanes)
+            return (self.tiling.placed(loops_of(words.folds, (lanes,))),)
+        return (self.tiling.placed((For(self.tiling.lane, loops_of(words.folds, (store,))),)),)
+
+    def of_factors(self, to: Tensor) -> Block:
+        """Fills a panel with the columns' factors, and zeros where the guard does not hold."""
+        c, column = self.c, self.tiling.v * self.tiling.lanes + self.tiling.lane
+
+        one = Store(
+            to, (*self.tiling.own, self.tiling.k, column), substitute(c.b, self.tiling.column(self.tiling.lane))
+        )
+        tests = [substitute(g, self.tiling.column(self.tiling.lane)) for g in c.guard]
+        zero = Store(to, (*self.tiling.own, self.tiling.k, column), constant(0, to.element))
+        near = [stride(n.tensor, n.indices, c.column) for n in walk(c.b) if isinstance(n, Read)]
+        if not all(n is not None and 0 <= n <= MAX_COLUMN_STRIDE for n in near):
+            inner: Block = (If(_all(tests), (one,)),) if tests else (one,)
+            alone = self.tiling.placed((For(self.tiling.lane, narrowed(loops_of(c.folds, inner))),))
+            return (*self._cleared(to), alone) if tests else (alone,)
+        wide = For(self.tiling.lane, (one,), kind="vector", width=self.tiling.lanes)
+        if not tests:
+            return (self.tiling.placed(loops_of(c.folds, (wide,))),)
+        ends = [
+            substitute(g, self.tiling.column(as_index(end)))
+            for g in c.guard
+            for end in ((0, self.tiling.lanes - 1) if depends(g, {c.column}) else (0,))
+        ]
+        alone = For(self.tiling.lane, (If(_all(tests), (one,), (zero,)),))
+        return (self.tiling.placed(loops_of(c.folds, (If(_all(ends), (wide,), (alone,)),))),)
+
+    def _cleared(self, to: Tensor) -> Block:
+        step, column = Index("s", self.tiling.terms), Index("c", self.tiling.width)
+        zero = Store(to, (*self.tiling.own, step, column), constant(0, to.element))
+        return (For(step, (For(column, (zero,), kind="vector", width=self.tiling.width),)),)
 
     def panels_of(self, terms: Terms, k: Expr) -> Expr | None:
         """An element of all panels, of columns of which each is read once; packed here, if they are constant, or by kernels."""
@@ -132,32 +190,37 @@ class PackedContraction(PanelTiling):
         else:
             panels = Tensor("columns", known.shape, self.element, "constant")
             self.constants[panels] = np.ascontiguousarray(known)
-        return panels[(*self.beside, self.panel, k, self.place)]
+        return panels[(*self.beside, self.tiling.panel, k, self.tiling.place)]
 
     def known_panels(self, terms: Terms) -> np.ndarray | None:
         """The panels of constant columns: steps of so many elements each."""
-        factors = known_terms(self.c.b, self.known, (*self.beside, *self.lines, *self.c.folds))
+        factors = known_terms(self.c.b, self.known, (*self.beside, *self.tiling.lines, *self.c.folds))
         if factors is None:
             return None
         known = terms.packed(factors)
         columns = known.shape[-2]
         known = known.reshape(*known.shape[: len(self.beside)], -1, known.shape[-1])
-        across = -(-columns // processor().lanes)
+        across = -(-columns // self.tiling.lanes)
         count = known.shape[-2] // columns * across  # blocks
-        blocks = np.minimum(np.arange(-(-count // self.together) * self.together), count - 1)
+        blocks = np.minimum(np.arange(-(-count // self.tiling.together) * self.tiling.together), count - 1)
         first = blocks // across * columns + np.minimum(
-            blocks % across * processor().lanes, columns - processor().lanes
+            blocks % across * self.tiling.lanes, columns - self.tiling.lanes
         )
-        return known[..., (first[:, None] + np.arange(processor().lanes)).reshape(-1, self.width), :].swapaxes(-1, -2)
+        return known[..., (first[:, None] + np.arange(self.tiling.lanes)).reshape(-1, self.tiling.width), :].swapaxes(
+            -1, -2
+        )
 
     def all_panels(self, terms: Terms) -> Tensor:
         """The panels by a kernel, along the columns where these lie side by side; else they are turned, some steps at once."""
-        panel, value = Index("panel", self.panels), terms.value(self.c.b)
+        panel, value = Index("panel", self.tiling.panels), terms.value(self.c.b)
         packed = Tensor(
-            "columns", (*(i.extent for i in self.beside), self.panels, terms.steps, self.width), self.element, "heap"
+            "columns",
+            (*(i.extent for i in self.beside), self.tiling.panels, terms.steps, self.tiling.width),
+            self.element,
+            "heap",
         )
         if isinstance(terms, Words) and self.is_turned(value):  # words first, then what is turned lies side by side
-            lines = (*self.beside, *self.lines)
+            lines = (*self.beside, *self.tiling.lines)
             value, terms = self.lined("lines", self.c.b, lines)[(*lines, self.step)], Terms((self.step,))
         lanes, placed = self.into_panels(packed, (*self.beside, panel), terms, panel)
         if self.is_turned(value) and len(terms.folds) == 1:
@@ -183,13 +246,13 @@ class PackedContraction(PanelTiling):
         def lanes(value: Expr) -> Block:
             store = Store(
                 packed,
-                (*at, terms.step, self.place),
-                turned(substitute(value, self.column(self.lane)), self.column_bits),
+                (*at, terms.step, self.tiling.place),
+                turned(substitute(value, self.tiling.column(self.tiling.lane)), self.column_bits),
             )
-            return (For(self.lane, (store,), kind="vector", width=processor().lanes),)
+            return (For(self.tiling.lane, (store,), kind="vector", width=self.tiling.lanes),)
 
         def placed(body: Block) -> Block:
-            return substitute_block((self.placed(body, unrolled=True),), {self.panel: panel})
+            return substitute_block((self.tiling.placed(body, unrolled=True),), {self.tiling.panel: panel})
 
         return lanes, placed
 
@@ -199,37 +262,42 @@ class PackedContraction(PanelTiling):
         and for deep panels.
         """
         read = only_read(self.c.b)
-        if self.own or (read is not None and read.tensor in self.known):
+        if self.tiling.own or (read is not None and read.tensor in self.known):
             return None
-        count, size = self.panels, self.terms * self.width * self.element.bytes
+        count, size = self.tiling.panels, self.tiling.terms * self.tiling.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1
-        self.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
-        m = Index("m", self.several)
-        to = Tensor("columns", (self.several, terms.steps, self.width), self.element, "stack")
-        last = is_multiple(self.panels, self.several)
-        panel = self.turn * self.several + m
-        lanes, placed = self.into_panels(to, (m,), terms, panel if last else minimum(panel, self.panels - 1))
+        self.tiling.by_groups(max(1, min(BESIDE, together, count // SHARED if isinstance(count, int) else BESIDE)))
+        m = Index("m", self.tiling.several)
+        to = Tensor("columns", (self.tiling.several, terms.steps, self.tiling.width), self.element, "stack")
+        last = is_multiple(self.tiling.panels, self.tiling.several)
+        panel = self.tiling.turn * self.tiling.several + m
+        lanes, placed = self.into_panels(to, (m,), terms, panel if last else minimum(panel, self.tiling.panels - 1))
         if self.is_turned(self.c.b) and len(terms.folds) == 1:
             body = loops_of((m,), self.squares(terms.folds[0], lanes(self.c.b), placed))
         else:
             body = self.along_rows(terms, m, panel, lanes(self.c.b))
-        at = self.panel - self.turn * self.several if self.several > 1 else as_index(0)
-        return (Alloc(to), *body), to[at, terms.step, self.place]
+        at = self.tiling.panel - self.tiling.turn * self.tiling.several if self.tiling.several > 1 else as_index(0)
+        return (Alloc(to), *body), to[at, terms.step, self.tiling.place]
 
     def along_rows(self, terms: Terms, m: Index, panel: Expr, lanes: Block) -> Block:
         """Loops over the terms around the vectors of all blocks of some panels; where these begin is told before."""
         named: list[Let] = []
         body: list[Statement] = []
-        for n in range(self.several):
-            for v in range(self.together):
+        for n in range(self.tiling.several):
+            for v in range(self.tiling.together):
                 at: dict[Expr, Expr] = {
-                    self.panel: substitute(panel, {m: as_index(n)}),
-                    self.v: as_index(v),
+                    self.tiling.panel: substitute(panel, {m: as_index(n)}),
+                    self.tiling.v: as_index(v),
                     m: as_index(n),
                 }
                 names: dict[Expr, Expr] = {}
-                for let in self.begins():
+                for let in self.tiling.begins():
                     names[let.var] = var = Var(f"{let.var.name}{n}_{v}", let.var.type)
                     named.append(Let(var, substitute(let.value, at)))
                 body += substitute_block(lanes, {**at, **names})
         return *named, *loops_of(terms.folds, tuple(body))
+
+
+def _all(conditions: Sequence[Expr]) -> Expr:
+    joined = both(*conditions)
+    return joined if isinstance(joined, Expr) else TRUE

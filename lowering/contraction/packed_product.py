@@ -1,65 +1,50 @@
-"""Contractions over packed panels, by pairs of 16-bit terms, or by single terms where these do not fit or are floats:
+"""Lower a contraction to packed operands and a micro-kernel, one function for each product.
 
     for r { for q { acc = 0; for k { acc = acc + a[r, k] * b[k, q] }; y[r, q] = f(acc) } }
     =>  rows[r, k / 2] = a[r, k] and a[r, k + 1] as halves of a word       the same for the columns, as an image or as panels
-        for panel in columns by 16 parallel {
+        for panel in columns parallel {
           panel[k / 2, q] = those words of these columns
-          if everything fits 16 bits {
-            for tile in rows by 6 {
-              sums[6, 16] = 0 in registers
-              for k / 2 { sums[r, q] = sums[r, q] + pairdot(rows[r, k / 2], panel[k / 2, q]) }
-              y[r, q] = f(sums[r, q])
-            }
-          } else { the same with numbers in place of words }
+          for tile in rows {
+            sums[6, 16] = 0 in registers
+            for k / 2 { sums[r, q] = sums[r, q] + pairdot(rows[r, k / 2], panel[k / 2, q]) }
+            y[r, q] = f(sums[r, q])
+          }
         }
 
-A sum of two products of 16-bit factors is one instruction, exact modulo 2^32. Whether factors fit is known from their ranges
-or found by kernels that look at all of them first; the result does not depend on it. A block of 8 columns is a vector, two
-blocks a panel, or three of floats. Blocks and tiles that would reach beyond the end move back and compute elements again, so
-that nothing is masked; guards become zeros of the panel. Constants are packed beforehand. Where bytes hold both factors and
-one has no sign, `bytewise` does the same with words of four terms; where the processor adds their products to a sum by one
-instruction, `quads` does, and signs do not matter.
+Words are of two 16-bit terms, or of four bytes. Whether factors fit is known from their ranges or found by kernels that look
+at all of them first; the result does not depend on it. Blocks and tiles that would reach beyond the end move back and
+compute elements again, so that nothing is masked; guards become zeros of the panel. Constants are packed beforehand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
 from ...dialect.ir.sizes import product
-from ...dialect.ir.types import I16, I32
-from ...dialect.notation.expressions import Expr, Tensor, apply, both
-from ...dialect.notation.loops import Alloc, Block, If, Kernel
+from ...dialect.ir.types import I8, I16, I32, UI8
+from ...dialect.notation.expressions import Expr, Index, Tensor, apply, both, constant
+from ...dialect.notation.interval import Interval
+from ...dialect.notation.loops import Block, If, Kernel
 from ...dialect.notation.traverse import substitute
+from ..analysis.integer_ranges import Ranges, interval
 from ..processor import processor
-from .k_packing import Terms, at_least, extent_of, pack_k_axis, size_of
-from .macro_kernel import BLOCKS, ROWS, SUMS
+from .k_packing import Terms, at_least, known_terms, size_of
+from .macro_kernel import PanelTiling
 from .match import Contraction, LoweredContraction
+from .micro_kernel import DOT4, FMA, MADDUBS, MIN_ORDERED, MUL_I32, MicroKernel, Product, pairdot
 from .operand_bitwidths import OperandMagnitudes
-from .pack_panels import PackedContraction
+from .pack_panels import PanelPacking
+from .sign_offset import Version, offset_bytes, with_sign_offset
 
 MIN_ROWS, MIN_K = 4, 8  # rows and terms of a contraction for which packing pays
-WIDTHS = {16: (2, 3), 32: (2, 3, 4)}  # vectors of a panel of floats, by registers
-MOST_SUMS = {16: SUMS, 32: 2 * SUMS}  # vectors of sums of a tile of floats, by registers
-
-
-def lower_pairdot(
-    kernel: Kernel, c: Contraction, magnitudes: OperandMagnitudes, constants: Mapping[Tensor, np.ndarray]
-) -> LoweredContraction | None:
-    """The kernels of an integer contraction by pairs of terms, where they fit 16 bits, and else by single terms; None where
-    operands cannot be read so, or never fit."""
-    return _Contract(kernel, c, constants, pack_k_axis(c.folds, 2)).in_words(magnitudes)
-
-
-def lower_single_terms(
-    kernel: Kernel, c: Contraction, constants: Mapping[Tensor, np.ndarray]
-) -> LoweredContraction | None:
-    """The kernels of a contraction whose products are of single terms, of 32-bit integers or floats."""
-    pairs = pack_k_axis(c.folds, 2)
-    if c.accumulator.element is I32:
-        return _Contract(kernel, c, constants, pairs).in_full()
-    return _Contract(kernel, c, constants, pairs, *choose_tile(c, processor().vector_registers)).in_full()
+ONES = 0x10001  # both halves of a word, to widen with
+LIMITS = (UI8.limits[1], I8.limits[1])  # of a factor without a sign of which nothing is known
+WORDS_PER_WIDENING = (8, 4, 2)  # whose products may be added before they are widened
+Constants = Mapping[Tensor, np.ndarray]
+Words = Sequence[tuple[Expr, Expr]]  # of a row and of columns
 
 
 def worth_packing(c: Contraction) -> Expr | bool:
@@ -67,83 +52,182 @@ def worth_packing(c: Contraction) -> Expr | bool:
     rows, columns, terms = c.row.extent, c.column.extent, product(tuple(i.extent for i in c.folds))
     work = rows * columns * size_of(c.window) * terms
     exact = c.accumulator.element.is_integer and isinstance(rows, int)
-    fewest = MIN_ROWS if exact else ROWS  # floats of a size are summed in one order, known beforehand or not
     wanted = (
-        (rows, fewest),
-        (columns, max(processor().lanes, ROWS)),
+        (rows, MIN_ROWS if exact else MIN_ORDERED),
+        (columns, max(processor().lanes, MIN_ORDERED)),
         (terms, MIN_K),
         (work, processor().packing_products),
     )
     return both(*(at_least(n, least) for n, least in wanted))
 
 
-def choose_tile(c: Contraction, registers: int) -> tuple[int, int]:
-    """The vectors of floats of a panel, and the sums of a tile with the least estimated time: the more vectors, the
-    fewer rows. The loads of a step take a third of the time of its sums.
+def micro_kernel(product: Product, c: Contraction) -> MicroKernel:
+    """The micro-kernel of a contraction's panels with the least cost."""
+    return product.best(c.row.extent, blocks_of(c))
+
+
+def product_cost(product: Product, c: Contraction) -> float:
+    """The vector instructions of a step of all tiles."""
+    return micro_kernel(product, c).cost(c.row.extent, blocks_of(c))
+
+
+def blocks_of(c: Contraction) -> int | None:
+    """The vectors of columns, as long as the columns of a window go."""
+    lanes = processor().tile_vector_bytes // c.accumulator.element.bytes
+    columns, windows = c.column.extent, size_of(c.window)
+    return -(-columns // lanes) * windows if isinstance(columns, int) and isinstance(windows, int) else None
+
+
+def packing_of(kernel: Kernel, c: Contraction, constants: Constants, product: Product) -> PanelPacking:
+    return PanelPacking(PanelTiling(kernel, c, micro_kernel(product, c)), constants)
+
+
+def lower_single_terms(kernel: Kernel, c: Contraction, constants: Constants) -> LoweredContraction:
+    """The kernels of a contraction whose products are of single terms, of 32-bit integers or floats. Sums of floats go in the
+    order of the terms, each product rounded with its sum."""
+    if c.accumulator.element is I32:
+        packing = packing_of(kernel, c, constants, MUL_I32)
+        return packing.contracted(_single_integers(packing))
+    packing, terms = packing_of(kernel, c, constants, FMA), Terms(c.folds)
+    tiling, columns = packing.tiling, packing.some_panels(terms)
+    if columns is None:
+        element = packing.panels_of(terms, tiling.k)
+        columns = packing.unpacked() if element is None else ((), element)
+    fill, column = columns
+
+    def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
+        return apply("fma", substitute(c.a, {c.row: at}), column, sum)
+
+    tiles = tiling.tiles(c.folds, added, tiling.parts(tiling.terms))
+    return packing.contracted((*fill, *tiling.each_of_group(tiles)))
+
+
+def _single_integers(packing: PanelPacking) -> Block:
+    """The loops of a panel of 32-bit integers."""
+    tiling, c = packing.tiling, packing.c
+    fill, column = packing.unpacked()
+
+    def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
+        return sum + substitute(c.a, {c.row: at}) * column
+
+    return *fill, *tiling.tiles(c.folds, added, tiling.parts(tiling.terms))
+
+
+def _words(packing: PanelPacking, products: Callable[[Words], Expr], words: int = 1) -> Block | None:
+    """The loops of a panel of words, of which so many are multiplied and added before the sum; None where columns cannot be
+    read so."""
+    packing.share_rows(packing.words.steps)
+    row, columns, step = packing.rows(), packing.columns(), packing.step
+    if columns is None:
+        return None
+    fill, column = columns
+    group = step if words == 1 else Index("g", packing.words.steps // words)
+    at: list[dict[Expr, Expr]] = [{step: group * words + n} if words > 1 else {} for n in range(words)]
+
+    def added(sum: Expr, tile: Expr, start: Expr, r: Expr) -> Expr:
+        a = row(tile, start, r)
+        return sum + products([(substitute(a, n), substitute(column, n)) for n in at])
+
+    return *fill, *packing.tiling.tiles((group,), added, packing.tiling.parts(packing.words.steps))
+
+
+def lower_pairdot(
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants
+) -> LoweredContraction | None:
+    """The kernels of an integer contraction by pairs of terms, where they fit 16 bits, and else by single terms; None where
+    operands cannot be read so, or never fit."""
+    held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
+    if held is False:
+        return None
+    packing = packing_of(kernel, c, constants, pairdot())
+    body = _words(packing, lambda words: apply("pairdot", *words[0]))
+    if body is None:
+        return None
+    return packing.contracted(body if held is True else (If(held, body, _single_integers(packing)),))
+
+
+class _Dot4:
+    """The kernels of products of four bytes; the factor of the columns has no sign, or that of the rows where `swapped`."""
+
+    def __init__(self, packing: PanelPacking, swapped: bool) -> None:
+        self.packing, self.swapped = packing, swapped
+
+    def offset(self, sign: Expr | bool) -> bool:
+        return offset_bytes(self.packing, self.swapped, sign)
+
+    def lower(self) -> LoweredContraction | None:
+        body = _words(self.packing, lambda words: apply("quaddot_us", *words[0][:: 1 if self.swapped else -1]))
+        return None if body is None else self.packing.contracted(body)
+
+
+def lower_dot4(kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants) -> Version | None:
+    """The kernels where the processor adds the products of four bytes to a sum by one instruction, and where they are exact."""
+    return with_sign_offset(sizes, lambda swapped: _Dot4(packing_of(kernel, c, constants, DOT4), swapped))
+
+
+# bytes without VNNI: sums of two products in 16 bits, of as many words as fit, then widened
+
+
+def lower_maddubs(
+    kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants, ranges: Ranges
+) -> Version | None:
+    """The kernels that multiply bytes to sums of 16 bits, widened to 32, and where these are exact; None where never.
+
+        low = bytepairs(panel[s, q], rows[r, s]); high = bytepairs(panel[s + 1, q], rows[r, s + 1])
+        sums[r, q] = sums[r, q] + pairdot(addhalves(low, high), 0x10001)
+
+    One factor has no sign. Words are added before they are widened as long as the factors' ranges, u * s * 2 for numbers in
+    [0, u] and [-s, s], or the very numbers of a constant say that sums fit.
     """
-    most = MOST_SUMS[registers]
-    if c.unknown:
-        return BLOCKS, most
-    rows, blocks = extent_of(c.row), -(-extent_of(c.column) // processor().lanes) * extent_of(c.window)
+    rows, columns = (interval(e, ranges, constants) for e in (c.a, c.b))
+    below, under = sizes.negative
+    for unsigned, size, signed, others, sign, swapped in (
+        (columns, sizes.columns, rows, sizes.rows, under, False),
+        (rows, sizes.rows, columns, sizes.columns, below, True),
+    ):
+        signed = signed if isinstance(others, int) else Interval(*I8.limits)
+        limits = (unsigned.high,) if isinstance(size, int) else LIMITS
+        limit = next((u for u in limits if u <= UI8.limits[1] and fit(u, signed)), None)
+        if sign is not True and limit is not None and signed.within(I8):
+            known = both(*([] if sign is False else [~sign]), size <= limit, others <= I8.limits[1])
+            packing = packing_of(kernel, c, constants, MADDUBS)
+            words = _words_per_widening(packing, limit, signed, swapped)
+            body = _words(packing, lambda words, swapped=swapped: _widened(words, swapped), words)
+            return None if body is None else (packing.contracted(body), known)
+    return None
 
-    def cost(together: int) -> int:
-        height = min(ROWS, most // together)
-        return -(-blocks // together) * -(-rows // height) * (3 * height * together + height + together)
 
-    return min(WIDTHS[registers], key=cost), most
+def fit(limit: int, signed: Interval, words: int = 1) -> bool:
+    """Test whether sums of the products of this many words fit 16 bits for all bytes."""
+    products = 2 * words * limit
+    return products * signed.high <= I16.limits[1] and products * -signed.low <= -I16.limits[0]
 
 
-class _Contract(PackedContraction):
-    """The kernels of one contraction, with factors as they are or in words of two."""
+def _widened(words: Words, swapped: bool) -> Expr:
+    """The sum of the products of words of rows and columns."""
+    pairs = [apply("bytepairs", *(ab if swapped else ab[::-1])) for ab in words]
+    return apply("pairdot", reduce(lambda a, b: apply("addhalves", a, b), pairs), constant(ONES, I32))
 
-    def in_full(self) -> LoweredContraction:
-        """With factors as they are. Sums of floats go in the order of the terms, each product rounded with its sum."""
-        return self.contracted(self.full() if self.element is I32 else self.of_floats())
 
-    def full(self) -> Block:
-        """With the columns of a panel at hand."""
-        fill, column = self.filled()
+def _words_per_widening(packing: PanelPacking, limit: int, signed: Interval, swapped: bool) -> int:
+    """The number of consecutive words whose sums of products fit 16 bits everywhere, one factor in [0, limit]."""
+    c = packing.c
+    factor, lines = (c.b, (*packing.beside, *packing.tiling.lines)) if swapped else (c.a, (*packing.around, c.row))
+    known = known_terms(factor, packing.known, (*lines, *c.folds))
+    sums = None if known is None else _sums(packing.words.packed(known))
+    largest = I16.limits[1] // max(limit, 1), min(I16.limits[1], -I16.limits[0] // max(limit, 1))  # as i16
+    for words in WORDS_PER_WIDENING:
+        if packing.words.steps % words == 0:
+            if fit(limit, signed, words):
+                return words
+            if sums is not None:
+                added = (s.reshape(-1, words, 2).sum(1) for s in sums)
+                if all(s.max() <= most for s, most in zip(added, largest, strict=True)):
+                    return words
+    return 1
 
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return sum + substitute(self.c.a, {self.c.row: at}) * column
 
-        return *fill, *self.tiles(self.c.folds, self.height(ROWS // 2), added, self.parts(self.terms))
-
-    def of_floats(self) -> Block:
-        """The same of floats, by some panels at a time where that is possible."""
-        c, terms = self.c, Terms(self.c.folds)
-        columns = self.some_panels(terms)
-        if columns is None:
-            element = self.panels_of(terms, self.k)
-            columns = self.filled() if element is None else ((), element)
-        fill, column = columns
-
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return apply("fma", substitute(c.a, {c.row: at}), column, sum)
-
-        tiles = self.tiles(c.folds, self.height(self.highest), added, self.parts(self.terms))
-        return *fill, *self.each_of_group(tiles)
-
-    def filled(self) -> tuple[Block, Expr]:
-        """The statements that fill a panel with unpacked factors, and the factor of a step."""
-        panel = self.buffer("full", self.terms)
-        return (Alloc(panel), *self.of_factors(panel)), panel[(*self.own, self.k, self.place)]
-
-    def in_words(self, sizes: OperandMagnitudes) -> LoweredContraction | None:
-        """With factors in words of two, where they fit; None where they never do, or cannot be read so."""
-        held = both(*(n <= I16.limits[1] for n in (sizes.rows, sizes.columns)))
-        if held is False:
-            return None
-        height = self.height(ROWS)
-        self.share_rows(height, self.terms)
-        row = self.rows(height)
-        columns = self.columns()
-        if columns is None:
-            return None
-        fill, column = columns
-
-        def added(sum: Expr, tile: Expr, at: Expr, r: Expr) -> Expr:
-            return sum + apply("pairdot", row(tile, at, r), column)
-
-        body = (*fill, *self.tiles((self.step,), height, added, self.parts(self.words.steps)))
-        return self.contracted(body if held is True else (If(held, body, self.full()),))
+def _sums(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of the positive and of the negative numbers in the two halves of words, which are a last axis."""
+    halves = np.ascontiguousarray(words).view(np.int8).reshape(*words.shape, 2, 2).astype(np.int16)
+    return np.maximum(halves, 0).sum(-1, dtype=np.int16), np.maximum(-halves, 0).sum(-1, dtype=np.int16)

@@ -25,24 +25,23 @@ from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
-from .dot4 import LOADS, are_bytes, cost, lower_dot4
-from .k_packing import size_of
+from .k_packing import extent_of, is_plain, only_read, size_of
 from .m_vectorized import lower_m_vectorized, m_vectorized_cost
-from .maddubs import lower_maddubs
 from .match import Contraction, LoweredContraction, match_contraction, windowed
+from .micro_kernel import DOT4, FMA, GUESS, MADDUBS, MIN_ORDERED, MUL_I32, Product, pairdot
 from .operand_bitwidths import OperandMagnitudes, operand_magnitudes
-from .packed_product import lower_pairdot, lower_single_terms, worth_packing
+from .packed_product import lower_dot4, lower_maddubs, lower_pairdot, lower_single_terms, product_cost, worth_packing
+from .sign_offset import Version, are_bytes
 from .split_groups import split_groups
 from .winograd import lower_winograd, winograd_products
 from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform
 
 Constants = Mapping[Tensor, np.ndarray]
-Version = tuple[LoweredContraction, Expr | bool]  # and where it is exact
 
 FLAT = 1.25  # ratio of lanes computed to lanes needed from which the lines of a window are joined to one
 # cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range would say so
 UNPROVED = 1.5
-GUESS = 64  # what an unknown size is taken for in estimates
+GATHERED = 1.15  # cost factor of panels whose columns are gathered from an image
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +80,6 @@ class Problem:
     def joined(self) -> Problem | None:
         """The problem with the lines of its window joined, in any case."""
         return self if self.contraction.window is None else _reshaped(self, flatten(self.kernel))
-
-    @property
-    def vectors(self) -> int:
-        """The vectors of results, by estimate."""
-        c, lanes = self.contraction, processor().lanes
-        return _guess(c.row) * _guess(c.window) * -(-_guess(c.column) // lanes)
 
     @property
     def terms(self) -> int:
@@ -239,7 +232,7 @@ def _waste(rows: Dim, columns: Dim) -> float:
     lanes = processor().lanes
     if not isinstance(rows, int) or not isinstance(columns, int):
         return 1
-    return inf if columns < lanes else -(-columns // lanes) * lanes / columns
+    return inf if columns < max(lanes, MIN_ORDERED) else -(-columns // lanes) * lanes / columns
 
 
 # what strategies have in common: reasons why they do not apply, and builders
@@ -318,18 +311,15 @@ def _m_vectorized_applies(problem: Problem) -> str:
         return why
     if not processor().has_dot4:
         return "the processor has no dot product of four bytes"
-    last = problem.joined
-    if last is None or worth_packing(last.contraction) is not True:
+    last, lanes = problem.joined, processor().lanes
+    if last is None or worth_packing(last.contraction) is not True or last.contraction.window is not None:
         return "too few rows, columns, terms or products for packing to pay"
-    ratio = m_vectorized_cost(problem.contraction, last.contraction)[1]
-    return "" if ratio < 1 else f"vectors of columns take less time, {1 / ratio:.2f} of this"
+    short = extent_of(last.contraction.row) < lanes or extent_of(last.contraction.column) < lanes
+    return "fewer rows or columns than a vector has lanes" if short else ""
 
 
 def _m_vectorized_cost(problem: Problem) -> float:
-    last = problem.joined
-    assert last is not None
-    steps = m_vectorized_cost(problem.contraction, last.contraction)[0]
-    return min(steps / LOADS * problem.terms / 4 * _unproved(problem), _dot4_cost(problem) * (1 - 1e-9))
+    return m_vectorized_cost(problem.contraction) * problem.terms / DOT4.terms * _unproved(problem)
 
 
 def _m_vectorized(problem: Problem) -> Version | None:
@@ -339,14 +329,17 @@ def _m_vectorized(problem: Problem) -> Version | None:
     return lower_m_vectorized(*given, _magnitudes(problem), problem.constants)
 
 
-def _dot4_cost(problem: Problem) -> float:
-    """The steps of the best tile; never more than by pairs, since lanes that this tile wastes theirs would waste, too."""
-    steps = cost(problem.panels.contraction, processor().vector_registers)[0]
-    return min(steps / LOADS * problem.terms / 4 * _unproved(problem), _pairdot_cost(problem) * (1 - 1e-9))
+def _panel_cost(product: Callable[[], Product]) -> Callable[[Problem], float]:
+    """The cost of a product's micro-kernel; panels that are gathered from an image cost more."""
 
+    def cost(problem: Problem) -> float:
+        c = problem.panels.contraction
+        read = only_read(c.b)
+        gathered = 1 if read is None or is_plain(read) else GATHERED
+        unproved = _unproved(problem) if product() is DOT4 else 1
+        return product_cost(product(), c) * problem.terms / product().terms * gathered * unproved
 
-def _pairdot_cost(problem: Problem) -> float:
-    return problem.panels.vectors * problem.terms / 2 * processor().pairdot_instructions
+    return cost
 
 
 def _if_dot4(has: bool) -> Callable[[Problem], str]:
@@ -407,31 +400,31 @@ STRATEGIES = (
     Strategy(
         "dot4",
         _if_dot4(True),
-        _dot4_cost,
+        _panel_cost(lambda: DOT4),
         _by_panels(lambda p: lower_dot4(p.kernel, p.contraction, _magnitudes(p), p.constants)),
     ),
     Strategy(
         "maddubs",
         _if_dot4(False),
-        lambda p: p.panels.vectors * p.terms * 3 / 4,  # three instructions for four terms
+        _panel_cost(lambda: MADDUBS),
         _by_panels(lambda p: lower_maddubs(p.kernel, p.contraction, _magnitudes(p), p.constants, p.ranges)),
     ),
     Strategy(
         "pairdot",
         lambda p: _of_integers(p) or _of_panels(p),
-        _pairdot_cost,
+        _panel_cost(pairdot),
         _by_panels(lambda p: lower_pairdot(p.kernel, p.contraction, _magnitudes(p), p.constants)),
     ),
     Strategy(
         "mul_i32",
         _single_integers,
-        lambda p: p.panels.vectors * p.terms * 3,  # a product of two steps, and a sum
+        _panel_cost(lambda: MUL_I32),
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
     Strategy(
         "fma",
         _floats,
-        lambda p: p.panels.vectors * p.terms * p.element.bytes / 4,
+        _panel_cost(lambda: FMA),
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
     Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)), _direct),

@@ -26,15 +26,13 @@ from ...dialect.notation.loops import Kernel
 from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import at_least, extent_of, is_edge, known_terms, only_read, pack_k_axis, size_of
-from .macro_kernel import BLOCKS
 from .match import Contraction, LoweredContraction, kernel_from_body
 from .operand_bitwidths import OperandMagnitudes
-from .winograd_kernels import Windows, WinogradKernels
+from .winograd_kernels import VECTORS, Windows, WinogradKernels
 from .winograd_transforms import F2X2_3X3, WinogradTransform
 
 MIN_ROWS, MIN_TILES, MIN_STEPS = 8, 16, 8  # rows, tiles and words of a sum for which it pays
 MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every call
-MAX_COST_RATIO = 1.0  # of the products by smaller tiles that larger ones take, less than that
 MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
 
 
@@ -123,23 +121,15 @@ def winograd_products(
     if _pays(c, windows) is False:
         return inf, "too few rows, tiles or channels for transforms to pay"
     turned = WinogradKernels(kernel, c, windows, turning)
-    steps = windows.pairs.steps
-    assert isinstance(steps, int)
-    words = (_vectors(turned) - 1) * turning.points * extent_of(c.row) * steps
-    products = words * processor().pairdot_instructions
+    products = turned.cost
     if known_terms(c.a, constants, (*turned.rows, *turned.folds)) is None:
         if turning is not F2X2_3X3:
             return products, "weights are not constant"
         if at_least(size_of(c.window) * c.column.extent, MIN_RESULTS) is False:
             return products, "too few results for transforming weights in every call"
-    if turning is not F2X2_3X3 and not _fewer(turned, WinogradKernels(kernel, c, windows, F2X2_3X3)):
-        return products, "takes no fewer products than tiles of 2 x 2"
+    if turning is not F2X2_3X3 and (not isinstance(turned.count, int) or turned.count < MIN_TILES):
+        return products, "too few tiles for their transforms to pay"
     return products, ""
-
-
-def _vectors(turned: WinogradKernels) -> int:
-    """The vectors of tiles, and one more for reading a weight; a number of tiles that only a call tells counts as 64."""
-    return -(-(turned.count if isinstance(turned.count, int) else 64) // processor().lanes) + 1
 
 
 def _pays(c: Contraction, windows: Windows) -> Expr | bool:
@@ -149,7 +139,7 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
     if extent_of(c.row) < MIN_ROWS or not MIN_STEPS <= windows.pairs.steps <= MAX_STACK_STEPS:
         return False
     tiles, results = (
-        (BLOCKS * processor().lanes, 2 * processor().lanes) if c.unknown else (0, 0)
+        (VECTORS * processor().lanes, 2 * processor().lanes) if c.unknown else (0, 0)
     )  # whole vectors of what is not known have to fit
     wanted = (
         (((high + 1) // 2) * ((wide + 1) // 2), max(MIN_TILES, tiles)),
@@ -157,13 +147,3 @@ def _pays(c: Contraction, windows: Windows) -> Expr | bool:
         (wide, results),
     )
     return both(*(at_least(n, least) for n, least in wanted if least))
-
-
-def _fewer(one: WinogradKernels, other: WinogradKernels) -> bool:
-    """Test whether one transform takes fewer products, by vectors of tiles; reading a weight costs as much as a
-    product. Only for a known number of tiles.
-    """
-    if not isinstance(one.count, int) or not isinstance(other.count, int) or one.count < MIN_TILES:
-        return False
-    first, second = (_vectors(t) * t.turning.points for t in (one, other))
-    return first < MAX_COST_RATIO * second

@@ -42,10 +42,11 @@ from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
 from ..processor import processor
 from .k_packing import Words, divided, extent_of, loops_of, only_read, read_at, size_of, word
-from .macro_kernel import BLOCKS, ROWS, UNROLLED
 from .match import Contraction
+from .micro_kernel import GUESS, pairdot
 from .winograd_transforms import WinogradTransform
 
+VECTORS = 2  # of tiles in a panel: all points of its columns stay in the L2 cache
 GROUPS, FEW = 16, 8  # iterations at least that threads share; as many panels are enough
 ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
 
@@ -72,22 +73,35 @@ class WinogradKernels:
         self.kernel, self.c, self.windows, self.pairs, self.turning = kernel, c, windows, windows.pairs, turning
         self.high, self.wide = (divided(size_of(i), turning.size) for i in (c.window, c.column))
         self.count = self.high * self.wide
+        self.blocks = -(-self.count // processor().lanes) if isinstance(self.count, int) else None
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.beside = tuple(i for i in c.outer if depends(c.b, {i}))
         self.rows = (*self.around, c.row)
         self.folds = (*(i for i in c.folds if i not in (windows.rows, windows.columns)), windows.rows, windows.columns)
-        self.height = min(ROWS, extent_of(c.row))
+        self.micro = pairdot().best(
+            c.row.extent, self.blocks, fixed=VECTORS if self.blocks is None else min(VECTORS, self.blocks)
+        )
+        self.height = self.micro.rows
         self.tiles = -(-extent_of(c.row) // self.height)
         self.lane = Index("l", processor().lanes)
         self.outer = tuple(i.extent for i in c.outer)
         self.by_panels()
         self.results = Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
 
+    @property
+    def cost(self) -> float:
+        """The vector instructions of the products, where the last panel may be narrower."""
+        rows, steps, blocks = self.c.row.extent, self.pairs.steps, self.blocks if self.blocks is not None else GUESS
+        assert isinstance(steps, int)
+        left = blocks % self.micro.vectors
+        last = replace(self.micro, vectors=left).cost(rows, left) if left else 0
+        return self.turning.points * steps * (self.micro.cost(rows, blocks - left) + last)
+
     def by_panels(self) -> None:
         """Panels of so many tiles of results, that move back where they would go beyond the end, the last one narrower where
         that is enough. Of fewer tiles than it has there is room for whole vectors, which hold anything in the places of others.
         Where panels are few, threads share the rows as well, and columns are turned before."""
-        self.narrow = self.width = width = BLOCKS * processor().lanes
+        self.narrow = self.width = width = VECTORS * processor().lanes
         self.panels, left = divided(self.count, width), self.count % width
         if isinstance(left, int) and left:
             self.narrow = -(-left // processor().lanes) * processor().lanes
@@ -245,7 +259,7 @@ class WinogradKernels:
         r, n = Index("r", height), Index("n", self.turning.points)
         sums = Tensor("sums", (height, width), I32, "register")
         points = Tensor("points", (self.turning.points, height, width), I32, "stack")
-        unrolled = next(k for k in range(UNROLLED, 0, -1) if steps % k == 0)
+        unrolled = self.micro.steps_together(steps)
         block, u = Index("s", steps // unrolled), Index("u", unrolled)
         step, column = block * unrolled + u, v * processor().lanes + self.lane
         w = weights[(*self.around, tile, n, step, r)] if tiled else weights[(*self.around, start + r, n, step)]

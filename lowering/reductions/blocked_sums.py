@@ -45,8 +45,8 @@ from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
 from ..analysis.reduction_order import ORDERED, reduction_update
 from ..contraction.k_packing import at_least
-from ..contraction.macro_kernel import ROWS
 from ..contraction.match import factors_of
+from ..contraction.micro_kernel import MIN_ORDERED
 from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
 
@@ -131,7 +131,9 @@ def keeps_order(kernel: Kernel) -> Expr | bool:
     cut = split_groups(kernel)
     factors = factors_of(kernel if cut is None else cut.kernel)
     return (
-        False if factors is None else both(*(at_least(product(tuple(i.extent for i in own)), ROWS) for own in factors))
+        False
+        if factors is None
+        else both(*(at_least(product(tuple(i.extent for i in own)), MIN_ORDERED) for own in factors))
     )
 
 

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from cvm.lowering.contraction.strategies import STRATEGIES, Strategy
 
 Shape = tuple[int, ...]
 Contraction = tuple[str, Shape, Shape]  # the operation, and the shapes of what it takes
+
+
+def preferred(name: str = "", without: tuple[str, ...] = ()) -> tuple[Strategy, ...]:
+    """The strategies without some, of which one is taken wherever it applies."""
+    left = (s for s in STRATEGIES if not s.name.startswith(without or "-"))
+    return tuple(replace(s, cost=lambda problem: 0) if s.name == name else s for s in left)
 
 
 def text(program: Contraction, declared: str = "", weights: np.ndarray | str = "", more: str = "") -> str:

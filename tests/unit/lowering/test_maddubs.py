@@ -7,7 +7,7 @@ from collections.abc import Callable
 import contraction_programs as contractions
 import numpy as np
 import pytest
-from cvm.lowering.contraction import macro_kernel, winograd
+from cvm.lowering.contraction import strategies
 from int8_programs import PROGRAMS
 from legal_and_equal import agreed
 
@@ -22,7 +22,7 @@ WEIGHTS = {  # the least and the largest
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch, compile_for: Callable[..., None]) -> None:
     compile_for(packing_products=0)
-    monkeypatch.setattr(winograd, "MIN_TILES", 1 << 20)
+    monkeypatch.setattr(strategies, "STRATEGIES", contractions.preferred(without=("winograd",)))
 
 
 def text(name: str, declared: str, weights: np.ndarray | None = None) -> str:
@@ -103,8 +103,8 @@ def test_the_weights_may_be_those_without_a_sign() -> None:
     assert "bytepairs" in agreed(text("1x1", " {range = [-128, 127]}", w), *images("1x1", 127, -128))
 
 
-def test_deep_sums_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(macro_kernel, "MAX_CACHED_K", 384)
+def test_deep_sums_go_in_parts(compile_for: Callable[..., None]) -> None:
+    compile_for(packing_products=0, l2_bytes=64 << 10)
     random = np.random.default_rng(0)
     shape, kernel = (1, 384 * 4 + 300, 3, 5), (9, 384 * 4 + 300, 1, 1)
     w = random.integers(-127, 128, kernel)

@@ -1,0 +1,91 @@
+"""Micro-kernels as values: the product of a step, and the rows and vectors of sums that registers hold.
+
+    for k { for r of `rows` { for v of `vectors` { sums[r, v] = sums[r, v] + product(a[r, k], b[k, v]) } } }
+
+A step takes one word of each row, a scalar, and some vectors of words. The vectors lie along the columns of the result ("n"),
+or along its rows ("m"): then a step takes a word of each column instead. BLIS calls rows and vectors MR and NR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from ...dialect.ir.sizes import Dim
+from ..processor import processor
+from .k_packing import is_multiple
+
+LOADS_PER_PRODUCT = (
+    8  # cost model: loads that take as long as one instruction of a product, since most run beside these
+)
+MAX_ROWS = 14  # more would gain little and be longer code
+MAX_VECTORS = 7
+GUESS = 64  # what an unknown size is taken for in estimates
+# the rows or columns of its own from which an operand's float products are summed in the order of the terms, however many there
+# are (docs/language.md), and that a contraction of an unknown size has where it is packed
+MIN_ORDERED = 6
+
+
+@dataclass(frozen=True)
+class Product:
+    """The products of the terms in a word, added to a sum: how many terms, and what that takes of a processor."""
+
+    terms: int
+    instructions: float = 1  # of each vector
+    temporaries: int = 0  # registers beside those of sums, columns and a row's word
+    max_rows: int = MAX_ROWS
+
+    def shapes(self, along: str = "n") -> Iterator[MicroKernel]:
+        """The micro-kernels that registers have room for."""
+        for vectors in range(1, MAX_VECTORS + 1):
+            for rows in range(1, self.max_rows + 1):
+                if rows * vectors + vectors + 1 + self.temporaries <= processor().vector_registers:
+                    yield MicroKernel(self, rows, vectors, along)
+
+    def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> MicroKernel:
+        """The micro-kernel of least cost, with a `fixed` number of vectors where that is given."""
+        least_rows = rows if isinstance(rows, int) else MIN_ORDERED
+        least_blocks = blocks if isinstance(blocks, int) else inf
+        found = [
+            m
+            for m in self.shapes(along)
+            if m.rows <= least_rows and (m.vectors == fixed if fixed else m.vectors <= least_blocks)
+        ]
+        return min(found, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
+
+
+@dataclass(frozen=True)
+class MicroKernel:
+    """A product, and the sums of a tile."""
+
+    product: Product
+    rows: int
+    vectors: int
+    along: str = "n"
+
+    def steps_together(self, steps: Dim) -> int:
+        """The steps that are unrolled: two, where registers have room for the columns of both, since LLVM loads early."""
+        held = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
+        return 2 if held <= processor().vector_registers + 1 and is_multiple(steps, 2) else 1
+
+    def cost(self, rows: Dim, blocks: Dim | None, more: float = 0) -> float:
+        """The vector instructions of a step of all tiles, with `more` for each sum."""
+        sums = self.rows * self.vectors
+        step = (self.product.instructions + more) * sums + (self.rows + self.vectors) / LOADS_PER_PRODUCT
+        return _tiles(rows, self.rows) * _tiles(blocks, self.vectors) * step
+
+
+def _tiles(size: Dim | None, each: int) -> float:
+    return -(-size // each) if isinstance(size, int) else GUESS / each
+
+
+FMA = Product(1)
+MUL_I32 = Product(1, instructions=3, temporaries=1, max_rows=3)  # the product takes so long that it hides all loads
+DOT4 = Product(4)
+MADDUBS = Product(4, instructions=3, temporaries=4)
+
+
+def pairdot() -> Product:
+    """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum."""
+    return Product(2) if processor().has_dot4 else Product(2, instructions=2, temporaries=1)
