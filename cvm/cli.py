@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )  # a terminal that cannot show a character is no reason to fail
     try:
         options = parser().parse_args(argv)
-        with for_cpu(getattr(options, "cpu", None)):
+        with for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
             status = options.command(options)
         sys.stdout.flush()
         return status
@@ -61,15 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def for_cpu(name: str | None) -> AbstractContextManager[None]:
+def for_cpu(name: str | None, triple: str = "") -> AbstractContextManager[None]:
     """Compiles for the processor of this name meanwhile."""
-    if name is None:
+    if name is None and not triple:
         return nullcontext()
     from cvm.jit.host_processor import resolve
     from cvm.lowering.processor import compiling_for
 
     try:
-        return compiling_for(resolve(name))
+        return compiling_for(resolve(name, triple))
     except cvm.TargetError as e:
         raise Usage(f"--cpu: {e.diagnostics[0].message}") from None
 
@@ -263,6 +263,9 @@ def _build(commands: Any) -> None:
         "--size", action="append", default=[], metavar="NAME=N", help="the value of a size that the program leaves open"
     )
     build.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
+    build.add_argument(
+        "--triple", default="", metavar="TRIPLE", help="the system that the code is for, such as aarch64-linux-gnu"
+    )
     build.add_argument("--header", metavar="FILE.h", help="write the C header, too")
 
 

@@ -29,6 +29,7 @@ from ..dialect.program.module import Module
 from ..dialect.program.overwritten_arguments import contents_after
 from ..dialect.program.verify import verify
 from ..lowering.pipeline import lower
+from ..lowering.processor import processor
 from ..lowering.storage.place_buffers import ALIGNMENT
 from .compile import find, prepared
 from .llvm import native_code
@@ -87,7 +88,7 @@ def build(
         text.module.replace(f"{PARALLEL}\n", "").replace("define i32 @entry", "define internal i32 @entry"),
         SERIAL.replace("define void", "define internal void"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
-        declarations(register_of()),
+        declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
@@ -193,9 +194,14 @@ class _Wrapper:
         run = f"@{self.entry}_run"
         head = f"define internal i32 {run}({parameters}) noinline nounwind {{"
         exported = in_default_environment(
-            f"i32 @{self.symbol}({parameters}) nounwind", run, parameters.split(", "), register_of()
+            f"i32 @{self.symbol}({parameters}) nounwind", run, parameters.split(", "), register_of(_machine())
         )
         return "\n".join([*constants, *looks, head, *lines, "}", exported])
+
+
+def _machine() -> str:
+    """The architecture that is compiled for, empty for this machine's."""
+    return processor().triple.partition("-")[0]
 
 
 def _bytes(data: bytes) -> str:
@@ -233,7 +239,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
 def _header(functions: Sequence[Function], symbols: Sequence[str], prefix: str, filename: str) -> str:
     guard = f"{prefix}_H".upper()
     lines = [
-        f"/* Compiled by cvm for {llvm.get_host_cpu_name()}. Arrays are contiguous, the last index fastest; results do not overlap",
+        f"/* Compiled by cvm for {processor().cpu or llvm.get_host_cpu_name()}. Arrays are contiguous, the last index fastest; results do not overlap",
         "   arguments. A function gives 0, or a number that the message is for. Any threads may call at the same time. */",
         f"#ifndef {guard}",
         f"#define {guard}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ LIMITS = {"l1_bytes": (16 << 10, 128 << 10), "l2_bytes": (256 << 10, 2 << 20), "
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNITS = {"K": 10, "M": 20}  # bits of the sizes that the system tells
 NATIVE = "native"
+PLAINEST = {"x86_64": "x86-64", "aarch64": "cortex-a53"}  # processors, by the architecture of a triple
 
 
 @lru_cache(maxsize=1)
@@ -45,14 +47,25 @@ def cache_sizes(folder: Path = CACHES) -> dict[str, int]:
     return found
 
 
-def resolve(cpu: str | Processor | None) -> Processor | None:
-    """The processor of a name, or as described; None where the choice is left to the target."""
+def resolve(cpu: str | Processor | None, triple: str = "") -> Processor | None:
+    """The processor of a name, or as described; None where the choice is left to the target. A triple says of which system,
+    and of which architecture where no name does."""
+    if triple:
+        return _of_triple(triple, resolve(cpu or PLAINEST.get(triple.partition("-")[0], triple)))
     if cpu is None or isinstance(cpu, Processor):
         return cpu
     found = host_processor() if cpu == NATIVE else named(cpu) if isinstance(cpu, str) else None
     if found is None:
         raise TargetError(f"unknown cpu {cpu!r}; those known are {NATIVE}, {', '.join(NAMED)}")
     return found
+
+
+def _of_triple(triple: str, found: Processor | None) -> Processor:
+    assert found is not None
+    given, wanted = (t.partition("-")[0] for t in (triple, found.triple or "x86_64"))
+    if given != wanted:
+        raise TargetError(f"the cpu is one of {wanted}, and the triple {triple!r} of {given}")
+    return replace(found, triple=triple)
 
 
 def check_runs_here(described: Processor | None) -> None:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 class DotProduct:
     """A vector instruction that multiplies neighbouring terms of each 32-bit lane and adds the products."""
 
-    function: str  # of the loop language: pairdot, bytepairs or quadsum
+    function: str  # pairdot, bytepairs, or sums of quaddot_us and quaddot: quadsum and quadsum_ss
     vector_bytes: int
     requires: tuple[str, ...]  # alternatives: LLVM's names of features, all of those of one string
     mnemonic: str
     llvm: str  # intrinsic
     operands: str  # of the intrinsic, in its order: a and b are multiplied, c is added to
-    operand_bits: int  # element of the intrinsic's operands
-    result_bits: int  # element of its result
+    operand_bits: int  # element of the factors
+    result_bits: int  # element of the result, and of what it is added to
 
     def is_in(self, features: Collection[str]) -> bool:
         """Test whether a processor with these features has the instruction."""
@@ -42,6 +42,8 @@ DOT_PRODUCTS = (
     DotProduct("quadsum", 16, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.128", "cab", 32, 32),
     DotProduct("quadsum", 32, VNNI, "vpdpbusd", "llvm.x86.avx512.vpdpbusd.256", "cab", 32, 32),
     DotProduct("quadsum", 64, ("avx512vnni",), "vpdpbusd", "llvm.x86.avx512.vpdpbusd.512", "cab", 32, 32),
+    DotProduct("quadsum", 16, ("i8mm",), "usdot", "llvm.aarch64.neon.usdot.v4i32.v16i8", "cab", 8, 32),
+    DotProduct("quadsum_ss", 16, ("dotprod",), "sdot", "llvm.aarch64.neon.sdot.v4i32.v16i8", "cab", 8, 32),
 )
 AVX2_PRODUCTS = tuple(d for d in DOT_PRODUCTS if d.requires[0] in ("sse2", "ssse3", "avx2"))
 TILE_VECTOR_BYTES = (32,)  # narrower vectors than a processor's widest, for contractions of few columns
@@ -64,6 +66,7 @@ class Processor:
     """A CPU. The defaults are what compiled programs assume where nothing is known: AVX2's registers, and Zen 3's caches."""
 
     cpu: str = ""  # LLVM's name; empty: the machine code is for this machine
+    triple: str = ""  # LLVM's; empty: this machine's
     features: tuple[str, ...] = ()  # LLVM's names of those beyond the cpu's
     vector_bytes: int = 32  # of loops over elements
     tile_vector_bytes: int = 32  # of contractions, the widest that pay
@@ -109,7 +112,12 @@ class Processor:
     @property
     def has_dot4(self) -> bool:
         """Test whether one instruction adds the products of four bytes to a sum, modulo 2^32."""
-        return any(d.function == "quadsum" for d in self.dot_products)
+        return any(d.function.startswith("quadsum") for d in self.dot_products)
+
+    @property
+    def dot4_is_signed(self) -> bool:
+        """Test whether it has such products of two signed bytes alone; others take it two of them."""
+        return self.has_dot4 and all(d.function != "quadsum" for d in self.dot_products)
 
 
 GENERIC = Processor()
@@ -145,7 +153,14 @@ _V1 = ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
 _V2 = (*_V1, "crc32", "cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
+ARM = {
+    "cortex-a53": ("neon",),
+    "cortex-a76": ("neon", "dotprod"),
+    "neoverse-n1": ("neon", "dotprod"),
+    "neoverse-v1": ("neon", "dotprod", "i8mm"),
+}
+ARM_TRIPLE = "aarch64-linux-gnu"
+LEVELS = {"x86-64": _V1, "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4, **ARM}
 NAMED: dict[str, tuple[str, tuple[str, ...], dict[str, int]]] = {
     **{name: (name, (), {}) for name in LEVELS},
     "haswell": ("x86-64-v3", (), {"l2_bytes": 256 << 10}),
@@ -178,10 +193,11 @@ def with_features(
     wide = "avx512bw" in present and "avx512vl" in present
     found = Processor(
         cpu,
+        ARM_TRIPLE if name in ARM else "",
         features,
         tile_vector_bytes=64 if wide else 32 if "avx" in present else 16,
         fma_bytes=64 if wide and name not in HALVED else 32 if "avx" in present else 16,
-        vector_registers=32 if wide else 16,
+        vector_registers=32 if wide or "neon" in present else 16,
         dot_products=products,
     )
     return replace(found, **cache_bytes)

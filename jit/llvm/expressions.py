@@ -17,7 +17,7 @@ from ...lowering.processor import processor
 from .addresses import Addresses, Val
 from .ir_writer import Declaration, is_number, memory_text, number_text, spell_conversion, spell_row, type_text
 from .register_transpose import joined, turn
-from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM, VECTOR_ROWS, Row
+from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM_ROWS, VECTOR_ROWS, Row
 from .select_to_table import ENTRIES, look_up, table_of
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ class Expressions(Addresses):
     def quads_added(self, sum: Expr, term: Expr) -> Val | None:
         """Products of bytes added to a sum, a function of its own for vectors; None where the term is none of these."""
         match term:
-            case Apply("quaddot_us", factors, type):
+            case Apply(function, factors, type) if function in QUADSUM_ROWS:
                 values = [self.value(e) for e in (*factors, sum)]
                 lanes = max(v.lanes for v in values[:2])
                 if lanes > 1:
                     texts = [self.splat(v, type, lanes).text for v in values]
-                    return Val(self.spell((QUADSUM,), texts, type, lanes), lanes)
+                    return Val(self.spell(QUADSUM_ROWS[function], texts, type, lanes), lanes)
         return None
 
     def look_up(self, e: Apply) -> Val | None:

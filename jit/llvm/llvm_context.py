@@ -21,9 +21,14 @@ LAST_LLVM = 22  # known to have the options that are set here
 
 def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
     """A code generator for a processor, by default this machine's with all its features; for code in memory or for files."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
+    if described.triple:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        target = llvm.Target.from_triple(described.triple)
+    else:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=described.cpu or llvm.get_host_cpu_name(),
         features=_flags(described) if described.cpu else llvm.get_host_cpu_features().flatten(),
@@ -106,7 +111,7 @@ _spare: dict[tuple[object, ...], list[Toolchain]] = {}  # those that no thread u
 def toolchain() -> Iterator[Toolchain]:
     """One that is this thread's until it is given back."""
     described = processor()
-    spare = _spare.setdefault((described.cpu, described.features), [])
+    spare = _spare.setdefault((described.cpu, described.triple, described.features), [])
     with no_fork():
         try:
             own = spare.pop()

@@ -67,11 +67,12 @@ def _by_minus_one(row: Row, result: str) -> Row:
 _COMPARISONS = {"eq": ("eq", "eq", "oeq"), "ne": ("ne", "ne", "une"), "lt": ("slt", "ult", "olt"), "le": ("sle", "ule", "ole"), "gt": ("sgt", "ugt", "ogt"), "ge": ("sge", "uge", "oge")}  # fmt: skip
 
 
-def _byte_product(place: int, first: int) -> Row:
-    """The product of a byte without a sign and one with it, of these bits on; the row has so many instructions before."""
+def _byte_product(place: int, first: int, signed: bool = False) -> Row:
+    """The product of a byte without a sign, or a `signed` one, and one with it, of these bits on; the row has so many
+    instructions before."""
     return (
-        f"lshr {{t}} {{a}}, {{k[{place}]}}",
-        f"and {{t}} {{{first}}}, {{k[255]}}",
+        f"shl {{t}} {{a}}, {{k[{24 - place}]}}" if signed else f"lshr {{t}} {{a}}, {{k[{place}]}}",
+        f"ashr {{t}} {{{first}}}, {{k[24]}}" if signed else f"and {{t}} {{{first}}}, {{k[255]}}",
         f"shl {{t}} {{b}}, {{k[{24 - place}]}}",
         f"ashr {{t}} {{{first + 2}}}, {{k[24]}}",
         f"mul {{t}} {{{first + 1}}}, {{{first + 3}}}",
@@ -152,12 +153,13 @@ INSTRUCTIONS["bytepairs", "int"] = (
     "shl {t} {29}, {k[16]}",
     "or {t} {30}, {31}",
 )
-INSTRUCTIONS["quaddot_us", "int"] = (
-    *(line for n in range(4) for line in _byte_product(8 * n, 5 * n)),
-    "add {t} {4}, {9}",
-    "add {t} {14}, {19}",
-    "add {t} {20}, {21}",
-)
+for _name, _signed in (("quaddot_us", False), ("quaddot", True)):
+    INSTRUCTIONS[_name, "int"] = (
+        *(line for n in range(4) for line in _byte_product(8 * n, 5 * n, _signed)),
+        "add {t} {4}, {9}",
+        "add {t} {14}, {19}",
+        "add {t} {20}, {21}",
+    )
 HALVES = {"addhalves": "add", "subhalves": "sub"}
 for _name, _instruction in HALVES.items():
     INSTRUCTIONS[_name, "int"] = (
@@ -172,11 +174,13 @@ for _name, _instruction in HALVES.items():
 WORDS: dict[str, tuple[str, Row]] = {
     **{f: ("ab", INSTRUCTIONS[f, "int"]) for f in ("pairdot", "bytepairs", *HALVES)},
     "quadsum": ("abc", (*INSTRUCTIONS["quaddot_us", "int"], "add {t} {22}, {c}")),
+    "quadsum_ss": ("abc", (*INSTRUCTIONS["quaddot", "int"], "add {t} {22}, {c}")),
 }
-QUADSUM = _call("quadsum", "abc")  # quaddot_us of two factors, added to a sum
+QUADSUMS = {"quaddot_us": "quadsum", "quaddot": "quadsum_ss"}  # products of four bytes, added to a sum
+QUADSUM_ROWS: dict[str, Row] = {f: (_call(added, "abc"),) for f, added in QUADSUMS.items()}
 VECTOR_ROWS: dict[str, Row] = {
-    **{f: (_call(f, operands),) for f, (operands, _) in WORDS.items() if f != "quadsum"},
-    "quaddot_us": (_call("quadsum", "abz"),),
+    **{f: (_call(f, operands),) for f, (operands, _) in WORDS.items() if f not in QUADSUMS.values()},
+    **{f: (_call(added, "abz"),) for f, added in QUADSUMS.items()},
 }
 
 # signed division by what may be -1: the least integer divided by it wraps

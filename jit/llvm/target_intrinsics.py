@@ -13,6 +13,7 @@ from .ir_writer import Declaration, spell_row
 from .scalar_functions import HALVES, WORDS, Row
 
 NAMES = tuple(WORDS)
+_WAYS = {"quadsum": ("quadsum", "quadsum_ss")}  # instructions that define a function, where there is more than one
 
 
 def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
@@ -25,20 +26,28 @@ def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], c
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     wide = f"<{lanes} x i32>"
     product = has.get((name, lanes))
+    if name == "quadsum" and product is None and ("quadsum_ss", lanes) in has:
+        before = [_defined("quadsum_ss", lanes, has, called).replace("@quadsum_ss", "@of_signed.quadsum_ss")]
+        return "\n".join([*before, _of_signed(f"@of_signed.quadsum_ss.v{lanes}i32", wide)])
     before: list[str] = []
     operands, row = WORDS[name]
-    if product is None and any((name, lanes >> n) in has for n in range(1, lanes.bit_length())):
+    if product is None and any(
+        (f, lanes >> n) in has for f in _WAYS.get(name, (name,)) for n in range(1, lanes.bit_length())
+    ):
         half = f"{name}.v{lanes // 2}i32"
         before = [_defined(name, lanes // 2, has, called).replace(f"@{half}", f"@half.{half}")]
         body = _by_halves(f"@half.{half}", lanes, operands)
     elif product is not None:
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (product.operand_bits, product.result_bits))
-        called.add(f"declare {result} @{product.llvm}({', '.join(parts for _ in product.operands)})")
-        given_parts = ", ".join(f"{parts} %{o}.parts" for o in product.operands)
-        body = _on_parts(f"call {result} @{product.llvm}({given_parts})", operands, wide, parts, result)
+        types = {"a": parts, "b": parts, "c": result}
+        called.add(f"declare {result} @{product.llvm}({', '.join(types[o] for o in product.operands)})")
+        given_parts = ", ".join(f"{types[o]} %{o}.parts" for o in product.operands)
+        body = _on_parts(f"call {result} @{product.llvm}({given_parts})", operands, wide, types, result)
     elif name in HALVES:
         halves = f"<{2 * lanes} x i16>"
-        body = _on_parts(f"{HALVES[name]} {halves} %a.parts, %b.parts", operands, wide, halves, halves)
+        body = _on_parts(
+            f"{HALVES[name]} {halves} %a.parts, %b.parts", operands, wide, {"a": halves, "b": halves}, halves
+        )
     else:
         body = _plain(row, lanes)
     parameters = ", ".join(f"{wide} %{v}" for v in operands)
@@ -46,9 +55,21 @@ def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], c
     return "\n".join([*before, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
 
 
-def _on_parts(instruction: str, operands: str, wide: str, parts: str, result: str) -> list[str]:
+def _of_signed(function: str, wide: str) -> str:
+    """Products of unsigned bytes by those of signed ones: 128 of an unsigned byte is less -128 of a signed one."""
+    return f"""define internal {wide} @quadsum.{function.rpartition(".")[2]}({wide} %a, {wide} %b, {wide} %c) alwaysinline nounwind {{
+  %low = and {wide} %a, splat (i32 {0x7F7F7F7F})
+  %high = and {wide} %a, splat (i32 {-0x7F7F7F80})
+  %sum = call {wide} {function}({wide} %low, {wide} %b, {wide} %c)
+  %less = call {wide} {function}({wide} %high, {wide} %b, {wide} zeroinitializer)
+  %r = sub {wide} %sum, %less
+  ret {wide} %r
+}}"""
+
+
+def _on_parts(instruction: str, operands: str, wide: str, types: Mapping[str, str], result: str) -> list[str]:
     """An instruction on the operands seen as vectors of parts."""
-    casts = [f"%{o}.parts = bitcast {wide} %{o} to {parts}" for o in operands]
+    casts = [f"%{o}.parts = bitcast {wide} %{o} to {types[o]}" for o in operands]
     return [*casts, f"%r.parts = {instruction}", f"%r = bitcast {result} %r.parts to {wide}"]
 
 

@@ -21,6 +21,7 @@ LOADS_PER_PRODUCT = (
 )
 MAX_ROWS = 14  # more would gain little and be longer code
 MAX_VECTORS = 7
+PLAIN_PAIRDOT = 10  # instructions of a product of pairs where the processor has none for it
 GUESS = 64  # what an unknown size is taken for in estimates
 # the rows or columns of its own from which an operand's float products are summed in the order of the terms, however many there
 # are (docs/language.md), and that a contraction of an unknown size has where it is packed
@@ -87,5 +88,7 @@ MADDUBS = Product(4, instructions=3, temporaries=4)
 
 
 def pairdot() -> Product:
-    """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum."""
+    """Pairs of 16 bits: one instruction with VNNI, else a product that waits in a register, and a sum, or plain integers."""
+    if all(d.function != "pairdot" for d in processor().dot_products):
+        return Product(2, instructions=PLAIN_PAIRDOT, temporaries=2)
     return Product(2) if processor().has_dot4 else Product(2, instructions=2, temporaries=1)

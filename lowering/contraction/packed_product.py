@@ -149,20 +149,29 @@ def lower_pairdot(
 class _Dot4:
     """The kernels of products of four bytes; the factor of the columns has no sign, or that of the rows where `swapped`."""
 
-    def __init__(self, packing: PanelPacking, swapped: bool) -> None:
-        self.packing, self.swapped = packing, swapped
+    def __init__(self, packing: PanelPacking, swapped: bool, function: str = "quaddot_us") -> None:
+        self.packing, self.swapped, self.function = packing, swapped, function
 
     def offset(self, sign: Expr | bool) -> bool:
         return offset_bytes(self.packing, self.swapped, sign)
 
     def lower(self) -> LoweredContraction | None:
-        body = _words(self.packing, lambda words: apply("quaddot_us", *words[0][:: 1 if self.swapped else -1]))
+        body = _words(self.packing, lambda words: apply(self.function, *words[0][:: 1 if self.swapped else -1]))
         return None if body is None else self.packing.contracted(body)
 
 
 def lower_dot4(kernel: Kernel, c: Contraction, sizes: OperandMagnitudes, constants: Constants) -> Version | None:
     """The kernels where the processor adds the products of four bytes to a sum by one instruction, and where they are exact."""
-    return with_sign_offset(sizes, lambda swapped: _Dot4(packing_of(kernel, c, constants, DOT4), swapped))
+
+    def kernels(swapped: bool, function: str = "quaddot_us") -> _Dot4:
+        return _Dot4(packing_of(kernel, c, constants, DOT4), swapped, function)
+
+    if processor().dot4_is_signed and all(
+        isinstance(n, int) and n <= I8.limits[1] for n in (sizes.rows, sizes.columns)
+    ):
+        made = kernels(False, "quaddot").lower()
+        return None if made is None else (made, True)
+    return with_sign_offset(sizes, kernels)
 
 
 # bytes without VNNI: sums of two products in 16 bits, of as many words as fit, then widened
