@@ -58,7 +58,7 @@ def conv(layer: Conv) -> Case:
     w = random.integers(-127, 128, (layer.oc, layer.c // layer.groups, layer.kernel, layer.kernel)).astype(np.int8)
     out = np.empty((1, layer.oc, layer.out, layer.out), np.int32)
     case = Case(
-        {}, out=out, operations=2 * out.size * layer.terms, kind="i16",
+        {}, out=out, operations=2 * out.size * layer.terms, kind="i8",
         inexact=dict.fromkeys(("onnxruntime", "openvino", "torch"), "rounds or saturates"),
     )  # fmt: skip
     found = case.contenders
@@ -113,7 +113,7 @@ def dense(m: int, k: int, n: int) -> Case:
     x = random.integers(-127, 128, (m, k)).astype(np.int32)
     w = random.integers(-127, 128, (n, k)).astype(np.int8)
     out = np.empty((m, n), np.int32)
-    case = Case({}, out=out, operations=2 * m * k * n, kind="i16", inexact={"onnxruntime": "saturates"})
+    case = Case({}, out=out, operations=2 * m * k * n, kind="i8", inexact={"onnxruntime": "saturates"})
     found = case.contenders
     for name, declared in (("cvm", " {range = [-127, 127]}"), ("cvm, range unknown", "")):
         f = cvm.compile(

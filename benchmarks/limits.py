@@ -1,5 +1,5 @@
-"""Measure the limits of this machine by loops in LLVM IR: bytes copied and read per second, multiply-adds of f32 and of
-i16 pairs.
+"""Measure the limits of this machine by loops in LLVM IR: bytes copied and read per second, and multiply-adds of f32, of pairs
+of i16 and of bytes, by vectors of every width and every dot product that the processor has.
 """
 
 from __future__ import annotations
@@ -9,16 +9,24 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from cvm.jit.host_processor import host_processor
 from cvm.jit.llvm.native_code import Library
+from cvm.lowering.processor import DotProduct
 
-SUMS = 4  # for each of two vectors that are loaded: eight sums, and all factors, in registers
+PROCESSOR = host_processor()
+# for each of two vectors that are loaded: eight sums or twelve, and all factors, in registers
+SUMS = 4 if PROCESSOR.vector_registers < 32 else 6
 TURNS = 4  # of both vectors, in one of the loop
 MIB = 1 << 20
 APART = 65 * 64  # bytes between arrays that are read side by side
 READING = {"reading_streams": True, "reading": False}  # eight streams side by side, or one
 COPY, READ, WRITE = (1, 1), (1, 0), (0, 1)  # arrays read and written
 SHARES = (COPY, WRITE, (2, 1), (3, 1), (1, 4))
-PEAKS = {"f32 multiply-add, GFLOP/s": "f32", "i16 multiply-add of pairs, GOP/s": "i16"}
+PEAKS = {
+    "f32 multiply-add, GFLOP/s": "f32",
+    "i16 multiply-add of pairs, GOP/s": "i16",
+    "multiply-add of bytes, GOP/s": "i8",
+}
 
 
 def moving(name: str, read: int, written: int, streaming: bool) -> str:
@@ -61,13 +69,14 @@ def reading(name: str, streams: bool) -> str:
     return looped(name, "ptr %to, ptr %from, i64 %n", 32, lines, sums, kept(list(sums), "<8 x i32>"))
 
 
-def adding(name: str, factor: str, sum: str, step: Callable[[str, str, str, str], list[str]]) -> str:
-    """i32 @name(ptr sink, ptr factors, i64 turns): two vectors loaded, each multiplied by others into sums."""
+def adding(name: str, width: int, sum: str, step: Callable[[str, str, str, str], list[str]]) -> str:
+    """i32 @name(ptr sink, ptr factors, i64 turns): two vectors of so many bytes loaded, each multiplied by others into sums."""
     before: list[str] = []
+    factor = sum
     for n in range(SUMS):
         before += [
-            f"%p{n} = getelementptr i8, ptr %from, i64 {32 * n}",
-            f"%c{n} = load {factor}, ptr %p{n}, align 32",
+            f"%p{n} = getelementptr i8, ptr %from, i64 {width * n}",
+            f"%c{n} = load {factor}, ptr %p{n}, align {width}",
         ]
     lines = ["%low = and i64 %i, 7", f"%near = getelementptr {factor}, ptr %from, i64 %low"]
     held = {(m, n): f"%sum{m}{n}" for m in range(2) for n in range(SUMS)}
@@ -76,7 +85,7 @@ def adding(name: str, factor: str, sum: str, step: Callable[[str, str, str, str]
         m = turn % 2
         lines += [
             f"%f{turn} = getelementptr {factor}, ptr %near, i64 {turn}",
-            f"%x{turn} = load {factor}, ptr %f{turn}, align 32",
+            f"%x{turn} = load {factor}, ptr %f{turn}, align {width}",
         ]
         for n in range(SUMS):
             made = f"%new{turn}_{n}"
@@ -113,16 +122,62 @@ def looped(
     ])  # fmt: skip
 
 
-def _fused(new: str, sum: str, x: str, y: str) -> list[str]:
-    return [f"{new} = call <8 x float> @llvm.fma.v8f32(<8 x float> {x}, <8 x float> {y}, <8 x float> {sum})"]
+def fused(width: int) -> tuple[str, set[str]]:
+    """The loop of f32 multiply-adds by vectors of a width, and what it declares."""
+    v, n = f"<{width // 4} x float>", width // 4
+
+    def step(new: str, sum: str, x: str, y: str) -> list[str]:
+        return [f"{new} = call {v} @llvm.fma.v{n}f32({v} {x}, {v} {y}, {v} {sum})"]
+
+    return adding(f"f32_{width}", width, v, step), {f"declare {v} @llvm.fma.v{n}f32({v}, {v}, {v})"}
 
 
-def _pairs(new: str, sum: str, x: str, y: str) -> list[str]:
-    product = new.replace("new", "product")
-    return [
-        f"{product} = call <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16> {x}, <16 x i16> {y})",
-        f"{new} = add <8 x i32> {sum}, {product}",
-    ]
+def products(name: str, chain: list[DotProduct]) -> tuple[str, set[str]]:
+    """The loop of dot products, each of the one before with the factors or with ones, added to sums; and what it declares."""
+    width = chain[0].vector_bytes
+    v, wanted = f"<{width // 4} x i32>", set()
+
+    def step(new: str, sum: str, x: str, y: str) -> list[str]:
+        lines, given = [], {"a": x, "b": y, "c": sum}
+        for d in chain:
+            parts, result = (f"<{8 * width // bits} x i{bits}>" for bits in (d.operand_bits, d.result_bits))
+            types = [result if o == "c" else parts for o in d.operands]
+            wanted.add(f"declare {result} @{d.llvm}({', '.join(types)})")
+            tag = f"{new}_{d.function}"
+            lines += [f"{tag}{o} = bitcast {v} {given[o]} to {t}" for o, t in zip(d.operands, types, strict=True)]
+            operands = ", ".join(f"{t} {tag}{o}" for o, t in zip(d.operands, types, strict=True))
+            lines += [f"{tag} = call {result} @{d.llvm}({operands})", f"{tag}w = bitcast {result} {tag} to {v}"]
+            given = {"a": f"{tag}w", "b": y, "c": sum}
+        last = given["a"]
+        return [
+            *lines,
+            f"{new} = {'or' if 'c' in chain[-1].operands else 'add'} {v} {last}, {last if 'c' in chain[-1].operands else sum}",
+        ]
+
+    return adding(name, width, v, step), wanted
+
+
+def peaks() -> dict[str, tuple[str, int, str, set[str]]]:
+    """Loops by name: the kind of peak, the operations of a vector, the text, and what it declares."""
+    found: dict[str, tuple[str, int, str, set[str]]] = {}
+    widths = [w for w in (16, 32, 64) if w <= PROCESSOR.tile_vector_bytes]
+    for width in widths:
+        found[f"f32_{width}"] = ("f32", width // 2, *fused(width))
+        has = {d.function: d for d in PROCESSOR.dot_products if d.vector_bytes == width}
+        chains = [
+            ("i16", 2, ["pairdot"]),
+            ("i8", 4, ["bytepairs", "pairdot"]),
+            ("i8", 4, ["quadsum"]),
+            ("i8", 4, ["quadsum_ss"]),
+        ]
+        for kind, terms, functions in chains:
+            if all(f in has for f in functions):
+                name = f"{kind}_{functions[0]}_{width}"
+                found[name] = (kind, 2 * terms * width // 4, *products(name, [has[f] for f in functions]))
+    return found
+
+
+LOOPS = peaks()
 
 
 def _name(shares: tuple[int, int], past: bool) -> str:
@@ -130,11 +185,10 @@ def _name(shares: tuple[int, int], past: bool) -> str:
 
 
 TEXT = "\n".join([
-    "declare <8 x float> @llvm.fma.v8f32(<8 x float>, <8 x float>, <8 x float>)",
-    "declare <8 x i32> @llvm.x86.avx2.pmadd.wd(<16 x i16>, <16 x i16>)",
+    *sorted(set().union(*(wanted for *_, wanted in LOOPS.values()))),
     *(moving(_name(shares, past), *shares, past) for shares in SHARES for past in (False, True)),
     *(reading(name, streams) for name, streams in READING.items()),
-    adding("f32", "<8 x float>", "<8 x float>", _fused), adding("i16", "<16 x i16>", "<8 x i32>", _pairs), "!0 = !{i32 1}",
+    *(text for _, _, text, _ in LOOPS.values()), "!0 = !{i32 1}",
 ])  # fmt: skip
 
 
@@ -142,7 +196,8 @@ class Limits:
     """The loops, ready to run."""
 
     def __init__(self) -> None:
-        names = [*(_name(shares, past) for shares in SHARES for past in (False, True)), *READING, *PEAKS.values()]
+        names = [*(_name(shares, past) for shares in SHARES for past in (False, True)), *READING, *LOOPS]
+        self.reached_by: dict[str, str] = {}  # the loop of each peak that was measured
         self.library = Library(TEXT, {name: (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64) for name in names})
 
     def run(self, name: str, to: np.ndarray, given: np.ndarray, n: int) -> Callable[[], int]:
@@ -173,10 +228,18 @@ class Limits:
                 ("read", 64, read.values()), ("write, non-temporal stores", 64, [write["moving past"]]),
             )
         }  # fmt: skip
-        turns, factors, sink = 50_000, aligned(1024, 0), aligned(1024)
+        turns, factors, sink = 50_000, aligned(2048, 0), aligned(1024)
         for title, kind in PEAKS.items():
-            each = 16 if kind == "f32" else 32
-            found[title] = turns * 2 * TURNS * SUMS * each / fastest(self.run(kind, sink, factors, turns)) / 1e9
+            rates = {
+                name: turns * 2 * TURNS * SUMS * each / fastest(self.run(name, sink, factors, turns)) / 1e9
+                for name, (of, each, *_) in LOOPS.items()
+                if of == kind
+            }
+            if rates:
+                self.reached_by[title] = max(rates, key=lambda name: rates[name])
+            found[title] = max(
+                rates.values(), default=found[list(found)[-1]]
+            )  # without products of bytes, those of pairs
         return found
 
 
@@ -197,5 +260,6 @@ def fastest(run: Callable[[], object], turns: int = 9) -> float:
 
 
 if __name__ == "__main__":
-    for name, value in Limits().measured().items():
-        print(f"{name:36} {value:8.1f}")
+    limits = Limits()
+    for name, value in limits.measured().items():
+        print(f"{name:36} {value:8.1f}  {limits.reached_by.get(name, '')}".rstrip())

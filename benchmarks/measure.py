@@ -114,6 +114,7 @@ def main() -> None:
         "seconds": round(time.perf_counter() - began, 1),
         "versions": {"python": platform.python_version(), **versions()},
         "limits": {title: round(value, 1) for title, value in peaks.items()},
+        "reached by": limits.reached_by,
         "rows": rows,
     }
     if not options.only:

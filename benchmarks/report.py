@@ -13,7 +13,7 @@ BEGIN, END = "<!-- tables: written by benchmarks/run.py -->\n", "<!-- end of tab
 BOUNDS = {
     "copy": "a copy of as many bytes, by the better kind of stores", "read": "reading as many bytes",
     "move": "reading and writing as many bytes of as many arrays, by the better kind of stores",
-    "write": "writing as many bytes", "i16": "the multiply-add peak of i16 pairs", "f32": "the multiply-add peak of f32",
+    "write": "writing as many bytes", "i16": "the multiply-add peak of i16 pairs", "i8": "the multiply-add peak of bytes", "f32": "the multiply-add peak of f32",
 }  # fmt: skip
 
 
@@ -94,7 +94,9 @@ def machine(results: dict[str, dict[str, Any]]) -> str:
     ]  # fmt: skip
     for title in last["limits"]:
         values = [r["limits"][title] for r in results.values() if title in r["limits"]]
-        lines.append(f"| {title} | {min(values):.0f} | {max(values):.0f} |")
+        way = last.get("reached by", {}).get(title)  # kind, instruction and bytes of the vectors
+        by = f", by {way.replace('_', ' ')}-byte vectors" if way else ""
+        lines.append(f"| {title}{by} | {min(values):.0f} | {max(values):.0f} |")
     return "\n".join([*lines, ""])
 
 

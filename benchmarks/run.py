@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from cvm.jit.host_processor import host_processor
 from groups import GROUPS
 from report import write
 
@@ -25,6 +26,8 @@ def measure(group: str, seconds: float) -> int:
     """Starts the group's process; its exit status."""
     threads = GROUPS[group].threads
     environment = {**os.environ, **dict.fromkeys(ONE, str(threads)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if host_processor().fma_bytes == 64:  # OpenBLAS has no kernels of that width for processors newer than itself
+        environment.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
     before = None
     if threads == 1 and hasattr(os, "sched_setaffinity"):
         last = max(os.sched_getaffinity(0))
