@@ -20,6 +20,22 @@ import cvm
 
 SHOWN = 50  # diagnostics that one run prints
 LEVELS = (0, 2)  # of optimization
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "run layer.cvm --random-inputs 0 --time",
+        "run layer.cvm --input 'x=[[1,2,3],[4,5,6]]' --output y.csv",
+        "run life.cvm --steps 100 --plot life.gif",
+    ),
+    "check": ("check layer.cvm --overflow", "check *.cvm --werror --format sarif > found.sarif"),
+    "explain": ("explain cvm.dense.C2", "explain parse.brace"),
+    "lower": ("lower layer.cvm --to loops", "lower layer.cvm --to strategies --cpu znver4"),
+    "opt": ("opt layer.cvm --pipeline canonicalize,cse,fuse", "opt layer.cvm --target cuda --print-after-all"),
+    "build": ("build layer.cvm --size N=16 -o layer.so --header layer.h",),
+    "import": ("import model.onnx --size N=1 -o model.cvm",),
+    "test": ("test tests", "test tests --bless"),
+    "ops": ("ops cvm", "ops cvm.conv2d"),
+    "completion": ("completion bash > ~/.local/share/bash-completion/completions/cvm",),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,7 +134,22 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_run, _check, _opt, _lower, _build, _viz, _import, _ops, _explain, _fmt, _test):
+    for add in (
+        _run,
+        _check,
+        _opt,
+        _lower,
+        _build,
+        _viz,
+        _import,
+        _ops,
+        _explain,
+        _fmt,
+        _test,
+        _doctor,
+        _cache,
+        _completion,
+    ):
         add(commands)
     return top
 
@@ -131,9 +162,30 @@ def _command(commands: Any, name: str, help: str, function: str = "") -> argpars
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{wanted}"), wanted)
         return found(options)
 
-    made: argparse.ArgumentParser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog=f"examples:{examples}" if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     made.set_defaults(command=command)
     return made
+
+
+def _doctor(commands: Any) -> None:
+    _command(commands, "doctor", "show versions, processor, targets, cache and extras, and how to get what is missing")
+
+
+def _cache(commands: Any) -> None:
+    cache = _command(commands, "cache", "show or empty the disk cache of compiled code")
+    cache.add_argument("action", choices=("info", "clear"))
+
+
+def _completion(commands: Any) -> None:
+    made = _command(commands, "completion", "print a script that completes commands and flags in a shell")
+    made.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
 def _optimization(command: argparse.ArgumentParser) -> None:
@@ -143,18 +195,19 @@ def _optimization(command: argparse.ArgumentParser) -> None:
 
 
 def _run(commands: Any) -> None:
+    array = "an argument's array: a file (.npy, .csv, .png, .jpg), or numbers such as 3 or [[1,2],[3,4]]"
     run = _command(commands, "run", "run a function or a graph of a program, or kernels, and show what it gives")
     run.add_argument("program", metavar="PROG.cvm", help="a program, or kernels as lower --to loops shows them")
     run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
     run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
     run.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
     _optimization(run)
-    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=ARRAY", help=array)
     run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
     run.add_argument(
         "--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise"
     )
-    run.add_argument("--output", metavar="FILE.npz", help="write the results, by their names in the program")
+    run.add_argument("--output", metavar="FILE", help="write the results: all to an .npz, one to an .npy, .csv or .png")
     run.add_argument("--threads", type=int, metavar="N", help="how many threads run large loops")
     run.add_argument(
         "--profile", action="store_true", help="show how long each kernel takes, and what it moves and does"

@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ..dialect.ir.compilation_context import compiling
-from ..dialect.ir.diagnostics import Diagnostic, Span, TargetError
+from ..dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
 from ..dialect.ir.sizes import Dim, Size, product
 from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
@@ -128,7 +128,9 @@ def _callable(module: Module, function: Function) -> None:
         if not value.known_type.is_static:
             open = ", ".join(str(d) for d in value.known_type.array_shape if isinstance(d, Size))
             message = f"%{value.name} is {value.type}, but what is built ahead of time has known sizes; settle {open}"
-            raise TargetError(Diagnostic(message, value.span, "build"))
+            names = [str(d)[1:] for d in value.known_type.array_shape if isinstance(d, Size) and d.name]
+            help = f"--size {names[0]}=16, or sizes={{'{names[0]}': 16}} in Python" if names else "name the size, as ?N"
+            raise TargetError(Diagnostic(message, value.span, "build", (Note(help),)))
     if contents_after(module, function):
         raise TargetError(Diagnostic(f"@{function.name} overwrites an argument; built code does not", where, "build"))
 

@@ -1,15 +1,15 @@
-"""Arguments of a function from the command line: from .npy and .npz files, or random."""
+"""Arguments of a function from the command line: from files and literals, or random."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from cvm.cli import Usage
+from cvm.commands.array_files import load, read_array
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.program.function import Function, Value
 
@@ -24,13 +24,13 @@ def inputs(function: Function, options: Namespace) -> list[np.ndarray]:
     for name, item, path in _items(options):
         if name not in names:
             raise Usage(f"--input {item}: @{function.name} has no argument %{name}; {_arguments(function)}")
-        given[name] = _array(path)
+        given[name] = read_array(path, next(a.known_type for a in function.arguments if a.name == name))
     missing = [a for a in function.arguments if a.name not in given]
     if missing and options.random_inputs is None:
         held = f"; {options.inputs} holds {', '.join(given) or 'nothing'}" if options.inputs else ""
         raise Usage(
             f"no array for {', '.join('%' + a.name for a in missing)}: {_arguments(function)}{held}\n"
-            "give --input NAME=FILE.npy, --inputs FILE.npz, or --random-inputs SEED"
+            "give --input NAME=FILE.npy or NAME=[1,2,3], --inputs FILE.npz, or --random-inputs SEED"
         )
     if missing:
         given |= _random(function, missing, given, options.random_inputs)
@@ -46,16 +46,16 @@ def random_arrays(function: Function, seed: int) -> list[np.ndarray]:
 def arrays_by_name(options: Namespace) -> dict[str, np.ndarray]:
     """The given arrays by name."""
     given = _archive(options.inputs) if options.inputs else {}
-    return given | {name: _array(path) for name, _, path in _items(options)}
+    return given | {name: read_array(path, None) for name, _, path in _items(options)}
 
 
 def _items(options: Namespace) -> Iterator[tuple[str, str, str]]:
-    """The name, the text and the file of each `--input NAME=FILE.npy`."""
+    """The name, the text and the file of each `--input NAME=FILE`."""
     names: set[str] = set()
     for item in options.input:
         name, separator, path = item.removeprefix("%").partition("=")
         if not separator or not path:
-            raise Usage(f"--input {item}: expected NAME=FILE.npy")
+            raise Usage(f"--input {item}: expected NAME=FILE or NAME=NUMBERS, such as x=x.npy or x=[1,2,3]")
         if name in names:
             raise Usage(f"--input {item}: {name} is given twice")
         names.add(name)
@@ -67,35 +67,11 @@ def _arguments(function: Function) -> str:
     return f"it takes {listed}" if listed else "it takes none"
 
 
-def _array(path: str) -> np.ndarray:
-    found = _load(path)
-    if not isinstance(found, np.ndarray):
-        raise Usage(f"{path} holds several arrays: give it with --inputs")
-    return found
-
-
 def _archive(path: str) -> dict[str, np.ndarray]:
-    found = _load(path)
+    found = load(path)
     if isinstance(found, np.ndarray):
         raise Usage(f"{path} holds one array: give it with --input NAME={path}")
     return found
-
-
-def _load(path: str) -> np.ndarray | dict[str, np.ndarray]:
-    """The array of an .npy file, or the arrays of an .npz; nothing is unpickled."""
-    try:
-        with open(path, "rb") as file:
-            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
-                raise OSError
-        found: Any = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found as archive:
-            return {name: archive[name] for name in archive.files}
-    except OSError as e:
-        raise Usage(f"{path} cannot be read: {(e.strerror or 'not an .npy or .npz file').lower()}") from None
-    except Exception as e:  # a damaged file raises any error of NumPy or zipfile
-        raise Usage(f"{path} cannot be read: {str(e).splitlines()[0] if str(e) else type(e).__name__}") from None
 
 
 def _random(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from argparse import Namespace
@@ -13,9 +12,9 @@ import numpy as np
 
 import cvm
 from cvm.cli import Usage
+from cvm.commands.array_files import write_arrays
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
-from cvm.commands.io import write
 from cvm.commands.levels import compiled, read_level, signature
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
@@ -60,9 +59,7 @@ def run(options: Namespace) -> int:
         first = time.perf_counter() - began
     results = named(f, returned)
     if options.output is not None:
-        archive = io.BytesIO()
-        np.savez(archive, **results)  # type: ignore[arg-type]
-        write(options.output, archive.getvalue())
+        write_arrays(options.output, results)
     if options.plot is not None:
         from cvm.plot import plot
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 import warnings
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from cvm.cli import Usage
+from cvm.commands.array_files import write_arrays
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import arrays_by_name
-from cvm.commands.io import write
 from cvm.dialect.cog.clocked import Sensor
 from cvm.dialect.cog.clocked import warnings as graph_warnings
 from cvm.dialect.program.function import Graph
@@ -92,10 +91,8 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
 def finish(g: CompiledGraph, options: Namespace, readings: dict[str, list[np.ndarray]], times: list[int]) -> None:
     """Write the requested outputs: the readings, a picture, the state."""
     if options.output is not None:
-        archive = io.BytesIO()
         held: dict[str, Any] = {n: np.stack(a) if options.every is not None else a[-1] for n, a in readings.items()}
-        np.savez(archive, **held)
-        write(options.output, archive.getvalue())
+        write_arrays(options.output, held)
     if options.plot is not None:
         from cvm.plot import plot
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 LARGEST = 256 << 20  # bytes of the cache; the least recently used entries are evicted
 _DIGEST = hashlib.sha256().digest_size
+_ENTRY = re.compile(r"[0-9a-f]{64}|\.new-\w+")
 
 
 def folder() -> Path | None:
@@ -97,20 +100,39 @@ def _private(found: os.stat_result) -> bool:
     return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
+def entries(where: Path) -> list[tuple[float, int, str]]:
+    """The time of the last use, the bytes and the path of each entry of a folder."""
+    found: list[tuple[float, int, str]] = []
+    try:
+        with os.scandir(where) as listed:
+            for entry in listed:
+                with suppress(OSError):
+                    information = entry.stat(follow_symlinks=False)
+                    found.append((information.st_mtime, information.st_size, entry.path))
+    except OSError:
+        return []
+    return found
+
+
+def clear() -> int:
+    """Remove all entries; how many there were. A folder that other users can write to is left alone."""
+    where, removed = folder(), 0
+    if where is not None and _ours(where):
+        for _, _, path in entries(where):
+            if _ENTRY.fullmatch(os.path.basename(path)):
+                with suppress(OSError):
+                    os.unlink(path)
+                    removed += 1
+    return removed
+
+
 def _shrink(where: Path) -> None:
     """Evict least recently used entries until the cache is small enough; runs occasionally."""
     if os.urandom(1)[0] >= 8:
         return
-    entries = []
-    with os.scandir(where) as found:
-        for entry in found:
-            try:
-                information = entry.stat(follow_symlinks=False)
-            except OSError:
-                continue
-            entries.append((information.st_mtime, information.st_size, entry.path))
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+    found = entries(where)
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
         if total <= LARGEST:
             return
         try:

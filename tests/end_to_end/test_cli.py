@@ -144,7 +144,7 @@ def test_large_results_are_shown_by_their_first_elements(command: Command) -> No
         ("run add.cvm --input x=none.npy", "none.npy cannot be read: no such file or directory"),
         ("run add.cvm --input x=add.cvm", "add.cvm cannot be read: not an .npy or .npz file"),
         ("run add.cvm --input z=x.npy", "@main has no argument %z; it takes %x: tensor<2x3xi32>"),
-        ("run add.cvm --input x.npy", "expected NAME=FILE.npy"),
+        ("run add.cvm --input x.npy", "expected NAME=FILE or NAME=NUMBERS"),
         ("run add.cvm --input x=x.npy --input %x=x.npy", "--input %x=x.npy: x is given twice"),
         ("run add.cvm --random-inputs -1", "expected a seed of at least 0, got -1"),
         (
@@ -538,3 +538,80 @@ def test_colours(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_misspelt_commands_and_flags(command: Command, line: str, meant: str) -> None:
     found = command(*line.split())
     assert found.status == 2 and f"did you mean {meant}" in found.err
+
+
+ADD3 = "func @main(%x: tensor<?N x 3 x i32>) -> tensor<?N x 3 x i32> {\n  %y = dali.add %x, 1\n  return %y\n}\n"
+
+
+def test_inputs_and_outputs_by_suffix(command: Command, tmp_path: Path) -> None:
+    table, array, archive = (str(tmp_path / f"y.{s}") for s in ("csv", "npy", "npz"))
+    found = command("run", "-", "--input", "x=[[1,2,3],[-4,5,6]]", "--output", table, stdin=ADD3)
+    assert found.status == 0 and Path(table).read_text() == "2,3,4\n-3,6,7\n"
+    assert command("run", "-", "--input", f"x={table}", "--output", array, stdin=ADD3).status == 0
+    assert np.load(array).tolist() == [[3, 4, 5], [-2, 7, 8]] and np.load(array).dtype == np.int32
+    assert command("run", "-", "--input", f"x={array}", "--output", archive, stdin=ADD3).status == 0
+    assert np.load(archive)["y"].tolist() == [[4, 5, 6], [-1, 8, 9]]
+
+
+def test_pictures_as_inputs_and_outputs(command: Command, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    image.fromarray(pixels).save(tmp_path / "in.png")
+    program = "func @main(%x: tensor<2x4x3xui8>) -> tensor<2x4x3xui8> {\n  %y = dali.bitor %x, 1\n  return %y\n}\n"
+    program = program.replace("dali.bitor %x, 1", "dali.or %x, %x")
+    out = tmp_path / "out.png"
+    found = command("run", "-", "--input", f"x={tmp_path / 'in.png'}", "--output", str(out), stdin=program)
+    assert found.status == 0, found.err
+    assert np.array_equal(np.asarray(image.open(out)), pixels)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("x=[[1.5,2,3]]", "holds what i32 does not"),
+        ("x=[[3000000000,2,3]]", "holds what i32 does not"),
+        ("x=[[1,2],[3]]", "is no array"),
+        ("x=[1,", "is no array: expected numbers in lists"),
+        ("x=__import__('os')", "cannot be read"),
+        ("x=[__import__('os')]", "is no array"),
+        ("x=no.csv", "no.csv cannot be read"),
+        ("x=no.png", "no.png cannot be read"),
+    ],
+)
+def test_arrays_that_are_none(command: Command, given: str, said: str) -> None:
+    found = command("run", "-", "--input", given, stdin=ADD3)
+    assert found.status == 2 and said in found.err and "Traceback" not in found.err
+
+
+def test_outputs_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
+    for name, said in (("y.txt", ".npz, .npy, .csv, .png"), ("y.png", "a picture is ui8")):
+        found = command("run", "-", "--input", "x=[[1,2,3]]", "--output", str(tmp_path / name), stdin=ADD3)
+        assert found.status == 2 and said in found.err and not (tmp_path / name).exists()
+
+
+def test_doctor_and_cache(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CVM_CACHE_DIR", str(tmp_path / "cache"))
+    assert command("run", "-", "--random-inputs", "0", stdin=ADD3).status == 0
+    told = command("cache", "info").out
+    assert told.startswith(f"{tmp_path / 'cache'} (CVM_CACHE_DIR)\n") and "\n0 entries" not in told
+    (tmp_path / "cache" / "mine.txt").write_text("not an entry")
+    assert command("cache", "clear").out.startswith("removed ")
+    assert [p.name for p in (tmp_path / "cache").iterdir()] == ["mine.txt"]
+    said = command("doctor").out
+    assert f"cvm {cvm.__version__}" in said and "reference: ready" in said and "extras" in said
+    monkeypatch.setenv("CVM_CACHE_DIR", "")
+    assert command("cache", "info").out == "off: CVM_CACHE_DIR is empty\n"
+
+
+def test_completion(command: Command) -> None:
+    pytest.importorskip("shtab")
+    assert "--random-inputs" in command("completion", "bash").out
+
+
+def test_lower_shows_the_formulas_by_default(command: Command) -> None:
+    assert command("lower", "-", stdin=ADD3).out == command("lower", "-", "--to", "formulas", stdin=ADD3).out
+
+
+def test_an_open_size_names_the_flag(command: Command, tmp_path: Path) -> None:
+    found = command("build", "-", "-o", str(tmp_path / "f.so"), stdin=ADD3)
+    assert found.status == 1 and "note: --size N=16" in found.err

@@ -109,7 +109,7 @@ def test_a_sensor_takes_an_array_for_each_tick(program, tmp_path):
         (["--load-state", "none.npz"], 1, "the state cannot be read from none.npz: no such file or directory"),
         (["--save-state", "none/state"], 1, "the state cannot be written to none/state: no such file or directory"),
         (["--random-inputs", "1"], 2, "--random-inputs is for functions, and @counter is a graph"),
-        (["--input", "n"], 2, "expected NAME=FILE.npy"),
+        (["--input", "n"], 2, "expected NAME=FILE or NAME=NUMBERS"),
         (["--target", "tpu"], 2, "unknown target"),
     ],
 )

@@ -24,6 +24,8 @@ MAY_IMPORT = {
 ALSO = {
     "jit/cuda/device.py": "pycuda",
     "cvm/plot.py": "matplotlib PIL",
+    "cvm/commands/array_files.py": "PIL",
+    "cvm/commands/completion.py": "shtab",
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types

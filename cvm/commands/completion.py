@@ -1,0 +1,16 @@
+"""`cvm completion SHELL`: a script that completes commands and flags, made by shtab."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from cvm.cli import Usage, parser
+
+
+def completion(options: Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise Usage("completion needs shtab: pip install 'cvm-lang[completion]'") from None
+    print(shtab.complete(parser(), options.shell))
+    return 0

@@ -1,0 +1,71 @@
+"""`cvm doctor`: versions, the processor, targets, the cache and extras of this installation, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+from argparse import Namespace
+from collections.abc import Iterator
+from importlib import metadata
+
+import cvm
+from cvm.commands.cache import told
+from cvm.jit.host_processor import host_processor
+from cvm.jit.targets import TARGETS
+
+REQUIRED = ("llvmlite", "numpy", "lark")
+EXTRAS = {  # what each is for, and the modules that it needs
+    "onnx": ("models of ONNX", ("onnx",)),
+    "tflite": ("models of LiteRT and TOSA", ("flatbuffers",)),
+    "cuda": ("NVIDIA GPUs", ("pycuda",)),
+    "cuda-sim": ("kernels for GPUs, emulated", ("nvidia.cu13",)),
+    "images": ("pictures as inputs and outputs", ("PIL",)),
+    "plot": ("run --plot", ("matplotlib",)),
+    "progress": ("bars of progress", ("tqdm",)),
+    "completion": ("completion in a shell", ("shtab",)),
+}
+
+
+def doctor(options: Namespace) -> int:
+    for title, lines in (("versions", versions()), ("processor", processor()), ("targets", targets())):
+        print(f"{title}\n" + "\n".join(f"  {line}" for line in lines))
+    print("cache\n" + "\n".join(f"  {line}" for line in told()))
+    print("extras\n" + "\n".join(f"  {line}" for line in extras()))
+    return 0
+
+
+def versions() -> Iterator[str]:
+    import llvmlite.binding as llvm
+
+    yield f"cvm {cvm.__version__}, Python {platform.python_version()}, {platform.platform()}"
+    found = [f"{name} {metadata.version(name)}" for name in REQUIRED]
+    yield f"{', '.join(found)}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+
+
+def processor() -> Iterator[str]:
+    import llvmlite.binding as llvm
+
+    here = host_processor()
+    yield f"{llvm.get_host_cpu_name()}: vectors of {here.vector_bytes} bytes, {here.vector_registers} registers"
+    yield f"caches of {here.l1_bytes >> 10} KiB, {here.l2_bytes >> 10} KiB and {here.l3_bytes >> 10} KiB"
+    threads = os.environ.get("CVM_NUM_THREADS")
+    yield f"{cvm.get_num_threads()} threads" + (f" (CVM_NUM_THREADS={threads})" if threads else "")
+
+
+def targets() -> Iterator[str]:
+    for name, target in TARGETS.items():
+        yield f"{name}: {target.missing() or 'ready'}"
+
+
+def extras() -> Iterator[str]:
+    for name, (what, modules) in EXTRAS.items():
+        ready = all(_is_there(m) for m in modules)
+        yield f"{name}: {what}: " + ("ready" if ready else f"pip install 'cvm-lang[{name}]'")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
