@@ -25,6 +25,15 @@ def host_features() -> frozenset[str]:
     return frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
 
 
+def host_name() -> str:
+    """LLVM's name of this machine's processor."""
+    return str(llvm.get_host_cpu_name())
+
+
+def llvm_version() -> str:
+    return ".".join(map(str, llvm.llvm_version_info))
+
+
 @lru_cache(maxsize=1)
 def host_processor() -> Processor:
     """This machine's processor."""

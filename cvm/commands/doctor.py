@@ -11,7 +11,7 @@ from importlib import metadata
 
 import cvm
 from cvm.commands.cache import told
-from cvm.jit.host_processor import host_processor
+from cvm.jit.host_processor import host_name, host_processor, llvm_version
 from cvm.jit.targets import TARGETS
 
 REQUIRED = ("llvmlite", "numpy", "lark")
@@ -36,18 +36,14 @@ def doctor(options: Namespace) -> int:
 
 
 def versions() -> Iterator[str]:
-    import llvmlite.binding as llvm
-
     yield f"cvm {cvm.__version__}, Python {platform.python_version()}, {platform.platform()}"
     found = [f"{name} {metadata.version(name)}" for name in REQUIRED]
-    yield f"{', '.join(found)}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    yield f"{', '.join(found)}, LLVM {llvm_version()}"
 
 
 def processor() -> Iterator[str]:
-    import llvmlite.binding as llvm
-
     here = host_processor()
-    yield f"{llvm.get_host_cpu_name()}: vectors of {here.vector_bytes} bytes, {here.vector_registers} registers"
+    yield f"{host_name()}: vectors of {here.vector_bytes} bytes, {here.vector_registers} registers"
     yield f"caches of {here.l1_bytes >> 10} KiB, {here.l2_bytes >> 10} KiB and {here.l3_bytes >> 10} KiB"
     threads = os.environ.get("CVM_NUM_THREADS")
     yield f"{cvm.get_num_threads()} threads" + (f" (CVM_NUM_THREADS={threads})" if threads else "")
