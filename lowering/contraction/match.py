@@ -105,7 +105,7 @@ def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Te
 
 def match_contraction(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
-    parts = _sum_of_products(kernel)
+    parts = sum_of_products(kernel)
     if parts is None:
         return None
     loops, folds, guard, factors, acc, epilogue = parts
@@ -120,7 +120,7 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
     mentioned = [e for e in (b, *guard) if isinstance(e, Expr)]
     only_a = [i for i in loops if depends(a, {i}) and not any(depends(e, {i}) for e in mentioned)]
     only_b = [i for i in loops[:-1] if depends(b, {i}) and not depends(a, {i})]
-    if not only_a or not _stores_columns(epilogue, column):
+    if not only_a or not stores_columns(epilogue, column):
         return None
     row, window = only_a[-1], only_b[-1] if only_b else None
     outer = tuple(i for i in loops if i not in (row, window, column))
@@ -129,7 +129,7 @@ def match_contraction(kernel: Kernel) -> Contraction | None:
 
 def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
     """The loop indices on which only one factor of a float sum of products depends, and those of the other."""
-    parts = _sum_of_products(kernel)
+    parts = sum_of_products(kernel)
     if parts is None or parts[4].element.kind != "float":
         return None
     loops, _, _, (a, b), *_ = parts
@@ -139,7 +139,7 @@ def factors_of(kernel: Kernel) -> tuple[list[Index], list[Index]] | None:
 
 def windowed(kernel: Kernel) -> Windowed | None:
     """The window that a kernel moves over an array, all of whose sizes are known; None if it does not."""
-    parts = _sum_of_products(kernel)
+    parts = sum_of_products(kernel)
     if parts is None or not all(isinstance(i.extent, int) and i.extent > 0 for i in (*parts[0], *parts[1])):
         return None
     loops, folds, guard, factors, acc, epilogue = parts
@@ -149,11 +149,11 @@ def windowed(kernel: Kernel) -> Windowed | None:
         return None
     moves = all(depends(values, {i}) for i in (*loops[-2:], *folds)) and _is_guarded(values, guard, places)
     found = Windowed(tuple(loops[:-2]), tuple(loops[-2:]), tuple(folds), tuple(guard), weights, values, acc, epilogue)
-    return found if moves and _stores_columns(epilogue, loops[-1]) else None
+    return found if moves and stores_columns(epilogue, loops[-1]) else None
 
 
-def _sum_of_products(
-    kernel: Kernel,
+def sum_of_products(
+    kernel: Kernel, least_loops: int = 2
 ) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
     """The loops, those of the fold, its guard and factors, the sum, and what follows."""
     loops, block = _chain(kernel.body)
@@ -164,7 +164,7 @@ def _sum_of_products(
             return None
     guard, inner = _guard(inner)
     factors = _factors(inner, acc)
-    if factors is None or len(loops) < 2 or not _is_plain(tuple(epilogue)):
+    if factors is None or len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
     return loops, folds, guard, factors, acc, tuple(epilogue)
 
@@ -219,5 +219,5 @@ def _results(epilogue: Block) -> list[Store]:
     return [s for s in stores(epilogue) if s.tensor not in own]
 
 
-def _stores_columns(epilogue: Block, column: Index) -> bool:
+def stores_columns(epilogue: Block, column: Index) -> bool:
     return all(stride(s.tensor, s.indices, column) == 1 and column in s.indices for s in _results(epilogue))

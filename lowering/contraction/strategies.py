@@ -25,6 +25,7 @@ from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
+from .few_rows import FewRows, lower_few_rows, match_few_rows, why_not_few_rows
 from .k_packing import extent_of, is_plain, only_read, size_of
 from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .match import Contraction, LoweredContraction, match_contraction, windowed
@@ -382,6 +383,22 @@ def _direct(problem: Problem) -> Version | None:
     return lower_direct(problem.kernel, _pixels(problem), problem.constants), True
 
 
+def _few_rows(problem: Problem) -> FewRows | None:
+    return match_few_rows(problem.kernel, problem.constants)
+
+
+def _few_rows_cost(problem: Problem) -> float:
+    found = _few_rows(problem)
+    assert found is not None
+    return found.count * found.weights.size / processor().lanes * found.accumulator.element.bytes / 4
+
+
+def _by_few_rows(problem: Problem) -> Version | None:
+    found = _few_rows(problem)
+    assert found is not None
+    return lower_few_rows(problem.kernel, found), True
+
+
 def _windows(problem: Problem) -> str:
     if problem.c is not None:
         return "a factor has rows of its own"
@@ -427,6 +444,7 @@ STRATEGIES = (
         _panel_cost(lambda: FMA),
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
+    Strategy("few_rows", lambda p: why_not_few_rows(_few_rows(p)), _few_rows_cost, _by_few_rows),
     Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)), _direct),
     Strategy("depthwise", _windows, lambda p: 0, _depthwise),
 )

@@ -1,0 +1,56 @@
+"""Products of a few rows by constant weights are computed from panels, in the order of the terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from legal_and_equal import legal
+
+import cvm
+
+PROCESSORS = {
+    "16 registers": {},
+    "32 registers": {"vector_registers": 32},
+    "512 bits": {"tile_vector_bytes": 64, "vector_registers": 32},
+    "128 bits": {"tile_vector_bytes": 16},
+}
+
+
+def text(rows: int, columns: int, terms: int, w: np.ndarray, element: str) -> str:
+    return f"""func @main(%x: tensor<{rows}x{terms}x{element}>, %b: tensor<{columns}x{element}>) {{
+  %w = const dense<{w.tolist()}> : tensor<{columns}x{terms}x{element}>
+  %h = cvm.dense %x, %w, %b
+  %y = cvm.relu %h
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize("rows, columns, terms", [(1, 16, 64), (1, 150, 40), (2, 129, 33), (3, 31, 64), (5, 77, 20)])
+def test_order_of_terms(
+    rows: int, columns: int, terms: int, element: str, processor: str, compile_for: Callable[..., None]
+) -> None:
+    compile_for(**PROCESSORS[processor])
+    random = np.random.default_rng(rows)
+    dtype = {"f32": np.float32, "f64": np.float64}[element]
+    x, w, b = (random.standard_normal(s).astype(dtype) for s in ((rows, terms), (columns, terms), (columns,)))
+    x[0, 3] = -np.inf
+    program = text(rows, columns, terms, w, element)
+    legal(program)
+    compiled = cvm.compile(program)
+    assert "taken few_rows" in compiled.lower("strategies")
+    with np.errstate(all="ignore"):
+        y, expected = compiled(x, b), cvm.compile(program, optimize=0)(x, b)
+        np.testing.assert_array_equal(y, expected, strict=True)
+        np.testing.assert_allclose(y, cvm.compile(program, target="reference")(x, b), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("rows, columns, terms", [(6, 64, 64), (1, 4, 512), (1, 16, 16)])
+def test_too_many_rows_or_too_little_work(rows: int, columns: int, terms: int) -> None:
+    """Panels of columns take less time for many rows, and for few columns or terms there is hardly any work."""
+    program = text(rows, columns, terms, np.ones((columns, terms), np.float32), "f32")
+    assert "taken few_rows" not in cvm.compile(program).lower("strategies")
