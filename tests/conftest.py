@@ -7,24 +7,34 @@ from contextlib import ExitStack
 
 import hypothesis
 import pytest
+import tiers
 from cvm.lowering.processor import Processor, compiling_for
 
+QUICK = 10  # examples of a property test in the quick tier
 hypothesis.settings.register_profile("repeated", derandomize=True)  # other examples: --hypothesis-profile=default
-hypothesis.settings.load_profile("repeated")
+hypothesis.settings.register_profile("quick", derandomize=True, max_examples=QUICK)
 pytest_plugins = ["cvm.testing.pytest_plugin"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    help = "run all: every recorded case, more random examples, and the slow tests, such as those that install packages"
+    parser.addoption("--all", action="store_true", help=help)
     parser.addoption(
-        "--slow", action="store_true", help="run the slow tests too, such as those that build and install packages"
+        "--every-case", action="store_true", help="with --all, every recorded case on every forced path too"
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.everything = config.getoption("--all")
+    if not config.getoption("--hypothesis-profile"):
+        hypothesis.settings.load_profile("repeated" if tiers.everything else "quick")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--slow"):
+    if not tiers.everything:
         for item in items:
             if item.get_closest_marker("slow"):
-                item.add_marker(pytest.mark.skip(reason="slow: needs --slow"))
+                item.add_marker(pytest.mark.skip(reason="slow: needs --all"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every recorded case holds on every target."""
+"""Every recorded case holds on every target; without `--all` a few of each operator."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from conformance_cases import cases, failures
 
 from cvm.commands.ops import by_dialect
 
+FEW = 6  # cases of an operator on each target in the quick tier
+
 
 @pytest.mark.filterwarnings("error", r"ignore:.*\[cog\.feedback\.trimmed\]")  # some cases have drivers that are trimmed
 @pytest.mark.parametrize("target", EVERY)
 @pytest.mark.parametrize("op", cases())
 def test(op: str, target: str) -> None:
-    wrong = list(failures(op, target))
+    wrong = list(failures(op, target, FEW))
     assert not wrong, f"{len(wrong)} of {len(cases()[op])} cases do not hold\n\n" + "\n".join(wrong)
 
 

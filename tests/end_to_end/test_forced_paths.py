@@ -1,4 +1,4 @@
-"""A sample of the recorded cases holds on every path that native code can take; with --slow all of them have to."""
+"""A sample of the recorded cases holds on every path that native code can take; with --every-case all of them have to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEW = 4  # and fewer of those that only some operators' cases take
 SHARES = 4  # of a dialect's cases, to be run beside each other or one after the other
 DIALECTS = "cog", "cvm", "dali", "theano"
 WAYS = [
-    pytest.param(name, dialect, share, id=f"{name}-{dialect}-{share}")
+    pytest.param(name, dialect, share, id=f"{name}-{dialect}-{share}", marks=[pytest.mark.slow] if share else [])
     for dialect in DIALECTS
     for share in range(SHARES)
     for name, path in PATHS.items()
@@ -84,7 +84,7 @@ def test(name: str, dialect: str, share: int, tmp_path: File, request: pytest.Fi
     total = sum(
         len(some) for op, some in cases().items() if op.partition(".")[0] == dialect and op in (path.only or (op,))
     )
-    every = 1 if request.config.getoption("--slow") else total // (FEW if path.only else SAMPLE)
+    every = 1 if request.config.getoption("--every-case") else total // (FEW if path.only else SAMPLE)
     with path.taken(tmp_path):
         count, wrong = failures(path, dialect, every, 7 * list(PATHS).index(name), share, SHARES)
     if not count:

@@ -27,10 +27,11 @@ from cvm.lowering.analysis.interval_arithmetic import ELEMENTWISE, SCALAR
 from cvm.lowering.formulas.overflow_warnings import Analysis, possible_overflows
 from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.storage import narrow_storage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from native_kernels import tensor
 from samples import SAMPLES
+from tiers import examples
 
 import cvm
 
@@ -66,7 +67,7 @@ EXACT = {"add", "sub", "neg", "abs", "max", "min", "not", "clz", "shr"}  # what 
 
 @pytest.mark.parametrize("element", [I8, UI8], ids=str)
 @pytest.mark.parametrize("function", FUNCTIONS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_functions_of_intervals(function: str, element: ElementType, data: st.DataObject) -> None:
     operands = [data.draw(intervals(element)) for _ in range(SCALARS[function].arity)]
@@ -217,7 +218,7 @@ def networks(draw: st.DrawFn) -> str:
     return f"func @main(%v0: {image} {{range = [{low}, {high}]}}) {{\n{body}  return {returned}\n}}\n"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(networks(), st.integers(0, 2**32 - 1))
 def test_every_value_of_a_program_lies_in_its_range(program: str, seed: int) -> None:
     module = cvm.parse(program)
@@ -231,7 +232,7 @@ def test_every_value_of_a_program_lies_in_its_range(program: str, seed: int) -> 
         assert values_of is not None and within(array, values_of), f"{name}: {values_of} without {array}"
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(networks(), st.integers(0, 2**32 - 1))
 def test_narrower_arrays_change_no_bit(program: str, seed: int) -> None:
     program = re.sub(r"return .*, (%v\d+)\n", r"return \1\n", program)  # what is not returned may be narrower

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import cvm
 
@@ -52,7 +53,7 @@ def test_products(reduction, shape, axes):
         agree(reduction, "i32", "f32", x, axes, ("cpu",))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data(), st.lists(st.sampled_from([0, 1, 2, 3, 16, 17, 50]), min_size=1, max_size=3), st.sampled_from(TYPES))
 def test_any_shape(data, shape, types):
     axes = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))

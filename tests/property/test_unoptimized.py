@@ -15,6 +15,7 @@ from cvm.dialect.program.module import Module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_programs import modules
+from tiers import examples
 
 import cvm
 
@@ -31,7 +32,7 @@ def test_random_programs(module: Module, seed: int) -> None:
 
 
 @pytest.mark.skipif("cuda-sim" not in HERE, reason="NVRTC is not installed")
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(modules(), st.integers(0, 2**32 - 1))
 def test_random_programs_on_a_simulated_gpu(module: Module, seed: int) -> None:
     arrays = arguments(module.functions["main"], np.random.default_rng(seed))

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from cvm.jit.calls.arguments import has_internal_overlap
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from tiers import examples
 
 import cvm
 
@@ -45,7 +46,7 @@ def test_overwritten_arguments():
         f(as_strided(np.arange(3, dtype=np.int32), (3,), (2,)))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), min_size=1, max_size=4), st.sampled_from(["i1", "<i2"])
 )

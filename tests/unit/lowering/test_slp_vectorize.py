@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import cvm
 
@@ -94,7 +95,7 @@ def test_writing_and_saving_find_every_number(tmp_path) -> None:
     assert [float(graph.read(f"s{k}")) for k in range(21)] == want
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     n=st.integers(14, 70),
     reads=st.lists(

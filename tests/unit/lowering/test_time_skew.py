@@ -9,8 +9,9 @@ import pytest
 from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.processor import Processor, compiling_for
 from cvm.lowering.stepping import time_skew
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 import cvm
 
@@ -73,7 +74,7 @@ def test_any_number_of_ticks(amounts: list[tuple[str, tuple[int, ...]]], threads
         cvm.set_num_threads(before)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     shape=st.tuples(st.integers(8, 70), st.integers(1, 20)),
     amounts=st.lists(

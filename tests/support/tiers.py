@@ -1,0 +1,23 @@
+"""How much of the tests runs: a quick tier of everything, or all of it with `--all`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from hypothesis import settings
+
+T = TypeVar("T")
+everything = False  # set before the tests are collected
+
+
+def some(items: Sequence[T], quick: int) -> Sequence[T]:
+    """All items with `--all`; in the quick tier so many of them, evenly spread, the first and last among them."""
+    if everything or len(items) <= quick:
+        return items
+    return [items[k * (len(items) - 1) // (quick - 1)] for k in range(quick)]
+
+
+def examples(count: int, quick: int = 10) -> settings:
+    """Settings of a property test: so many examples with `--all`."""
+    return settings(max_examples=count if everything else min(count, quick), deadline=None)
