@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )  # a terminal that cannot show a character is no reason to fail
     try:
         options = parser().parse_args(argv)
+        _load(options.load)
         with for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
             status = options.command(options)
         sys.stdout.flush()
@@ -75,6 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(
             f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1
         )
+
+
+def _load(modules: Sequence[str]) -> None:
+    """Imports modules of other packages, or of the current folder."""
+    if modules:
+        from cvm.dialect.ir.extensions import load_module
+
+        sys.path.insert(0, os.getcwd())
+        for module in modules:
+            load_module(module)
 
 
 def for_cpu(name: str | None, triple: str = "") -> AbstractContextManager[None]:
@@ -149,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
         _doctor,
         _cache,
         _completion,
+        _new,
     ):
         add(commands)
     return top
@@ -171,6 +183,8 @@ def _command(commands: Any, name: str, help: str, function: str = "") -> argpars
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.set_defaults(command=command)
+    text = "import a Python module first, which declares operators, passes, targets or importers"
+    made.add_argument("--load", action="append", default=[], metavar="MODULE", help=text)
     return made
 
 
@@ -348,6 +362,7 @@ def _import(commands: Any) -> None:
 def _ops(commands: Any) -> None:
     ops = _command(commands, "ops", "list the operators, or show the page of one")
     ops.add_argument("name", nargs="?", metavar="DIALECT[.OP]")
+    ops.add_argument("--check", action="store_true", help="run their examples on every target and compare the results")
 
 
 def _explain(commands: Any) -> None:
@@ -367,3 +382,10 @@ def _test(commands: Any) -> None:
     test.add_argument(
         "--bless", action="store_true", help="write what they print into their golden lines (also: CVM_BLESS=1)"
     )
+
+
+def _new(commands: Any) -> None:
+    new = _command(commands, "new", "write the skeleton of a package that extends cvm")
+    new.add_argument("what", choices=("dialect",))
+    new.add_argument("name", metavar="NAME", help="the dialect's name; the package is NAME_dialect")
+    new.add_argument("-o", "--output", metavar="DIR", help="the folder (default: NAME_dialect)")

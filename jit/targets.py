@@ -88,6 +88,10 @@ def register(target: Target) -> Target:
 
 def find_target(name: object) -> Target:
     """The target of this name; TargetError where there is none."""
+    if isinstance(name, str) and name not in TARGETS:
+        from ..dialect.ir.extensions import load_offered
+
+        load_offered("cvm.targets", name)
     if not isinstance(name, str) or name not in TARGETS:
         raise TargetError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]

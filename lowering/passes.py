@@ -69,6 +69,9 @@ def declare(
     return Pass(file.rpartition(".")[2], level, summary, run, unit, on_scheduled, values, function)
 
 
+REGISTERED: dict[str, Pass] = {}  # passes of other packages, by name
+
+
 Watch = Callable[[Pass, Any, Any], None]
 
 

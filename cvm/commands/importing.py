@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,13 @@ import cvm
 from cvm.cli import Usage
 from cvm.commands.io import write
 from cvm.dialect.builtin import Const, Data
+from cvm.dialect.ir.extensions import load_offered
 from cvm.dialect.program.function import Operation
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.importers.cvm_runtime import program_text, read_model
 
+IMPORTERS: dict[str, Callable[[Path], Module]] = {}  # of other packages, by the suffix of files
 INLINE = 8  # elements of a constant that stays in the text
 
 
@@ -51,8 +53,16 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
         raise Usage("--size and --constant are of ONNX models")
     if path.suffix.lower() == ".tosa":
         return _onnx_text(cvm.from_tosa(path), {}, archive)
+    if (reader := _importer(path.suffix.lower().removeprefix("."))) is not None:
+        return _onnx_text(reader(path), {}, archive)
     model = read_model(path)
     return program_text(model, archive), model.constants
+
+
+def _importer(suffix: str) -> Callable[[Path], Module] | None:
+    """The importer of another package for files with this suffix."""
+    load_offered("cvm.importers", suffix)
+    return IMPORTERS.get(suffix)
 
 
 def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:

@@ -12,13 +12,17 @@ from typing import Any
 from cvm.cli import Usage
 from cvm.dialect.ir.attributes import attribute_text, describe
 from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import DIALECTS, OPERATORS, REQUIRED, Field, Operator
+from cvm.dialect.spec.op import OPERATORS, REQUIRED, Field, Operator
 
 SUMMARY = 100  # characters of an operator's line in the list
 
 
 def ops(options: Namespace) -> int:
     known = by_dialect()
+    if options.check:
+        from cvm.testing.check_operators import check_operators
+
+        return check_operators([op for n, ops in known.items() for op in ops if options.name in (None, n, op.name)])
     if options.name is None:
         print("\n\n".join(listing(d) for d in known))
     elif options.name in known:
@@ -32,7 +36,7 @@ def ops(options: Namespace) -> int:
 
 def by_dialect() -> dict[str, list[type[Operator[Any]]]]:
     """Every operator, by dialect and name."""
-    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(DIALECTS)}
+    found: dict[str, list[type[Operator[Any]]]] = {d: [] for d in sorted(OPERATORS.dialects())}
     for _, op in sorted(OPERATORS.items()):
         found[op.dialect].append(op)
     return found
@@ -42,7 +46,7 @@ def listing(dialect: str) -> str:
     """The description of a dialect, and a line for each operator."""
     members = by_dialect()[dialect]
     width = max((len(op.name) for op in members), default=0)
-    about = _first_line(import_module(f"cvm.dialect.{dialect}").__doc__)
+    about = _first_line(import_module(OPERATORS.modules.get(dialect, f"cvm.dialect.{dialect}")).__doc__)
     return "\n".join([f"{dialect}: {about}", "", *(f"  {op.name:{width}}  {summary(op)}".rstrip() for op in members)])
 
 
@@ -101,7 +105,7 @@ def _notes(op: type[Operator[Any]]) -> dict[str, str]:
     """The comments beside the fields, by field: most often the shape."""
     found: dict[str, str] = {}
     for cls in reversed(op.__mro__):
-        if cls.__module__.split(".")[0] == "cvm" and issubclass(cls, Operator) and cls is not Operator:
+        if issubclass(cls, Operator) and cls is not Operator:
             for name, note in re.findall(r"^    (\w+)\s*:[^#\n]*#\s*(.*?)\s*$", _source(cls), re.MULTILINE):
                 found[name] = note
     return found

@@ -13,6 +13,7 @@ from cvm.cli import Usage, for_cpu
 from cvm.commands.io import read, write
 from cvm.commands.levels import Level, read_level
 from cvm.commands.watch_passes import Watch, read_reproducer, text_of, write_reproducer
+from cvm.dialect.ir.extensions import load_offered
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.notation.formulas import Formulas
 from cvm.dialect.notation.loops import Kernel
@@ -22,7 +23,7 @@ from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
-from cvm.lowering.passes import LEVELS, Pass, run_passes
+from cvm.lowering.passes import LEVELS, REGISTERED, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, DOWN_TO_TICK, PASSES, PIPELINES, TARGETS, context_of, step_context
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
 from cvm.lowering.stepping.step_plan import StepPlan
@@ -104,18 +105,25 @@ def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watc
 def listing() -> list[str]:
     """The passes with what they do, level by level, and the pipelines that have names."""
     lines: list[str] = []
-    width = max(map(len, (*PASSES, *PIPELINES))) + 2
+    known = all_passes()
+    width = max(map(len, (*known, *PIPELINES))) + 2
     for level in LEVELS:
         lines += [
             f"{level}:",
-            *(f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in PASSES.values() if p.level == level),
+            *(f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in known.values() if p.level == level),
         ]
     lines.append("pipelines:")
     return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
 
 
+def all_passes() -> dict[str, Pass]:
+    """Every pass by name, those of other packages last."""
+    load_offered("cvm.passes")
+    return {**PASSES, **REGISTERED}
+
+
 def _known(name: str) -> None:
-    names = (*PASSES, *PIPELINES)
+    names = (*all_passes(), *PIPELINES)
     if name not in names:
         raise Usage(f"there is no pass {name}{did_you_mean(name, names)}; opt --list names them all")
 
@@ -133,16 +141,16 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     for name in names:
         _known(name)
     if target is None:
-        levels = {PASSES[name].level for name in names if name in PASSES}
+        levels = {p.level for name, p in all_passes().items() if name in names}
         variant: Sequence[Pass] = (
             TARGETS["cuda"] if "gpu" in levels else PIPELINES["step"] if "pack_state" in names else ()
         )
     else:
         variant = _of_target(target)
-    known = {**PASSES, **{p.name: p for p in variant}}
+    known = {**all_passes(), **{p.name: p for p in variant}}
     for name, part in zip(names, asked, strict=True):
         given = part.partition("{")[2].rpartition("}")[0]
-        if name in PASSES:
+        if name in known:
             yield known[name].with_options(**_options(known[name], given)) if given else known[name]
         elif given:
             raise Usage(f"{name} is a pipeline; options are those of passes")

@@ -20,14 +20,16 @@ from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.jit.options import CompileOptions
-from cvm.jit.targets import TARGETS
+from cvm.jit.targets import TARGETS, find_target
 
 CLOCKED = ("steps", "read", "every", "save_state", "load_state")  # options of clocked programs only
 
 
 def run(options: Namespace) -> int:
-    if options.target not in TARGETS:
-        raise Usage(f"unknown target {options.target!r}; the targets are {', '.join(TARGETS)}")
+    try:
+        find_target(options.target)
+    except cvm.TargetError as e:
+        raise Usage(e.diagnostics[0].message) from None
     if options.threads is not None:
         try:
             cvm.set_num_threads(options.threads)

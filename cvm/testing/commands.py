@@ -20,7 +20,7 @@ from cvm.cli import Usage
 from cvm.commands.display import digest as sha256
 from cvm.commands.inputs import random_arrays
 from cvm.commands.levels import Level, bind_sizes, compiled, entries, read_level
-from cvm.commands.opt import listing, text_after
+from cvm.commands.opt import all_passes, listing, text_after
 from cvm.dialect.ir.suggest import did_you_mean
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
@@ -29,7 +29,7 @@ from cvm.jit.host_processor import resolve
 from cvm.jit.targets import TARGETS, all_stages, find_target
 from cvm.lowering.formulas.overflow_warnings import possible_overflows, print_ranges
 from cvm.lowering.passes import run_passes
-from cvm.lowering.pipeline import PASSES, context_of
+from cvm.lowering.pipeline import context_of
 from cvm.lowering.processor import compiling_for
 
 from .check_lines import check_text
@@ -141,10 +141,10 @@ def _text(test: Filetest, asked: Command) -> Golden:
     program, name = _program(test, asked), asked.name
     if name in all_stages():
         return _of_entries(test, program, lambda entry: compiled(program, entry).lower(name))
-    if isinstance(program, Module) and name in PASSES and PASSES[name].level == "graph":
+    if isinstance(program, Module) and (p := all_passes().get(name)) is not None and p.level == "graph":
         found = {}
         for entry, function in program.functions.items():
-            new = run_passes([PASSES[name]], function, context_of(program, function))
+            new = run_passes([p], function, context_of(program, function))
             if new is not function:
                 found[entry] = _lines(print_module(program.with_functions({entry: new})))
         return found

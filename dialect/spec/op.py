@@ -218,6 +218,7 @@ class Operators(Mapping[str, type[Operator[Any]]]):
 
     def __init__(self) -> None:
         self._known: dict[str, type[Operator[Any]]] = {}
+        self.modules: dict[str, str] = {}  # of dialects of other packages: the module that describes each
 
     def declare(self, made: type[Operator[Any]]) -> None:
         assert made.name not in self._known, f"{made.name} is declared twice"
@@ -228,6 +229,17 @@ class Operators(Mapping[str, type[Operator[Any]]]):
         if dialect in DIALECTS:
             for module in MODULES.get(dialect, (f"..{dialect}",)):
                 import_module(module, __package__)
+        elif dialect not in self.modules:
+            from ..ir.extensions import load_offered
+
+            load_offered("cvm.dialects", dialect)
+
+    def dialects(self) -> tuple[str, ...]:
+        """The names of all dialects, those of other packages last."""
+        from ..ir.extensions import load_offered
+
+        load_offered("cvm.dialects")
+        return (*DIALECTS, *self.modules)
 
     def __getitem__(self, name: str) -> type[Operator[Any]]:
         if (known := self._known.get(name)) is not None:
@@ -240,7 +252,7 @@ class Operators(Mapping[str, type[Operator[Any]]]):
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        for dialect in DIALECTS:
+        for dialect in self.dialects():
             self.load(dialect)
         return iter(self._known)
 
@@ -263,13 +275,21 @@ def operator(cls: type[U]) -> type[U]:
     made.slots = tuple((f.name, f.kind == "variadic") for f in made.fields if f.is_operand)
     numbers = [c.number for c in (*made.placement, *made.constraints, *made.afterwards)]
     assert len(set(numbers)) == len(numbers), f"{made.name}: constraint numbers repeat"
+    if not cls.__module__.startswith(OURS):
+        from .extensions import guard
+
+        guard(made, DIALECTS)
+        OPERATORS.modules.setdefault(made.dialect, cls.__module__)
     OPERATORS.declare(made)
     return made
 
 
+OURS = f"{__name__.rpartition('.spec.')[0]}."  # begins the modules of cvm's own dialects
+
+
 def _dialect(module: str) -> str:
-    parts = module.split(".")
-    return parts[parts.index("dialect") + 1]
+    """The dialect of an operator that names none: ours is that of its folder."""
+    return module.removeprefix(OURS).partition(".")[0] if module.startswith(OURS) else ""
 
 
 def snake_case(name: str) -> str:

@@ -46,11 +46,14 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
     return disk_cache.key("text", entry, where, options.key, *environment(), hashlib.sha256(text).hexdigest())
 
 
-def name_of(module: Module, function: Function, options: CompileOptions) -> str:
-    """The key of a function."""
+def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
+    """The key of a function; None where operators of other packages decide what it computes."""
     from ...dialect.program.printer import Names, operation_text  # and with it all of operators
+    from ...dialect.spec.op import OPERATORS
 
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
+    if any(o.operator.dialect in OPERATORS.modules for f in functions for o in f.operations):
+        return None
     texts = {f.span.source.text: None for f in functions}
     parts = [function.name, options.key, *environment(), *texts]
     for f in functions:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from example_projects import ROOT, environment, said
 
-ROOT = Path(__file__).parents[2]
+__all__ = ["environment"]  # a fixture
 PLUGIN = [sys.executable, "-m", "pytest", "-q", "-p", "cvm.testing.pytest_plugin", "-p", "no:cacheprovider"]
 COUNT = 10  # `// test` lines of the project
 
@@ -20,15 +18,6 @@ def copied(project: str, to: Path) -> Path:
     folder = to / project
     shutil.copytree(ROOT / "examples" / project, folder)
     return folder
-
-
-def said(command: Sequence[str], folder: Path, status: int, path: Path | None = ROOT, **more: str) -> str:
-    """The output of a command, which has this exit status."""
-    known = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTEST_ADDOPTS", "CVM_BLESS")}
-    env = {**known, **({"PYTHONPATH": str(path)} if path else {}), **more}
-    done = subprocess.run([*command], cwd=folder, env=env, capture_output=True, text=True, timeout=600)
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
 
 
 def break_it(folder: Path) -> str:
@@ -92,15 +81,3 @@ def test_from_a_wheel_alone(tmp_path: Path, environment: Path) -> None:
     folder = copied("golden_project", tmp_path)
     use(pytest_alone, [*pytest_alone, "--cvm-bless"], folder, None)
     assert f"{COUNT} passed" in said([str(environment / "bin" / "cvm"), "test", "tests"], folder, 0, None)
-
-
-@pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("environment")
-    source, venv = folder / "source", folder / "venv"
-    ignored = shutil.ignore_patterns(".git", "build", ".venv", "__pycache__", "tests", "*.egg-info")
-    shutil.copytree(ROOT, source, ignore=ignored)
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, source, "pytest", "pytest-xdist", "setuptools>=77"], check=True)
-    return venv

@@ -1,0 +1,149 @@
+"""The interface for packages that extend cvm, version 1: what defines operators, passes, targets and importers.
+
+A name that is listed here keeps its meaning while API_VERSION stays; nothing else of cvm is promised. docs/extending.md
+describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cvm.dialect.ir.diagnostics import CallError, Diagnostic, Error, TargetError
+from cvm.dialect.ir.types import F32, F64, I1, I8, I16, I32, I64, TensorType, Type
+from cvm.dialect.notation.expressions import (
+    Apply,
+    Cast,
+    Const,
+    Element,
+    Expr,
+    Index,
+    Read,
+    Tensor,
+    Var,
+    apply,
+    constant,
+    indices,
+    reduce,
+    total,
+)
+from cvm.dialect.notation.loops import (
+    Alloc,
+    For,
+    If,
+    Kernel,
+    Let,
+    Store,
+    map_expressions,
+    rewrite_block,
+    rewrite_within,
+)
+from cvm.dialect.notation.plan import Kernels, Plan
+from cvm.dialect.notation.traverse import rewrite, walk
+from cvm.dialect.program.function import Function
+from cvm.dialect.program.module import Module
+from cvm.dialect.spec.op import OPERATORS, C, Operator, T, Unmet, operator
+from cvm.jit.functions.compiled_function import CompiledFunction
+from cvm.jit.targets import Target, register
+from cvm.lowering.pass_context import Context
+from cvm.lowering.passes import REGISTERED, Level, Pass, declare
+from cvm.lowering.pipeline import PASSES, lower, unscheduled
+
+API_VERSION = 1
+F = TypeVar("F", bound=Callable[..., Any])
+UNITS: dict[Level, type] = {"graph": Function, "loops": Kernel, "gpu": Kernel}  # what passes of a level transform
+
+__all__ = [
+    "API_VERSION",
+    "F32",
+    "F64",
+    "I1",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "OPERATORS",
+    "Alloc",
+    "Apply",
+    "C",
+    "CallError",
+    "Cast",
+    "CompiledFunction",
+    "Const",
+    "Context",
+    "Diagnostic",
+    "Element",
+    "Error",
+    "Expr",
+    "For",
+    "Function",
+    "If",
+    "Index",
+    "Kernel",
+    "Kernels",
+    "Let",
+    "Module",
+    "Operator",
+    "Pass",
+    "Plan",
+    "Read",
+    "Store",
+    "T",
+    "Target",
+    "TargetError",
+    "Tensor",
+    "TensorType",
+    "Type",
+    "Unmet",
+    "Var",
+    "apply",
+    "constant",
+    "indices",
+    "lower",
+    "map_expressions",
+    "operator",
+    "reduce",
+    "register_importer",
+    "register_pass",
+    "register_target",
+    "rewrite",
+    "rewrite_block",
+    "rewrite_within",
+    "total",
+    "unscheduled",
+    "walk",
+]
+
+register_target = register
+
+
+def register_pass(level: Level = "loops") -> Callable[[F], F]:
+    """Declare a function from Kernel to Kernel, or, of the level graph, from Function to Function, as the pass of its name.
+
+    A further parameter `context` gets the Context; others with a default are options of the pass.
+    """
+
+    def declared(function: F) -> F:
+        name = function.__name__
+        if level not in UNITS:
+            raise Error(f"pass {name}: expected one of the levels {', '.join(UNITS)}, got {level!r}")
+        if name in PASSES or name in REGISTERED:
+            raise Error(f"pass {name}: there is a pass of this name already")
+        summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        REGISTERED[name] = replace(declare(function, level, UNITS[level]), name=name, summary=summary)
+        return function
+
+    return declared
+
+
+def register_importer(suffix: str) -> Callable[[Callable[[Path], Module]], Callable[[Path], Module]]:
+    """Declare a function from the path of a model to a module, for files with this suffix, as in `cvm import model.suffix`."""
+    from cvm.commands.importing import IMPORTERS
+
+    def declared(function: Callable[[Path], Module]) -> Callable[[Path], Module]:
+        IMPORTERS[suffix.removeprefix(".").lower()] = function
+        return function
+
+    return declared

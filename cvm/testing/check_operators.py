@@ -1,0 +1,80 @@
+"""Compare the examples of operators on all targets: where a formula and a reference differ, both are named with their lines."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.commands.inputs import random_arrays
+from cvm.dialect.program.function import Graph
+from cvm.dialect.spec.op import Operator
+from cvm.jit.targets import TARGETS
+
+from .run_lines import difference
+
+SEEDS = 8
+
+
+def check_operators(operators: Sequence[type[Operator[Any]]]) -> int:
+    """Print a line for each operator that is wrong, and how many were compared; 1 if some are wrong."""
+    wrong = 0
+    for op in operators:
+        try:
+            said = _checked(op)
+        except cvm.Error as e:
+            said = str(e)
+        if said:
+            wrong += 1
+            print(f"{op.name}: {said}")
+    print(f"{len(operators)} operators compared on {', '.join(_targets())}, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+def _targets() -> list[str]:
+    return [t for t in TARGETS if not TARGETS[t].missing()]
+
+
+def _checked(op: type[Operator[Any]]) -> str:
+    """The first difference between two targets on the operator's example; empty where there is none."""
+    if not dedent(op.example).strip():
+        return f"it has no example ({place(op)})"
+    module = cvm.parse(dedent(op.example), f"example of {op.name}")
+    if any(isinstance(f, Graph) for f in module.functions.values()):
+        return ""
+    entry = [*module.functions][-1]
+    functions: dict[str, Any] = {t: cvm.compile(module, entry, t) for t in _targets()}
+    for seed in range(SEEDS):
+        arrays = random_arrays(module.functions[entry], seed)
+        results = {t: f(*[a.copy() for a in arrays]) for t, f in functions.items()}
+        wanted = results.pop("reference")
+        for target, found in results.items():
+            for got, want in zip(_tuple(found), _tuple(wanted), strict=True):
+                exact = got.dtype.kind in "iub"
+                if said := difference(got, want, "==" if exact else "~="):
+                    formula = getattr(op, "nest" if op.has_nest() else "element")
+                    given = ", ".join(str(a.tolist()) for a in arrays)
+                    at = re.sub(r" it is (.*), not (.*)", r" \1 and \2", said.partition(";")[0])
+                    return (
+                        f"its formula ({place(formula)}), on {target}, and its reference ({place(op.reference)}) differ: "
+                        f"{at}; the arguments are {given}"
+                    )
+    return ""
+
+
+def _tuple(found: Any) -> tuple[np.ndarray, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def place(item: Any) -> str:
+    """The file and line of a class or a function."""
+    try:
+        item = inspect.unwrap(item)
+        return f"{inspect.getsourcefile(item)}:{inspect.getsourcelines(item)[1]}"
+    except (OSError, TypeError):
+        return "defined without source"

@@ -1,0 +1,1 @@
+"""The dialect my: operators and passes for cvm."""
