@@ -137,7 +137,7 @@ def test_mistakes_name_operator_file_and_line(package: Path, was: str, becomes: 
 
 
 def test_code_of_another_package_is_not_kept(package: Path) -> None:
-    """What an operator computes may change while the program's text stays."""
+    """An operator may compute something else while the program's text stays."""
     file = package / "my_dialect" / "operators.py"
     assert "4 passed" in run(package, "test", "tests")
     file.write_text(file.read_text("utf-8").replace("* ", "+ "), "utf-8")
