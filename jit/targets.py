@@ -88,11 +88,14 @@ def register(target: Target) -> Target:
 
 def find_target(name: object) -> Target:
     """The target of this name; TargetError where there is none."""
-    if isinstance(name, str) and name not in TARGETS:
-        from ..dialect.ir.extensions import load_offered
+    return (TARGETS.get(name) if isinstance(name, str) else None) or _offered(name)
 
-        load_offered("cvm.targets", name)
-    if not isinstance(name, str) or name not in TARGETS:
+
+def _offered(name: object) -> Target:
+    """The target of this name of another package."""
+    from ..dialect.ir.extensions import load_offered
+
+    if not isinstance(name, str) or not load_offered("cvm.targets", name) or name not in TARGETS:
         raise TargetError(f"unknown target {name!r}; the targets are {', '.join(TARGETS)}")
     return TARGETS[name]
 

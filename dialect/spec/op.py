@@ -230,15 +230,13 @@ class Operators(Mapping[str, type[Operator[Any]]]):
             for module in MODULES.get(dialect, (f"..{dialect}",)):
                 import_module(module, __package__)
         elif dialect not in self.modules:
-            from ..ir.extensions import load_offered
+            self.dialects(dialect)
 
-            load_offered("cvm.dialects", dialect)
-
-    def dialects(self) -> tuple[str, ...]:
-        """The names of all dialects, those of other packages last."""
+    def dialects(self, wanted: str | None = None) -> tuple[str, ...]:
+        """The names of all dialects, those of other packages last; of these the one wanted is loaded, or all."""
         from ..ir.extensions import load_offered
 
-        load_offered("cvm.dialects")
+        load_offered("cvm.dialects", wanted)
         return (*DIALECTS, *self.modules)
 
     def __getitem__(self, name: str) -> type[Operator[Any]]:
