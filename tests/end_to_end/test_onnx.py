@@ -452,3 +452,13 @@ def test_an_error_of_a_call_names_the_node() -> None:
     f = cvm.compile(cvm.from_onnx(model([node], {"x": (2,)}, {"table": np.ones(5, np.float32)}, element=I64)))
     with pytest.raises(cvm.CallError, match="embedding"):
         f(np.array([0, 5]))
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_a_product_of_one_row_is_computed_in_vectors(op: str) -> None:
+    weights = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
+    node = helper.make_node(op, ["x", "w"], ["y"], **({"transB": 1} if op == "Gemm" else {}))
+    f = cvm.compile(cvm.from_onnx(model([node], {"x": (1, 64)}, {"w": weights.T if op == "Gemm" else weights})))
+    assert "vector 32" in f.lower("schedule")
+    x = np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
+    np.testing.assert_allclose(f(x), x @ weights, atol=1e-5)
