@@ -59,6 +59,10 @@ def page() -> str:
         if not s.domain and (s.name not in latest or latest[s.name].since_version < s.since_version):
             latest[s.name] = s
     rows = [f"| {name} | {' | '.join(about(s))} |\n" for name, s in sorted(latest.items())]
+    own = sorted(n for n in RULES if n.startswith("com.microsoft."))
+    rows += [
+        f"| {name} | imported | As onnxruntime computes it; scales and zero points are constants. |\n" for name in own
+    ]
     head = HEAD.format(package="onnx", version=onnx.__version__, opset=onnx.defs.onnx_opset_version())
     return head + "".join(rows)
 

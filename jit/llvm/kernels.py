@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
+from ...dialect.ir.types import I64
 from ...dialect.notation.expressions import Apply, Const, Index, Tensor
 from ...dialect.notation.loops import (
     Alloc,
@@ -266,7 +267,7 @@ class Function(Expressions):
         for e, is_index in self.invariants.of(s):
             if self.changes(e):
                 continue
-            if is_index:
+            if is_index and e.type is I64:  # else a number that an index is computed of
                 self.address(e)
             else:
                 self.value(e)

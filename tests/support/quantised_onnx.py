@@ -88,6 +88,7 @@ def mobilenet() -> onnx.ModelProto:
 
 
 def transformer() -> onnx.ModelProto:
+    """A block that normalises before the attention and before the two linear layers."""
     net, width, heads, length = Net(3), 32, 2, 8
 
     def linear(x: str, n: int, m: int) -> str:
@@ -102,14 +103,15 @@ def transformer() -> onnx.ModelProto:
             "LayerNormalization", x, net.constant(np.ones(width, np.float32)), net.weight(width, spread=0.1), axis=-1
         )
 
-    q, k, v = (linear("x", width, width) for _ in range(3))
+    x = norm("x")
+    q, k, v = (linear(x, width, width) for _ in range(3))
     scores = net.add("MatMul", split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1]))
     scores = net.add("Softmax", net.add("Mul", scores, net.constant(np.float32((width // heads) ** -0.5))), axis=-1)
     mixed = net.add("Transpose", net.add("MatMul", scores, split(v, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
     mixed = net.add("Reshape", mixed, net.constant(np.array([1, length, width])))
-    x = norm(net.add("Add", "x", linear(mixed, width, width)))
-    y = linear(net.add("Relu", linear(x, width, 64)), 64, width)
-    return net.model([1, length, width], norm(net.add("Add", x, y)), [1, length, width])
+    x = net.add("Add", "x", linear(mixed, width, width))
+    y = linear(net.add("Relu", linear(norm(x), width, 64)), 64, width)
+    return net.model([1, length, width], net.add("Add", x, y), [1, length, width])
 
 
 NETWORKS = {"cnn": cnn, "mobilenet": mobilenet, "transformer": transformer}

@@ -27,6 +27,7 @@ from . import (
     elementwise,
     gather_scatter_topk,
     matmul_conv_pool,
+    microsoft,
     movement,
     quantized,
     reductions_and_normalization,
@@ -36,6 +37,7 @@ from . import (
 )
 from .elements import element_of
 from .importer import Importer, Missing, read_initializers
+from .qdq import fuse_qdq
 from .reading import read_model
 from .rules import Items, Unsupported
 
@@ -44,6 +46,7 @@ RULES_OF = (
     elementwise,
     gather_scatter_topk,
     matmul_conv_pool,
+    microsoft,
     movement,
     quantized,
     reductions_and_normalization,
@@ -92,7 +95,7 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
                 to.arguments.append(values[v.name])
     except Unsupported as e:
         raise refuse(f"the model cannot be imported: {e}") from None
-    to.graph(proto.graph.node, values, opsets)
+    to.graph(fuse_qdq(proto.graph, values, opsets.get("", 1)), values, opsets)
     if to.refusals:
         raise refuse(*summary(to))
     results: list[Value] = []

@@ -282,7 +282,8 @@ class At:
     # How it is imported
 
     def run(self) -> Any:
-        rule = find_rule(self.op, self.opset) if self.node_proto.domain in ("", "ai.onnx") else None
+        domain = self.node_proto.domain
+        rule = find_rule(self.op if domain in ("", "ai.onnx") else f"{domain}.{self.op}", self.opset)
         if (self.node_proto.domain, self.op) in self.importer.functions:
             rule = None
         if rule is None:

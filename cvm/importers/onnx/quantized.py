@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cvm.dialect.ir.types import F32, I32, UI8, ElementType
+import numpy as np
+
+from cvm.dialect.ir.types import BY_DTYPE, F32, I32, UI8, ElementType
 from cvm.dialect.program.builder import Node
+from cvm.dialect.spec.broadcasting import same_shape
 
 from .elements import element_of
 from .elementwise import number
-from .matmul_conv_pool import convolved, product
-from .rules import Known, Unsupported, aligned, rule
+from .matmul_conv_pool import kernel_sizes, product, spatial
+from .movement import reshaped
+from .rules import Array, Known, Unsupported, aligned, rule
 
 if TYPE_CHECKING:
     from .importer import At
@@ -60,13 +64,16 @@ def quantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
 def dequantize(at: At, x: Node, scale: Node, zero: Node | None = None) -> Known:
     """To floats, from integers."""
     to = scale.element if not at["output_dtype"] else element_of(at["output_dtype"])
-    by = of_axis(at, x, scale)
+    return dequantized(x, of_axis(at, x, scale), None if zero is None else of_axis(at, x, zero)).cast(to)
+
+
+def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
     shifted = x.cast(I32)
     if zero is not None:
-        a, b = aligned(shifted, of_axis(at, x, zero).cast(I32))
+        a, b = aligned(shifted, zero.cast(I32))
         shifted = a - b
-    a, b = aligned(shifted.cast(F32), by.cast(F32))
-    return (a * b).cast(to)
+    a, b = aligned(shifted.cast(F32), scale.cast(F32))
+    return a * b
 
 
 @rule("DynamicQuantizeLinear")
@@ -80,52 +87,102 @@ def dynamic_quantize(at: At, x: Node) -> Any:
     return [quantized(x, scale, zero, UI8), scale, zero]
 
 
-def less_zero(x: Node, zero: Node | None, rows: bool = False) -> Node:
-    """Integers less their zero point, which may be one of each row."""
-    wide = x.cast(I32)
+def parameter(zero: Node | None, like: Node) -> Node:
+    """A zero point as an operand of a contraction: a number, or a row of them."""
     if zero is None:
-        return wide
-    zero = zero.cast(I32)
-    if zero.rank == 1 and zero.shape != (1,) and rows:
-        zero = zero.dimshuffle([0, *["x"] * (x.rank - 1)])
-    a, b = aligned(wide, zero.dimshuffle([]) if zero.shape == (1,) else zero)
-    return a - b
+        return like.constant(np.zeros((), like.element.dtype))
+    return zero.dimshuffle([]) if zero.rank == 1 and zero.array_type.size == 1 else zero
+
+
+def dot(at: At, a: Node, rows: Node, a_zero: Node | None, b_zero: Node | None, bias: Node | None = None) -> Node:
+    """The products of rows with rows, in i32."""
+    zeros = parameter(a_zero, a), parameter(b_zero, rows)
+    return at.apply("quant.dense", a, rows, *zeros, *(() if bias is None else (bias,)))
 
 
 @rule("MatMulInteger")
 def matmul_integer(at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None) -> Known:
-    if a_zero is not None and a_zero.rank == 1 and a_zero.shape != (1,):
-        a_zero = a_zero.dimshuffle([0, "x"])
+    return integer_product(at, a, b, a_zero, b_zero)
+
+
+def integer_product(at: At, a: Node, b: Node, a_zero: Node | None, b_zero: Node | None) -> Node:
+    """NumPy's product of quantised matrices, in i32; by rows where one is a matrix."""
+    zeros = parameter(a_zero, a), parameter(b_zero, b)
+    if a.rank >= 2 and b.rank == 2 and (a.rank == 2 or zeros[0].rank == 0):
+        flat = a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:]))
+        y = dot(at, flat, b.dimshuffle((1, 0)), *zeros)
+        return y if a.rank == 2 else reshaped(at, y, (*a.shape[:-1], b.shape[1]))
+    if a.rank == b.rank >= 2 and same_shape(a.shape[:-2], b.shape[:-2]):
+        return at.apply("quant.batch_matmul", a, b, *zeros)
     return product(at, less_zero(a, a_zero), less_zero(b, b_zero))
+
+
+def less_zero(x: Node, zero: Node | None) -> Node:
+    """Integers less their zero point."""
+    zero = parameter(zero, x)
+    if zero.rank:
+        raise Unsupported("zero points of rows and columns of what is broadcast")
+    return x.cast(I32) - zero.cast(I32)
+
+
+def integer_convolution(
+    at: At, x: Node, w: Node, x_zero: Node | None, w_zero: Node | None, bias: Node | None = None
+) -> Node:
+    """The convolution of quantised tensors, in i32."""
+    kernel = kernel_sizes(at, w)
+    strides, dilations, before, after = spatial(at, x, kernel)
+    if len(kernel) > 2 or any(n < 0 for n in (*before, *after)):
+        raise Unsupported("negative padding" if len(kernel) <= 2 else "a convolution of three dimensions")
+    lacking = 2 - len(kernel)
+    x, w = (n.with_ones((2,)) if lacking else n for n in (x, w))
+    ones, none = (1,) * lacking, (0,) * lacking
+    y = at.apply(
+        "quant.conv2d", x, w, parameter(x_zero, x), parameter(w_zero, w), *(() if bias is None else (bias,)), layout="NCHW",
+        padding=(*none, *before, *none, *after), stride=(*ones, *strides), dilation=(*ones, *dilations), groups=at["group"] or 1,
+    )  # fmt: skip
+    return y.dimshuffle((0, 1, 3)) if lacking else y
 
 
 @rule("ConvInteger")
 def conv_integer(at: At, x: Node, w: Node, x_zero: Node | None = None, w_zero: Node | None = None) -> Known:
-    return convolved(at, less_zero(x, x_zero), less_zero(w, w_zero, rows=True), None)
+    return integer_convolution(at, x, w, x_zero, w_zero)
+
+
+def requantize(at: At, sums: Node, factor: Node, zero: Any, axis: int = -1) -> Node:
+    """Integers scaled as floats, to the type of a zero point, which is a constant."""
+    to = BY_DTYPE[np.asarray(zero).dtype]
+    return at.apply("quant.requantize", sums, factor, to=to, rounding="half_even_f32", zero_point=int(zero), axis=axis)
+
+
+def output_scale(a_scale: Node, b_scale: Node, y_scale: Node) -> Node:
+    """The factor of the sums, in the order of onnxruntime: a * b / y."""
+    a, b, y = (
+        s.cast(F32).dimshuffle([]) if s.rank == 1 and s.array_type.size == 1 else s.cast(F32)
+        for s in (a_scale, b_scale, y_scale)
+    )
+    if a.rank or b.rank > 1 or y.rank:
+        raise Unsupported("scales of rows and columns")
+    return a * b / y
+
+
+def whole(zero: Array) -> Any:
+    if zero.size != 1:
+        raise Unsupported("zero points of rows and columns")
+    return zero.reshape(-1)[0]
 
 
 @rule("QLinearMatMul")
 def qlinear_matmul(
-    at: At, a: Node, a_scale: Node, a_zero: Node, b: Node, b_scale: Node, b_zero: Node, y_scale: Node, y_zero: Node
+    at: At, a: Node, a_scale: Node, a_zero: Node, b: Node, b_scale: Node, b_zero: Node, y_scale: Node, y_zero: Array
 ) -> Known:
-    if any(s.rank and s.shape != (1,) for s in (a_scale, b_scale, y_scale)):
-        raise Unsupported("scales of rows and columns")
-    exact = product(at, less_zero(a, a_zero), less_zero(b, b_zero))
-    return requantized(exact, a_scale, b_scale, y_scale, y_zero)
-
-
-def requantized(exact: Node, a_scale: Node, b_scale: Node, y_scale: Node, y_zero: Node) -> Node:
-    a, b, y = (s.cast(F32).dimshuffle([]) if s.shape == (1,) else s.cast(F32) for s in (a_scale, b_scale, y_scale))
-    if b.rank == 1:
-        b = b.dimshuffle([0, *["x"] * (exact.rank - 2)])
-    factor, sums = aligned(a * b / y, exact.cast(F32))
-    return quantized(sums * factor, number(sums, 1), y_zero.dimshuffle([]), y_zero.element)
+    sums = integer_product(at, a, b, a_zero, b_zero)
+    return requantize(at, sums, output_scale(a_scale, b_scale, y_scale), whole(y_zero))
 
 
 @rule("QLinearConv")
 def qlinear_conv(
-    at: At, x: Node, x_scale: Node, x_zero: Node, w: Node, w_scale: Node, w_zero: Node, y_scale: Node, y_zero: Node,
+    at: At, x: Node, x_scale: Node, x_zero: Node, w: Node, w_scale: Node, w_zero: Node, y_scale: Node, y_zero: Array,
     b: Node | None = None,
 ) -> Known:  # fmt: skip
-    exact = convolved(at, less_zero(x, x_zero), less_zero(w, w_zero, rows=True), b)
-    return requantized(exact, x_scale, w_scale, y_scale, y_zero)
+    sums = integer_convolution(at, x, w, x_zero, w_zero, b)
+    return requantize(at, sums, output_scale(x_scale, w_scale, y_scale), whole(y_zero), axis=1)

@@ -1,0 +1,171 @@
+"""onnxruntime's own quantised operators (domain com.microsoft), computed in the steps of its kernels.
+
+Scales and zero points are constants. An addition is two fused multiply-adds of f32, here products and sums of f64 that are rounded to
+f32; what is a table in onnxruntime's kernels is one here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
+from cvm.dialect.program.builder import Node
+
+from .quantized import dequantized, dot, quantized, requantize
+from .reductions_and_normalization import total
+from .rules import Array, Known, Unsupported, known_size, real_axes, rule
+
+if TYPE_CHECKING:
+    from .importer import At
+
+MAX_EXP = 0x7FFFFF  # the largest entry of the table of exponentials
+
+
+def one(parameter: Array) -> Any:
+    """A scale or a zero point of a whole tensor."""
+    if parameter.size != 1:
+        raise Unsupported("scales of rows and columns")
+    return parameter.reshape(-1)[0]
+
+
+def f32(value: Any) -> np.float32:
+    return np.float32(value)
+
+
+@rule("com.microsoft.QLinearAdd")
+def qlinear_add(
+    at: At,
+    a: Node,
+    a_scale: Array,
+    a_zero: Array,
+    b: Node,
+    b_scale: Array,
+    b_zero: Array,
+    c_scale: Array,
+    c_zero: Array,
+) -> Known:
+    """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over c_scale."""
+    of_a, of_b = (f32(one(s)) / f32(one(c_scale)) for s in (a_scale, b_scale))
+    zeros = np.float64(of_a) * np.float64(one(a_zero)) + np.float64(of_b * f32(one(b_zero)))
+    fixed = f32(np.float64(one(c_zero)) - np.float64(f32(zeros)))
+    inner = fused(at, b, of_b, at.node(np.array(fixed, np.float64)))
+    return rounded(fused(at, a, of_a, inner.cast(F64)), c_zero)
+
+
+def fused(at: At, x: Node, factor: np.float32, added: Node) -> Node:
+    return (x.cast(F64) * at.node(np.array(factor, np.float64)) + added).cast(F32)
+
+
+def rounded(y: Node, zero: Array) -> Node:
+    """The nearest number of the zero point's type, halves to even."""
+    to = BY_DTYPE[zero.dtype]
+    low, high = to.limits
+    y = y.scalar("round_half_to_even").scalar("maximum", float(low)).scalar("minimum", float(high))
+    return y.cast(to)
+
+
+@rule("com.microsoft.QLinearMul")
+def qlinear_mul(
+    at: At,
+    a: Node,
+    a_scale: Array,
+    a_zero: Array,
+    b: Node,
+    b_scale: Array,
+    b_zero: Array,
+    c_scale: Array,
+    c_zero: Array,
+) -> Known:
+    product = (a.cast(I32) - at.node(np.array(one(a_zero), np.int32))) * (
+        b.cast(I32) - at.node(np.array(one(b_zero), np.int32))
+    )
+    factor = f32(one(a_scale)) * f32(one(b_scale)) / f32(one(c_scale))
+    return requantize(at, product, at.node(np.array(factor)), one(c_zero))
+
+
+@rule("com.microsoft.QLinearGlobalAveragePool")
+def qlinear_global_average_pool(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+    over = tuple(range(1, x.rank - 1) if at["channels_last"] else range(2, x.rank))
+    count = int(np.prod([known_size(x.shape[a], "an average") for a in over]))
+    factor = f32(one(x_scale)) / (f32(one(y_scale)) * f32(count))
+    sums = total(x.cast(I32) - at.node(np.array(one(x_zero), np.int32)), over).with_ones(over)
+    return requantize(at, sums, at.node(np.array(factor)), one(y_zero))
+
+
+@rule("com.microsoft.QGemm")
+def qgemm(
+    at: At, a: Node, a_scale: Array, a_zero: Node, b: Node, b_scale: Array, b_zero: Node, c: Node | None = None,
+    y_scale: Array | None = None, y_zero: Array | None = None,
+) -> Known:  # fmt: skip
+    a = a.dimshuffle((1, 0)) if at["transA"] else a
+    rows = b if at["transB"] else b.dimshuffle((1, 0))
+    sums = dot(at, a, rows, a_zero, b_zero, c if c is None or c.rank == 1 else None)
+    sums = sums + c if c is not None and c.rank != 1 else sums
+    alpha = f32(1.0 if at["alpha"] is None else at["alpha"])
+    factor = alpha * f32(one(a_scale)) * b_scale.astype(np.float32)
+    if y_scale is None or y_zero is None:
+        return sums.cast(F32) * at.node(np.asarray(factor) if factor.size > 1 else np.asarray(factor).reshape(()))
+    factor = factor / f32(one(y_scale))
+    return requantize(
+        at, sums, at.node(np.asarray(factor) if factor.size > 1 else np.asarray(factor).reshape(())), one(y_zero)
+    )
+
+
+@rule("com.microsoft.QLinearSoftmax")
+def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+    """From a table of exponentials in integers, which are divided rounding halves up."""
+    _ = at["opset"]
+    (axis,) = real_axes((-1 if at["axis"] is None else at["axis"],), x.rank)
+    if axis != x.rank - 1 or (at["opset"] or 13) < 13:
+        raise Unsupported("an axis other than the last")
+    count = known_size(x.shape[axis], "a row")
+    unit = min(float(np.iinfo(np.uint32).max) / count, float(MAX_EXP))
+    table = np.rint(unit * np.exp((np.arange(256) - 255.0) * float(one(x_scale)))).astype(np.int64)
+    largest = x.cast(I32).reduce("max", (axis,)).with_ones((axis,))
+    index = x.cast(I32) - largest + at.node(np.array(255, np.int32))
+    powers = at.apply("builtin.gather", at.node(table), index, axes=(0,), mode="clip")
+    whole = powers.sum((axis,), dtype=I64, acc_dtype=I64).with_ones((axis,))
+    inverse = at.node(np.array(np.floor(f32(1) / f32(one(y_scale))), np.int64))
+    halves = at.apply("dali.floordiv", whole, at.node(np.array(2, np.int64)))
+    found = at.apply("dali.floordiv", powers * inverse + halves, whole) + at.node(np.array(one(y_zero), np.int64))
+    low, high = BY_DTYPE[y_zero.dtype].limits
+    return found.scalar("maximum", low).scalar("minimum", high).cast(BY_DTYPE[y_zero.dtype])
+
+
+def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array, function: Any) -> Node:
+    """A float function of every number that x may be, as a table."""
+    low, high = x.element.limits
+    numbers = at.node(np.arange(low, high + 1).astype(x.element.dtype))
+    floats = dequantized(numbers, at.node(np.array(one(x_scale))), at.node(np.array(one(x_zero))))
+    table = quantized(
+        function(floats), at.node(np.array(one(y_scale))), at.node(np.array(one(y_zero))), BY_DTYPE[y_zero.dtype]
+    )
+    index = x.cast(I32) - at.node(np.array(low, np.int32))
+    return at.apply("builtin.gather", table, index, axes=(0,), mode="clip")
+
+
+@rule("com.microsoft.QLinearSigmoid")
+def qlinear_sigmoid(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+    return by_table(at, x, x_scale, x_zero, y_scale, y_zero, lambda v: v.scalar("sigmoid"))
+
+
+@rule("com.microsoft.QLinearLeakyRelu")
+def qlinear_leaky_relu(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
+    alpha = float(0.01 if at["alpha"] is None else at["alpha"])
+    return by_table(
+        at, x, x_scale, x_zero, y_scale, y_zero, lambda v: v.scalar("ge", 0.0).scalar("switch", v, v * alpha)
+    )
+
+
+@rule("com.microsoft.QLinearConcat")
+def qlinear_concat(at: At, y_scale: Array, y_zero: Array, *parts: Known) -> Known:
+    found: list[Node] = []
+    for n in range(0, len(parts), 3):
+        x, (scale, zero) = at.node(parts[n]), parts[n + 1 : n + 3]
+        if not isinstance(scale, np.ndarray) or not isinstance(zero, np.ndarray):
+            raise Unsupported("a scale that is not a constant")
+        same = one(scale) == one(y_scale) and one(zero) == one(y_zero)
+        found.append(x if same else by_table(at, x, scale, zero, y_scale, y_zero, lambda v: v))
+    return at.apply("cvm.concatenate", *found, axis=at["axis"])

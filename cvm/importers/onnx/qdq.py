@@ -1,0 +1,99 @@
+"""Operators between DequantizeLinear and QuantizeLinear, replaced by the quantised operators that onnxruntime fuses them to.
+
+    DequantizeLinear(x), DequantizeLinear(w) -> Conv -> QuantizeLinear  =>  QLinearConv(x, w)
+
+The result differs from the one of the floats by at most a rounding, and is that of onnxruntime's kernels. What has several readers,
+or parameters that are computed, is left as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MICROSOFT = "com.microsoft"
+FUSED = {  # by operator: the quantised one, its domain, how many operands it needs, and the types that it takes
+    "Conv": ("QLinearConv", "", (2, 3), "bB"),
+    "MatMul": ("QLinearMatMul", "", (2,), "bB"),
+    "Gemm": ("QGemm", MICROSOFT, (2, 3), "bB"),
+    "Add": ("QLinearAdd", MICROSOFT, (2,), "B"),
+    "Mul": ("QLinearMul", MICROSOFT, (2,), "B"),
+    "GlobalAveragePool": ("QLinearGlobalAveragePool", MICROSOFT, (1,), "bB"),
+    "Softmax": ("QLinearSoftmax", MICROSOFT, (1,), "bB"),
+    "Sigmoid": ("QLinearSigmoid", MICROSOFT, (1,), "bB"),
+    "LeakyRelu": ("QLinearLeakyRelu", MICROSOFT, (1,), "bB"),
+}
+
+
+def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]:
+    """The nodes of a graph, with the quantised operator in the place of each QuantizeLinear that ends such a pattern."""
+    made_by = {name: node for node in graph.node for name in node.output}
+    uses = Counter(name for node in graph.node for name in node.input)
+    uses.update(v.name for v in graph.output)
+
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+
+    def fused(node: Any) -> Any:
+        op = made_by.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
+        if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or uses[node.input[0]] > 1:
+            return node
+        given = [made_by.get(name) for name in op.input]
+        if not all(d is not None and d.op_type == "DequantizeLinear" for d in given):
+            return node
+        ends = [
+            given[0].input[0],
+            given[0].output[0],
+            node.output[0],
+            *(r.output[0] for r in readers.get(node.output[0], ())),
+        ]
+        if is_signed(values, node) and any(uses[name] > 1 for name in ends):
+            return node  # which onnxruntime leaves as it is
+        return quantised(node, op, given, values, opset) or node
+
+    return [fused(node) for node in graph.node]
+
+
+def is_signed(values: Mapping[str, Any], node: Any) -> bool:
+    """Test whether a QuantizeLinear makes i8."""
+    zero = values.get(node.input[2]) if len(node.input) > 2 else None
+    return isinstance(zero, np.ndarray) and zero.dtype == np.int8
+
+
+def quantised(node: Any, op: Any, given: Sequence[Any], values: Mapping[str, Any], opset: int) -> Any:
+    """The operator on what was dequantised; None where it is not one that onnxruntime has."""
+    from onnx import helper
+
+    name, domain, counts, kinds = FUSED[op.op_type]
+    factors, bias = given[:2], given[2:]
+    ends = [*factors, node]
+    if len(given) not in counts or not all(len(e.input) == 3 and _is_known(values, e.input[1:]) for e in ends):
+        return None
+    if not all(values[e.input[2]].dtype.char in kinds for e in ends) or any(_attribute(e, "block_size") for e in ends):
+        return None
+    if values[factors[0].input[2]].dtype != values[node.input[2]].dtype:
+        return None
+    attributes = {a.name: helper.get_attribute_value(a) for a in op.attribute}
+    if attributes.pop("beta", 1.0) != 1.0:
+        return None
+    if op.op_type == "Softmax":
+        attributes["opset"] = opset
+    inputs = [n for f in factors for n in f.input]
+    of_result, biases = list(node.input[1:]), [b.input[0] for b in bias]
+    inputs += [*biases, *of_result] if op.op_type == "Gemm" and biases else [*of_result, *biases]
+    if op.op_type == "Gemm" and not biases:
+        inputs[6:6] = [""]
+    return helper.make_node(name, inputs, list(node.output), name=op.name, domain=domain, **attributes)
+
+
+def _is_known(values: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return all(isinstance(values.get(n), np.ndarray) for n in names)
+
+
+def _attribute(node: Any, name: str) -> Any:
+    return next((a.i for a in node.attribute if a.name == name), 0)

@@ -1,0 +1,123 @@
+"""Quantised ONNX: models quantised by onnxruntime give its bits, and every operator of its own agrees on the targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from quantised_onnx import NETWORKS, WAYS, inputs, onnxruntime_result, quantised  # noqa: E402
+
+U8, S8, F32 = TensorProto.UINT8, TensorProto.INT8, TensorProto.FLOAT
+SCALES = {"x": 0.05, "a": 0.03, "y": 0.04}
+
+
+def model(
+    nodes: list[Any], given: dict[str, tuple[int, list[int]]], constants: dict[str, np.ndarray], out: int
+) -> bytes:
+    values = [helper.make_tensor_value_info(n, t, s) for n, (t, s) in given.items()]
+    result = helper.make_tensor_value_info("out", out, None)
+    initializers = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "g", values, [result], initializers)
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString()
+
+
+def shaped(data: bytes) -> bytes:
+    """The model with the shape of its result, which its types imply."""
+    proto = onnx.load_from_string(data)
+    proto.graph.output[0].type.tensor_type.shape.SetInParent()
+    return proto.SerializeToString()
+
+
+PARAMETERS = {
+    **{f"{n}s": np.float32(s) for n, s in SCALES.items()}, "xz": np.uint8(120), "az": np.uint8(7), "yz": np.uint8(99),
+    "w": np.arange(-12, 12, dtype=np.int8).reshape(6, 4), "ws": np.float32(0.02), "wz": np.int8(0),
+    "b": np.arange(6, dtype=np.int32),
+}  # fmt: skip
+PAIR = ["x", "xs", "xz", "a", "as", "az", "ys", "yz"]
+ONE = ["x", "xs", "xz", "ys", "yz"]
+MICROSOFT: dict[str, tuple[list[str], dict[str, Any], list[int]]] = {
+    "QLinearAdd": (PAIR, {}, [3, 4]),
+    "QLinearMul": (PAIR, {}, [3, 4]),
+    "QLinearGlobalAveragePool": (ONE, {}, [2, 3, 4, 5]),
+    "QLinearSoftmax": (ONE, {"axis": -1, "opset": 13}, [3, 4]),
+    "QLinearSigmoid": (ONE, {}, [3, 4]),
+    "QLinearLeakyRelu": (ONE, {"alpha": 0.2}, [3, 4]),
+    "QLinearConcat": (["ys", "yz", "x", "xs", "xz", "a", "as", "az"], {"axis": 1}, [3, 4]),
+    "QGemm": (["x", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], {"transB": 1}, [3, 4]),
+}
+
+
+def of_microsoft(op: str) -> tuple[bytes, list[np.ndarray]]:
+    names, attributes, shape = MICROSOFT[op]
+    given = [n for n in ("x", "a") if n in names]
+    constants = {n: a for n, a in PARAMETERS.items() if n in names}
+    node = helper.make_node(op, names, ["out"], domain="com.microsoft", **attributes)
+    random = np.random.default_rng(5)
+    arrays = [random.integers(0, 256, shape).astype(np.uint8) for _ in given]
+    return shaped(model([node], {n: (U8, shape) for n in given}, constants, U8)), arrays
+
+
+@pytest.mark.parametrize("op", sorted(MICROSOFT))
+def test_targets_agree(op: str) -> None:
+    data, arrays = of_microsoft(op)
+    module = cvm.from_onnx(data)
+    wanted = cvm.compile(module, target="reference")(*arrays)
+    np.testing.assert_array_equal(cvm.compile(module)(*arrays), wanted, strict=True)
+    assert len(np.unique(wanted)) > 2
+
+
+@pytest.mark.parametrize("op", sorted(MICROSOFT))
+def test_agrees_with_onnxruntime(op: str) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    data, arrays = of_microsoft(op)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {i.name: a for i, a in zip(session.get_inputs(), arrays, strict=True)})
+    np.testing.assert_array_equal(cvm.compile(cvm.from_onnx(data))(*arrays), wanted, strict=True)
+
+
+def dequantise_multiply_quantise(kind: int, readers: int) -> str:
+    """The program of a product between DequantizeLinear and QuantizeLinear, whose operand has so many readers."""
+    dtype = np.uint8 if kind == U8 else np.int8
+    zeros = {n: np.asarray(PARAMETERS[n]).astype(dtype) for n in ("xz", "yz")}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["wt", "ws", "wz"], ["wf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["yf"]),
+        helper.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["out" if readers == 1 else "q"]),
+    ]
+    if readers > 1:
+        nodes += [helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["d"]), helper.make_node("Relu", ["d"], ["r"]),
+                  helper.make_node("Add", ["d", "r"], ["out"])]  # fmt: skip
+    given = {n: PARAMETERS[n] for n in ("xs", "ys", "ws", "wz")}
+    constants = {**given, **zeros, "wt": PARAMETERS["w"].T.copy()}
+    return str(cvm.from_onnx(shaped(model(nodes, {"x": (kind, [3, 4])}, constants, kind if readers == 1 else F32))))
+
+
+def test_what_is_between_dequantisation_and_quantisation_is_fused() -> None:
+    assert "quant.dense" in dequantise_multiply_quantise(U8, 1)
+    assert "quant.dense" in dequantise_multiply_quantise(U8, 2)
+    assert "quant.dense" in dequantise_multiply_quantise(S8, 1)
+    assert "quant.dense" not in dequantise_multiply_quantise(S8, 2)  # as onnxruntime leaves it
+
+
+EQUAL = [(n, w) for n in NETWORKS for w in WAYS if w != "dynamic"]
+
+
+@pytest.mark.parametrize(("network", "way"), EQUAL, ids=["_".join(e) for e in EQUAL])
+def test_quantised_networks_equal_onnxruntime(network: str, way: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    float_model = NETWORKS[network]()
+    data = quantised(float_model, way, tmp_path)
+    run = cvm.compile(cvm.from_onnx(data))
+    for seed in range(4):
+        x = inputs(float_model, 100 + seed)
+        np.testing.assert_array_equal(run(x).view(np.int32), onnxruntime_result(data, x).view(np.int32))
