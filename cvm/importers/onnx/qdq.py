@@ -43,8 +43,9 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
         op = made_by.get(node.input[0]) if node.op_type == "QuantizeLinear" and node.input else None
         if op is None or op.op_type not in FUSED or op.domain not in ("", "ai.onnx") or uses[node.input[0]] > 1:
             return node
-        given = [made_by.get(name) for name in op.input]
-        if not all(d is not None and d.op_type == "DequantizeLinear" for d in given):
+        found = [made_by.get(name) for name in op.input]
+        given = [d for d in found if d is not None and d.op_type == "DequantizeLinear"]
+        if len(given) < len(found):
             return node
         ends = [
             given[0].input[0],
