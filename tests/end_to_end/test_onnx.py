@@ -459,6 +459,6 @@ def test_a_product_of_one_row_is_computed_in_vectors(op: str) -> None:
     weights = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
     node = helper.make_node(op, ["x", "w"], ["y"], **({"transB": 1} if op == "Gemm" else {}))
     f = cvm.compile(cvm.from_onnx(model([node], {"x": (1, 64)}, {"w": weights.T if op == "Gemm" else weights})))
-    assert "vector 32" in f.lower("schedule")
+    assert any(f"vector {lanes}" in f.lower("schedule") for lanes in (16, 32))
     x = np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
     np.testing.assert_allclose(f(x), x @ weights, atol=1e-5)
