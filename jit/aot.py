@@ -34,7 +34,8 @@ from ..lowering.storage.place_buffers import ALIGNMENT
 from .compile import find, prepared
 from .llvm import native_code
 from .llvm.emit import emit
-from .llvm.ir_writer import PARALLEL
+from .llvm.ir_builder import PARALLEL
+from .llvm.ir_builder import Module as IRModule
 from .llvm.range_check import declared, within_text
 from .options import DEFAULT, CompileOptions
 from .runtime.fp_environment import declarations, in_default_environment, register_of
@@ -76,7 +77,7 @@ def build(
         module, function = prepared(module, name)
         functions.append(function)
         plans.append(lower(module, function, optimize=options.optimize))
-    text = emit(*plans, optimize=options.optimize > 0)
+    text = emit(*plans, optimize=options.optimize > 0, linkage="internal ")
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)
     wrappers = [
@@ -85,14 +86,15 @@ def build(
     ]
     requirements = [*text.requirements]
     pieces = [
-        text.module.replace(f"{PARALLEL}\n", "").replace("define i32 @entry", "define internal i32 @entry"),
+        text.module.definitions,
         SERIAL.replace("define void", "define internal void"),
         "declare ptr @malloc(i64)\ndeclare void @free(ptr)",
         declarations(register_of(_machine())),
         *(wrapper.text(requirements) for wrapper in wrappers),
         _messages([f"{span.line}: {message}" for message, span in requirements], f"{prefix}_message"),
     ]
-    image = native_code.object_file("\n".join(pieces), options.optimize > 0)
+    declared = tuple(d for d in text.module.declarations if d != PARALLEL)  # it is one of the pieces
+    image = native_code.object_file(IRModule(declared, "\n".join(pieces)), options.optimize > 0)
     return Built(image, _header(functions, symbols, prefix, module.filename))
 
 

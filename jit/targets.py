@@ -124,7 +124,7 @@ register(
         load=lazy(".functions.native_function:native_function"),
         emit=_llvm,
         stages={
-            "llvm": lambda text, _: text.module,
+            "llvm": lambda text, _: str(text.module),
             "llvm-opt": lazy(".llvm.native_code:optimised_text"),
             "asm": lazy(".llvm.native_code:assembly"),
         },

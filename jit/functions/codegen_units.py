@@ -16,27 +16,27 @@ from queue import SimpleQueue
 from ...dialect.notation.loops import Kernel
 from ...dialect.notation.plan import Plan
 from ..llvm.emit import Emission
-from ..llvm.ir_writer import PARALLEL
+from ..llvm.ir_builder import POINTER, STATUS, Declaration, Module
 from ..llvm.llvm_context import addresses_kept
 from ..llvm.native_code import fresh_object_code
 from ..runtime.gil_switch_interval import short_turns
-from ..runtime.thread_pool import get_num_threads, is_parallel
+from ..runtime.thread_pool import get_num_threads
 
 LINES = 150  # that the kernels of the first part have at least; those of each further part have
 FURTHER = 2  # times as many
 MOST = 3  # other threads
 NAME = "cvm compiling"  # the thread's
-ENTRY = "declare i32 @entry(ptr, ptr, ptr)"
+ENTRY = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))
 
 
 class Parts:
     """The machine code of a program whose kernels are told one after the other. `beside` is IR that calls their entry."""
 
-    def __init__(self, emission: Emission, beside: str = "") -> None:
-        self.parallel = is_parallel(beside)
+    def __init__(self, emission: Emission, beside: Module | None = None) -> None:
+        self.parallel = beside is not None and beside.is_parallel
         self._emission = emission
         self._beside = beside
-        self._whole = ""  # where it is one part
+        self._whole: Module | None = None  # where it is one part
         self._first, self._lines = 0, 0  # of the functions that are in no part yet
         self._enough = LINES
         self._others = min(get_num_threads() - 1, MOST)
@@ -44,8 +44,8 @@ class Parts:
         self._open = ExitStack()
 
     def __enter__(self) -> Parts:
-        if self._beside and (workers := self._started()):
-            workers.take("\n".join([ENTRY, PARALLEL * self.parallel, self._beside]))
+        if self._beside is not None and (workers := self._started()):
+            workers.take(Module((ENTRY,), "").joined(self._beside))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,7 +55,7 @@ class Parts:
         """Emits a kernel, which is compiled with those before it once they are many enough."""
         emission, known = self._emission, len(self._emission.functions)
         emission.add(kernel)
-        self._lines += sum(text.count("\n") for text in emission.functions[known:])
+        self._lines += sum(function.lines for function in emission.functions[known:])
         if self._lines >= self._enough and (workers := self._started()):
             workers.take(emission.part(self._first))
             self._first, self._lines = len(emission.functions), 0
@@ -63,17 +63,19 @@ class Parts:
 
     def end(self, plan: Plan) -> None:
         """Emits the entry, which runs the kernels of the plan."""
-        text = self._emission.module((plan,), self._first)
+        module = self._emission.module((plan,), self._first)
+        self.parallel = self.parallel or module.is_parallel
         if self._workers is not None:
-            self._workers.take(text)
+            self._workers.take(module)
         else:
-            declares = self.parallel and not is_parallel(text)
-            self._whole = "\n".join([text, PARALLEL * declares, self._beside])
-        self.parallel = self.parallel or is_parallel(text)
+            self._whole = module if self._beside is None else module.joined(self._beside)
 
     def images(self) -> tuple[bytes, ...]:
         """The object files, which belong together."""
-        return (fresh_object_code(self._whole),) if self._workers is None else self._workers.images()
+        if self._workers is not None:
+            return self._workers.images()
+        assert self._whole is not None, "the entry has been emitted"
+        return (fresh_object_code(self._whole),)
 
     def _started(self) -> Workers | None:
         """The other threads, if there are any."""
@@ -92,7 +94,7 @@ class Workers:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._texts: SimpleQueue[tuple[int, str] | None] = SimpleQueue()
+        self._modules: SimpleQueue[tuple[int, Module] | None] = SimpleQueue()
         self._asked = 0
         self._made: dict[int, bytes] = {}
         self._error: BaseException | None = None
@@ -105,21 +107,21 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         self._given_up = True
-        self._texts.put(None)
+        self._modules.put(None)
         for thread in self._threads:
             thread.join()
 
-    def take(self, text: str) -> None:
+    def take(self, module: Module) -> None:
         """Has a module compiled."""
-        if not self._texts.empty() and len(self._threads) < self._most:
+        if not self._modules.empty() and len(self._threads) < self._most:
             with suppress(RuntimeError):  # those that are there will do
                 self._start()
-        self._texts.put((self._asked, text))
+        self._modules.put((self._asked, module))
         self._asked += 1
 
     def images(self) -> tuple[bytes, ...]:
         """The object files of all modules; what was raised on the way is raised here."""
-        self._texts.put(None)
+        self._modules.put(None)
         self._run()
         for thread in self._threads:
             thread.join()
@@ -134,8 +136,8 @@ class Workers:
 
     def _run(self) -> None:
         try:
-            while (asked := self._texts.get()) is not None and not self._given_up:
+            while (asked := self._modules.get()) is not None and not self._given_up:
                 self._made[asked[0]] = fresh_object_code(asked[1])
         except BaseException as error:
             self._error, self._given_up = error, True
-        self._texts.put(None)  # for the others
+        self._modules.put(None)  # for the others

@@ -19,7 +19,7 @@ from ...lowering.processor import compiling_for
 from ..calls.arguments import size_place
 from ..llvm.emit import emit
 from ..llvm.native_code import Library, object_code
-from ..runtime.thread_pool import imports_of
+from ..runtime.thread_pool import imports
 from .native_function import ENTRY, NativeFunction, aligned_memory
 
 
@@ -60,7 +60,11 @@ def _runner(
 ) -> Callable[[], int]:
     """One kernel of a plan, in the places that the whole plan gives its arrays."""
     text = emit(_alone(plan, n), optimize=passes)
-    library = Library([object_code(text.module, passes=passes)], {"entry": ENTRY}, imports=imports_of(text.module))
+    library = Library(
+        [object_code(text.module, passes=passes)],
+        {"entry": ENTRY},
+        imports=imports() if text.module.is_parallel else {},
+    )
     known = (ctypes.c_int64 * len(text.sizes))(*(sizes[atom] for atom in text.sizes))
     return lambda: library.functions["entry"](pointers, known, workspace.ctypes.data)
 

@@ -15,7 +15,22 @@ from ...lowering.analysis.cost import cost
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
 from ..llvm.emit import Text, emit
-from ..llvm.ir_writer import IRWriter
+from ..llvm.ir_builder import (
+    BIT,
+    POINTER,
+    Block,
+    IRBuilder,
+    Module,
+    Value,
+    alloca,
+    array_type,
+    branch,
+    element_pointer,
+    index,
+    load,
+    select,
+    store,
+)
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
 
 if TYPE_CHECKING:
@@ -111,13 +126,13 @@ class NativeStepper:
 
     def __init__(self, graph: CompiledGraph) -> None:
         from ..llvm.native_code import Library
-        from ..runtime.thread_pool import imports_of
+        from ..runtime.thread_pool import imports
 
         clockwork, tick = graph.clockwork, graph.step_plan
         text = emit_steps(tick)
         passes: tuple[str, ...] = ("ticks", "passes") if tick.several else ("ticks",)
         exports = {name: (ctypes.c_void_p, ctypes.c_int64) for name in passes}
-        self.library = Library(text.module, exports, imports=imports_of(text.module), slp=text.slp)
+        self.library = Library(text.module, exports, imports=imports() if text.module.is_parallel else {}, slp=text.slp)
         arrays = [_aligned(_array_type(t, clockwork, tick, n), n) for n, t in enumerate(tick.plan.arguments)]
         turned = list(arrays)
         for n in tick.turns:
@@ -192,12 +207,11 @@ def _aligned(type: tuple[tuple[int, ...], np.dtype[Any]], turn: int = 0) -> np.n
 def emit_steps(tick: StepPlan) -> Text:
     """The IR of the kernels, and of the loops over ticks and over passes of several."""
     plans = _plans(tick)
-    source = emit(*plans)
-    text = source.module.replace("define i32 @entry", "define internal i32 @entry")
+    source = emit(*plans, linkage="internal ")
     names = (("ticks", "entry"), ("passes", "entry1"))
-    text += declarations(register_of())
-    text += "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
-    return replace(source, module=text, slp=tick.several is None)
+    loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
+    module = source.module.joined(Module((), declarations(register_of()) + loops))
+    return replace(source, module=module, slp=tick.several is None)
 
 
 def _plans(tick: StepPlan) -> list[Plan]:
@@ -213,23 +227,23 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
     plan = tick.plan
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
-    f = IRWriter()
-    here, there, workspace = (_load(f, "%context", n) for n in range(3))
-    table = f.add(f"alloca [{max(count, 1)} x ptr]")
-    pointers = [[_load(f, side, n) for side in (here, there)] for n in range(count)]
-    slots = [f.add(f"getelementptr inbounds ptr, ptr {table}, i64 {n}") for n in range(count)]
+    b, head = IRBuilder(), IRBuilder()
+    here, there, workspace = (_load(b, Value("%context", POINTER), n) for n in range(3))
+    table = b.add(alloca(array_type(max(count, 1), POINTER)))
+    pointers = [[_load(b, side, n) for side in (here, there)] for n in range(count)]
+    slots = [b.add(element_pointer(POINTER, table, index(n))) for n in range(count)]
     for n in sorted({*range(count)} - turning):
-        f.raw(f"store ptr {pointers[n][0]}, ptr {slots[n]}")
-    f.raw("br label %head")
-    head = IRWriter()
+        b.do(store(pointers[n][0], slots[n]))
+    b.do(branch(Block("head")))
     for n in sorted(turning):
-        one, other = pointers[n]
-        head.raw(f"%turn{n} = select i1 %odd, ptr {other}, ptr {one}")
-        head.raw(f"store ptr %turn{n}, ptr {slots[n]}")
+        now, following = pointers[n]
+        turned = Value(f"%turn{n}", POINTER)
+        head.define(turned, select(Value("%odd", BIT), following, now))
+        head.do(store(turned, slots[n]))
     loop = f"""
 define internal i32 @{name}.loop(ptr %context, i64 %n) noinline nounwind {{
 entry:
-{f.text()}
+{b.body()}
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
   %more = icmp slt i64 %i, %n
@@ -237,8 +251,8 @@ head:
 body:
   %bit = and i64 %i, 1
   %odd = icmp ne i64 %bit, 0
-{head.text()}
-  %status = call i32 @{entry}(ptr {table}, ptr null, ptr {workspace})
+{head.body()}
+  %status = call i32 @{entry}(ptr {table.text}, ptr null, ptr {workspace.text})
   %next = add nuw nsw i64 %i, 1
   %good = icmp eq i32 %status, 0
   br i1 %good, label %head, label %failed
@@ -252,5 +266,5 @@ failed:
     return loop + in_default_environment(head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of())
 
 
-def _load(f: IRWriter, table: str, n: int) -> str:
-    return f.add(f"load ptr, ptr {f.add(f'getelementptr inbounds ptr, ptr {table}, i64 {n}')}")
+def _load(b: IRBuilder, table: Value, n: int) -> Value:
+    return b.add(load(POINTER, b.add(element_pointer(POINTER, table, index(n)))))

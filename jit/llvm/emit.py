@@ -1,4 +1,4 @@
-"""Plans to LLVM IR, as text: a module of the functions of their kernels, and of the entries that call these in turn:
+"""Plans to LLVM IR: a module of the functions of their kernels, and of the entries that call these in turn:
 
     i32 @entry(ptr arguments, ptr sizes, ptr workspace)      0, or the number of the requirement that does not hold
 
@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
@@ -16,29 +16,52 @@ from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
-from .ir_writer import PARALLEL, Declaration, IRWriter
-from .kernels import METADATA, Function, parallel_loop
+from .addresses import size_value
+from .ir_builder import (
+    BYTE,
+    PARALLEL,
+    POINTER,
+    STATUS,
+    VOID,
+    WORD,
+    Constant,
+    Declaration,
+    Instruction,
+    IRBuilder,
+    Module,
+    Value,
+    alloca,
+    array_type,
+    branch,
+    call,
+    element_pointer,
+    index,
+    load,
+    returned,
+    store,
+)
+from .kernels import BEGIN, END, METADATA, STATUS_POINTER, Definition, KernelEmitter, parallel_loop
 from .plan_loops import emit_loop
 
-INTERNAL = "define internal "
+INTERNAL = "internal "
 
 
 @dataclass(frozen=True)
 class Text:
     """The IR of a plan: the module, which sizes it wants in which order, and what it may report."""
 
-    module: str
+    module: Module
     sizes: tuple[tuple[object, ...], ...]
     requirements: tuple[tuple[str, Span], ...]
     slp: bool = False  # whether scalars side by side are worth vectors
 
 
-def emit(*plans: Plan, optimize: bool = True) -> Text:
+def emit(*plans: Plan, optimize: bool = True, linkage: str = "") -> Text:
     """The IR of every kernel of a plan, and of the entry that runs them; of further plans `@entry1` and so on."""
     emission = Emission(*plans, optimize=optimize)
     for kernel in (k for plan in plans for k in plan.all_kernels):
         emission.add(kernel)
-    return Text(emission.module(plans), emission.sizes, tuple(emission.requirements.listed))
+    return Text(emission.module(plans, linkage=linkage), emission.sizes, tuple(emission.requirements.listed))
 
 
 class Emission:
@@ -49,85 +72,84 @@ class Emission:
         dims = [d for plan in plans for d in _dims(plan)]
         self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
         self.requirements = Requirements(plans)
-        self.functions: list[str] = []
+        self.functions: list[Definition] = []
         self.declarations: list[set[Declaration]] = []  # of what each of them calls
-        self._numbers: dict[str, int] = {}  # kernels that are alike have one function
+        self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
         self._calls: dict[Kernel, tuple[int, list[Tensor]]] = {}  # the function's number, and what it is given
 
     def add(self, kernel: Kernel) -> None:
         """Emits a kernel's function."""
-        function = Function(kernel, self.sizes, self.requirements.number, self.optimize)
-        text, wanted = function.define()
-        n = self._numbers.setdefault(text, len(self.functions))
+        emitter = KernelEmitter(kernel, self.sizes, self.requirements.number, self.optimize)
+        function, wanted = emitter.define()
+        n = self._numbers.setdefault(function, len(self.functions))
         if n == len(self.functions):
-            self.functions.append(text.replace("@kernel", f"@kernel_{n}", 1))
-            self.declarations.append(function.declarations)
+            self.functions.append(function)
+            self.declarations.append(emitter.b.declarations)
         self._calls[kernel] = n, wanted
 
-    def part(self, first: int) -> str:
+    def part(self, first: int) -> Module:
         """The functions from a number on as a module of their own."""
-        functions = [text.replace(INTERNAL, "define ", 1) for text in self.functions[first:]]
-        return "\n".join([*sorted(self._declared(first)), *functions, METADATA, ""])
+        return self._module(first, set(), [], "")
 
-    def module(self, plans: Sequence[Plan], first: int = 0) -> str:
+    def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> Module:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
-        pieces: dict[int, list[str]] = {}
-        entries = [self._entry(plan, f"entry{k or ''}", pieces) for k, plan in enumerate(plans)]
-        declared = self._declared(first).union([PARALLEL] if pieces else [])
-        declared.update(_declaration(text) for text in self.functions[:first])
-        return "\n".join([*sorted(declared), *self.functions[first:], *_pieces_text(pieces), *entries, METADATA, ""])
+        pieces: dict[int, list[Value]] = {}
+        entries = [self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)]
+        declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
+        declared.update([PARALLEL] if pieces else [])
+        return self._module(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
 
-    def _declared(self, first: int) -> set[str]:
-        """The declarations of what the functions from a number on call."""
-        return {str(d) for declared in self.declarations[first:] for d in declared}
+    def _module(self, first: int, declared: set[Declaration], further: list[str], linkage: str) -> Module:
+        """The functions from a number on, and further ones."""
+        declared = declared.union(*self.declarations[first:])
+        functions = [f.text(f"kernel_{n}", linkage) for n, f in enumerate(self.functions[first:], first)]
+        return Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
 
-    def _entry(self, plan: Plan, name: str, pieces: dict[int, list[str]]) -> str:
+    def _entry(self, plan: Plan, name: str, pieces: dict[int, list[Value]], linkage: str) -> str:
         """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in
-        parallel are the types of what they are given."""
-        f = IRWriter()
-        pointers: dict[Tensor, str] = {}
+        parallel are what they are given."""
+        b = IRBuilder()
+        pointers: dict[Tensor, Value] = {}
+        arguments, given_sizes, workspace = (Value(f"%{n}", POINTER) for n in ("arguments", "sizes", "workspace"))
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.data]):
-            slot = f.add(f"getelementptr inbounds ptr, ptr %arguments, i64 {n}")
-            pointers[tensor] = f.add(f"load ptr, ptr {slot}")
-        sizes: dict[object, str] = {}
+            pointers[tensor] = b.add(load(POINTER, b.add(element_pointer(POINTER, arguments, index(n)))))
+        sizes: dict[object, Value] = {}
         for n, atom in enumerate(self.sizes):
-            slot = f.add(f"getelementptr inbounds i64, ptr %sizes, i64 {n}")
-            sizes[atom] = f.add(f"load i64, ptr {slot}")
+            sizes[atom] = b.add(load(WORD, b.add(element_pointer(WORD, given_sizes, index(n)))))
         for tensor, offset in plan.offsets.items():
-            pointers[tensor] = f.add(f"getelementptr inbounds i8, ptr %workspace, i64 {f.dim(offset, sizes)}")
-        f.raw("%status = alloca i32")
-        f.raw("store i32 0, ptr %status")
+            pointers[tensor] = b.add(element_pointer(BYTE, workspace, size_value(b, offset, sizes)))
+        b.define(STATUS_POINTER, alloca(STATUS))
+        b.do(store(Constant("0", STATUS), STATUS_POINTER))
         loops: list[str] = []
         for kernel in plan.kernels:
             if isinstance(kernel, Loop):
-                loops.append(self._loop(f, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
+                loops.append(self._loop(b, kernel, plan, f"{name}_loop{len(loops)}", pointers, sizes, pieces))
                 continue
             n, wanted = self._calls[kernel]
-            arrays = [f"ptr {pointers[plan.home.get(t, t)]}" for t in wanted]
-            given = [*arrays, *(f"i64 {s}" for s in sizes.values()), "ptr %status"]
+            given = [*(pointers[plan.home.get(t, t)] for t in wanted), *sizes.values(), STATUS_POINTER]
             if (loop := parallel_loop(kernel)) is None:
-                f.raw(f"call void @kernel_{n}({', '.join(given)})")
+                b.do(_call_of(n, given))
             else:
-                _call_in_parallel(f, n, given, f.dim(loop.index.extent, sizes), grain(loop))
-                pieces[n] = [value.partition(" ")[0] for value in given]
-        f.raw(f"ret i32 {f.add('load i32, ptr %status')}")
-        define = f"define i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind {{\n{f.text()}\n}}"
-        return "\n".join([*loops, define])
+                _call_in_parallel(b, n, given, size_value(b, loop.index.extent, sizes), grain(loop))
+                pieces[n] = given
+        b.do(returned(b.add(load(STATUS, STATUS_POINTER))))
+        head = f"define {linkage}i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind"
+        return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
 
     def _loop(
         self,
-        f: IRWriter,
+        b: IRBuilder,
         loop: Loop,
         plan: Plan,
         step: str,
-        pointers: Mapping[Tensor, str],
-        sizes: Mapping[object, str],
-        pieces: dict[int, list[str]],
+        pointers: Mapping[Tensor, Value],
+        sizes: Mapping[object, Value],
+        pieces: dict[int, list[Value]],
     ) -> str:
         """Emits a loop of a plan, which calls `step`; the function of that name."""
         arrays = (*loop.parameters, *loop.scratch, *loop.plan.data)
-        emit_loop(f, loop, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
-        return self._entry(loop.plan, step, pieces).replace("define i32", f"{INTERNAL}i32")
+        emit_loop(b, loop, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)
+        return self._entry(loop.plan, step, pieces, INTERNAL)
 
 
 def _dims(plan: Plan) -> list[Dim]:
@@ -137,36 +159,33 @@ def _dims(plan: Plan) -> list[Dim]:
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 
-def _declaration(function: str) -> str:
-    """The declaration of a function of another module."""
-    head = function.partition("\n")[0]
-    return f"declare {head.removeprefix(INTERNAL).removesuffix(' {')}"
+def _call_of(n: int, given: Sequence[Value]) -> Instruction:
+    return call(Declaration(VOID, f"kernel_{n}", ()), *given)
 
 
-def _call_in_parallel(f: IRWriter, n: int, given: list[str], count: str, grain: int) -> None:
+def _call_in_parallel(b: IRBuilder, n: int, given: list[Value], count: Value, grain: int) -> None:
     """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
-    context = f.add(f"alloca [{len(given) + 1} x i64]")
-    for k, value in enumerate([f"i64 {n}", *given]):
-        f.raw(f"store {value}, ptr {f.add(f'getelementptr inbounds i64, ptr {context}, i64 {k}')}")
-    f.raw(f"call void @parallel(ptr @piece, ptr {context}, i64 {count}, i64 {grain})")
+    context = b.add(alloca(array_type(len(given) + 1, WORD)))
+    for k, value in enumerate([index(n), *given]):
+        b.do(store(value, b.add(element_pointer(WORD, context, index(k)))))
+    b.do(call(PARALLEL, Constant("@piece", POINTER), context, count, index(grain)))
 
 
-def _pieces_text(pieces: Mapping[int, list[str]]) -> Iterator[str]:
+def _pieces_text(pieces: Mapping[int, list[Value]]) -> str:
     """The function that runs some iterations of the kernel that the context says with what it holds. It is not worth optimising,
     and one for all kernels: LLVM takes its time for every function."""
-    if not pieces:
-        return
-    f = IRWriter()
-    number = f.add("load i64, ptr %context")
-    last, labels = f.label(), {n: f.label() for n in pieces}
-    f.raw(f"switch i64 {number}, label %{last} [{' '.join(f'i64 {n}, label %{label}' for n, label in labels.items())}]")
-    for n, types in pieces.items():
-        f.start(labels[n])
-        at = [f.add(f"getelementptr inbounds i64, ptr %context, i64 {k}") for k in range(1, len(types) + 1)]
-        given = [f"{t} {f.add(f'load {t}, ptr {a}')}" for t, a in zip(types, at, strict=True)]
-        f.raw(f"call void @kernel_{n}({', '.join([*given, 'i64 %begin', 'i64 %end'])})")
-        f.raw(f"br label %{last}")
-    f.start(last)
-    f.raw("ret void")
+    b, context = IRBuilder(), Value("%context", POINTER)
+    number = b.add(load(WORD, context))
+    last, blocks = b.new_block(), {n: b.new_block() for n in pieces}
+    cases: list[Value] = [v for n, block in blocks.items() for v in (index(n), block)]
+    b.do(Instruction("switch", VOID, (number, last, *cases)))
+    for n, given in pieces.items():
+        b.start(blocks[n])
+        at = [b.add(element_pointer(WORD, context, index(k))) for k in range(1, len(given) + 1)]
+        values = [b.add(load(v.type, a)) for v, a in zip(given, at, strict=True)]
+        b.do(_call_of(n, [*values, BEGIN, END]))
+        b.do(branch(last))
+    b.start(last)
+    b.do(returned())
     head = "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
-    yield f"{head} {{\n{f.text()}\n}}\n"
+    return f"{head} {{\n{b.body()}\n}}\n"

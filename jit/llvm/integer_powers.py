@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .ir_writer import Declaration
+from .ir_builder import BIT, Constant, Declaration, splat_constant, suffix
 
 NAME = "ipow"
 
-# {t} the type, {m} of comparisons, {o} its splat of one, {any} whether a lane has bits left
+# {t} the type, {m} of comparisons, {z} and {o} zero and one of it, {again} whether a lane has bits left
 _BODY = """\
 define internal {t} @ipow.{s}({t} %a, {t} %b) alwaysinline nounwind {{
   br label %loop
@@ -21,8 +21,8 @@ loop:
   %next = select {m} %odd, {t} %more, {t} %product
   %squared = mul {t} %square, %square
   %rest = lshr {t} %left, {o}
-  %lanes = icmp ne {t} %rest, zeroinitializer
-{any}
+  %lanes = icmp ne {t} %rest, {z}
+  %again = {again}
   br i1 %again, label %loop, label %done
 done:
   ret {t} %next
@@ -31,12 +31,11 @@ done:
 
 def define(declared: Declaration, _: Collection[str], called: set[str]) -> str:
     """The definition for one type."""
-    type, suffix = declared.result, declared.name.partition(".")[2]
-    if declared.lanes == 1:
-        again = "  %again = or i1 %lanes, false"
-        return _BODY.format(t=type, m="i1", s=suffix, o="1", any=again).replace("zeroinitializer", "0")
-    mask, word = f"<{declared.lanes} x i1>", type.rpartition(" ")[2].removesuffix(">")
-    reduce = Declaration("i1", f"llvm.vector.reduce.or.v{declared.lanes}i1", (mask,))
-    called.add(str(reduce))
-    again = f"  %again = call i1 @{reduce.name}({mask} %lanes)"
-    return _BODY.format(t=type, m=mask, s=suffix, o=f"splat ({word} 1)", any=again)
+    type, mask = declared.result, BIT.of(declared.result.lanes)
+    zero, one = (splat_constant(Constant(n, type.of(1)), type.lanes).text for n in ("0", "1"))
+    again = "or i1 %lanes, false"
+    if type.lanes > 1:
+        reduce = Declaration(BIT, f"llvm.vector.reduce.or.{suffix(mask)}", (mask,))
+        called.add(str(reduce))
+        again = f"call i1 @{reduce.name}({mask} %lanes)"
+    return _BODY.format(t=type, m=mask, s=suffix(type), z=zero, o=one, again=again)

@@ -13,8 +13,11 @@ from ...dialect.notation.expressions import Read
 from ...dialect.notation.loops import For
 from ...lowering.analysis.accesses import reads, stride
 from ...lowering.loops.nontemporal_stores import is_large
+from .ir_builder import VOID, Instruction
 
-FENCE = 'fence syncscope("singlethread") acquire'  # no instruction: what the compiler must not move reads across
+SINGLE_THREAD_ACQUIRE = Instruction(  # no machine instruction: the compiler must not move reads across it
+    "fence", VOID, (), 'syncscope("singlethread") acquire'
+)
 
 
 def reads_in_order(s: For) -> bool:

@@ -9,7 +9,26 @@ from collections.abc import Collection
 from functools import cache
 
 from ...dialect.notation.math_tables import ROWS, Rows
-from .ir_writer import Declaration, IRWriter
+from .ir_builder import (
+    BYTE,
+    POINTER,
+    WORD,
+    Constant,
+    Declaration,
+    IRBuilder,
+    Type,
+    Value,
+    binary,
+    cast,
+    element_pointer,
+    extract,
+    index,
+    insert,
+    load,
+    poison,
+    returned,
+    splat_constant,
+)
 from .register_transpose import turn
 
 _ROWS = {name: rows for rows in ROWS for name in rows.columns}
@@ -26,29 +45,26 @@ def _table(rows: Rows) -> str:
 
 def define(declared: Declaration, _: Collection[str], called: set[str]) -> str:
     """The definition of a column, which reads the table that it is of."""
-    rows, count, f = _ROWS[declared.stem], declared.lanes, IRWriter()
-    result, (given,) = declared.result, declared.parameters
+    rows, result, (given,) = _ROWS[declared.stem], declared.result, declared.parameters
+    assert isinstance(given, Type)
     called.add(_table(rows))
-    lanes = count if result[0] == "<" else 0
-    wide = f"<{lanes} x i64>" if lanes else "i64"
-    at = "%n" if given == wide else f.add(f"sext {given} %n to {wide}")
+    b, count, wide = IRBuilder(), result.lanes, WORD.of(result.lanes)
     length, side = rows.numbers().shape
-
-    def times(value: int) -> str:
-        return f"splat (i64 {value})" if lanes else str(value)
-
-    at = f.add(f"and {wide} {at}, {times(length - 1)}")
-    at = f.add(f"shl {wide} {at}, {times((8 * side).bit_length() - 1)}")
-    starts = [f.add(f"extractelement {wide} {at}, i64 {n}") for n in range(count)] if lanes else [at]
-    pointers = [f.add(f"getelementptr i8, ptr @{rows.columns[0]}.rows, i64 {start}") for start in starts]
-    loaded = [f.add(f"load <{side} x double>, ptr {p}, align {8 * side}") for p in pointers]
+    n = Value("%n", given)
+    at = n if given is wide else b.add(cast("sext", n, wide))
+    for operation, number in (("and", length - 1), ("shl", (8 * side).bit_length() - 1)):
+        at = b.add(binary(operation, at, splat_constant(index(number), count)))
+    starts = [b.add(extract(at, lane)) for lane in range(count)] if count > 1 else [at]
+    table = Constant(f"@{rows.columns[0]}.rows", POINTER)
+    pointers = [b.add(element_pointer(BYTE, table, start, flags="")) for start in starts]
+    loaded = [b.add(load(result.of(side), p, f"align {8 * side}")) for p in pointers]
     column = rows.columns.index(declared.stem)
     if count % side == 0 and count.bit_count() == 1:
-        found = turn(f, "double", loaded, side)[column]
+        found = turn(b, loaded, side)[column]
     else:
-        parts = [f.add(f"extractelement <{side} x double> {row}, i64 {column}") for row in loaded]
-        found = "poison" if lanes else parts[0]
-        for n, part in enumerate(parts if lanes else ()):
-            found = f.add(f"insertelement {result} {found}, double {part}, i64 {n}")
-    head = f"define internal {result} @{declared.name}({given} %n) alwaysinline nounwind {{"
-    return "\n".join([head, *f.lines, f"  ret {result} {found}", "}"])
+        parts = [b.add(extract(row, column)) for row in loaded]
+        found = parts[0] if count == 1 else poison(result)
+        for lane, part in enumerate(parts if count > 1 else ()):
+            found = b.add(insert(found, part, lane))
+    b.do(returned(found))
+    return f"define internal {result} @{declared.name}({given} %n) alwaysinline nounwind {{\n{b.body()}\n}}"

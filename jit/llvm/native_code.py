@@ -15,7 +15,7 @@ from ..cache import disk_cache
 from ..cache.keys import environment
 from ..host_processor import host_features
 from . import integer_powers, lookup_tables, select_to_table, target_intrinsics
-from .ir_writer import Declaration
+from .ir_builder import Declaration, Module
 from .llvm_context import addresses_kept, target_machine, toolchain
 
 if TYPE_CHECKING:
@@ -39,25 +39,26 @@ def _linker(generation: int) -> Any:
     return llvm.create_lljit_compiler(target_machine(), use_jit_link=False, suppress_errors=False)
 
 
-def optimise(text: str, slp: bool = False, passes: bool = True) -> Any:
+def optimise(module: Module | str, slp: bool = False, passes: bool = True) -> Any:
     """The module after LLVM's passes, or before any."""
     with toolchain() as tools:
-        return tools.optimised(complete(text), slp) if passes else tools.parsed(complete(text))
+        return tools.optimised(complete(module), slp) if passes else tools.parsed(complete(module))
 
 
-def complete(text: str, features: Collection[str] | None = None) -> str:
-    """The module with functions that no processor has, or not each, defined for one of these features, or for the one that is
-    compiled for. They are declared before all others are defined."""
-    start = text.find("\ndefine ") + 1 or len(text)
+def complete(module: Module | str, features: Collection[str] | None = None) -> str:
+    """The text of a module with functions that no processor has, or not each, defined for one of these features, or for the
+    processor that is compiled for. They are declared before all others are defined."""
+    if isinstance(module, str):
+        return module
     lines: list[str] = []
     called: set[str] = set()
-    for line in text[:start].splitlines():
-        declared = Declaration.parsed(line)
-        if declared is not None and (define := DEFINITIONS.get(declared.stem)) is not None:
+    for declared in module.declarations:
+        line = str(declared)
+        if (define := DEFINITIONS.get(declared.stem)) is not None:
             features = _features(processor()) if features is None else features
             line = define(declared, features, called)
         lines.append(line)
-    return "\n".join([*lines, *sorted(called.difference(lines)), text[start:]])
+    return "\n".join([*lines, *sorted(called.difference(lines)), module.definitions])
 
 
 def _features(described: Processor) -> frozenset[str]:
@@ -80,26 +81,27 @@ def _optimised(source: Text, options: CompileOptions) -> Any:
     return optimise(source.module, source.slp, passes=options.optimize > 0)
 
 
-def object_file(text: str, passes: bool = True) -> bytes:
+def object_file(module: Module, passes: bool = True) -> bytes:
     """The machine code as an object file for other programs."""
     with addresses_kept():
-        return bytes(target_machine(jit=False, described=processor()).emit_object(optimise(text, passes=passes)))
+        return bytes(target_machine(jit=False, described=processor()).emit_object(optimise(module, passes=passes)))
 
 
-def object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
+def object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file, from the cache where it is there."""
-    name = disk_cache.key(text, str(slp), str(passes), *environment())
+    name = disk_cache.key(str(module), str(slp), str(passes), *environment())
     image = disk_cache.load(name)
     if image is None:
-        image = fresh_object_code(text, slp, passes)
+        image = fresh_object_code(module, slp, passes)
         disk_cache.store(name, image)
     return image
 
 
-def fresh_object_code(text: str, slp: bool = False, passes: bool = True) -> bytes:
+def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file."""
+    text = complete(module)
     with toolchain() as tools:
-        return tools.object_code(tools.optimised(complete(text), slp) if passes else tools.parsed(complete(text)))
+        return tools.object_code(tools.optimised(text, slp) if passes else tools.parsed(text))
 
 
 class Library:
@@ -108,14 +110,14 @@ class Library:
 
     def __init__(
         self,
-        code: str | Sequence[bytes],
+        code: Module | str | Sequence[bytes],
         exports: Mapping[str, tuple[Any, ...]],
         data: Sequence[str] = (),
         imports: Mapping[str, int] | None = None,
         slp: bool = False,
     ) -> None:
         builder = llvm.JITLibraryBuilder()
-        for image in [object_code(code, slp)] if isinstance(code, str) else code:
+        for image in [object_code(code, slp)] if isinstance(code, (str, Module)) else code:
             builder = builder.add_object_img(image)
         builder = builder.add_current_process()
         for name in (*exports, *data):

@@ -22,168 +22,190 @@ from ...lowering.analysis.accesses import stores
 from ...lowering.analysis.vector_stores import begins_lines, least_length, left_over
 from ...lowering.loops.nontemporal_stores import PART, leading_store, writes_lines
 from ...lowering.processor import processor
-from .ir_writer import memory_text
+from .ir_builder import (
+    ONE,
+    WORD,
+    ZERO,
+    Value,
+    binary,
+    branch,
+    branch_if,
+    cast,
+    compare,
+    element_pointer,
+    index,
+    memory_type,
+    select,
+    shuffle,
+    store,
+)
 
 if TYPE_CHECKING:
-    from .kernels import Function
+    from .kernels import KernelEmitter
 
 ONCE = "1"  # what is said of a loop that is not worth unrolling
+BYPASS = "!nontemporal !0"
 
 
 class NontemporalStores:
     """The state of non-temporal stores in the current loop of a function."""
 
-    def __init__(self, function: Function) -> None:
-        self.f = function
-        self.aligned: dict[Tensor, str] = {}
-        self.won: str | None = None  # in a loop that was shifted: whether its stores stream
-        self.whole: tuple[Tensor, str] | None = None  # whether they do so by whole vectors, into this array
+    def __init__(self, kernel: KernelEmitter) -> None:
+        self.kernel, self.b = kernel, kernel.b
+        self.aligned: dict[Tensor, Value] = {}
+        self.won: Value | None = None  # in a loop that was shifted: whether its stores stream
+        self.whole: tuple[Tensor, Value] | None = None  # whether they do so by whole vectors, into this array
 
-    def shift(self, s: For, start: str, stop: str) -> bool:
+    def shift(self, s: For, start: Value, stop: Value) -> bool:
         """Emits a vector loop that streams: the lines that are wholly its own, then what it writes of others; or one that
         does not, but leaves some elements over. Not others."""
-        store = leading_store(s)
-        if store is None:
+        linear, turns = self.b.linear, self.kernel.turns
+        first_store, single = leading_store(s), replace(s, kind="serial", width=1)
+        if first_store is None:
             lines = next((t for t in stores(s.body) if begins_lines(s, t)), None)
             if lines is not None and lines.streaming:
                 self.only_lines(s, lines, start, stop)
                 return True
             if lines is not None and not writes_lines(s, lines):
-                self.f.turns(replace(s, kind="serial", width=1), start, stop, "1")
+                turns(single, start, stop, 1)
                 return True
             over = left_over(s)
             if over:
-                middle = self.f.linear("sub", stop, str(over))
-                self.f.turns(s, start, middle, str(s.width))
-                self.f.turns(replace(s, kind="serial", width=1), middle, stop, "1")
+                middle = linear("sub", stop, index(over))
+                turns(s, start, middle, s.width)
+                turns(single, middle, stop, 1)
             return over > 0
-        if s.overlap or begins_lines(s, store):
-            self.whole_lines(s, store, start, stop)
+        if s.overlap or begins_lines(s, first_store):
+            self.whole_lines(s, first_store, start, stop)
             return True
-        size, width, outer = store.tensor.element.bytes, str(s.width), (self.won, self.whole)
-        pointer = self.f.first_place(s, store, start)
-        address, length = self.address_of(pointer), self.f.linear("sub", stop, start)
-        self.won = won = self.worth_it(s, store, address, length)
-        edge = self.f.add(f"select i1 {won}, i64 {self.to_line(address, size)}, i64 0")
-        inner = self.f.linear("sub", length, edge)
+        add, tensor = self.b.add, first_store.tensor
+        size, outer = tensor.element.bytes, (self.won, self.whole)
+        pointer = self.kernel.first_place(s, first_store, start)
+        address, length = self.address_of(pointer), linear("sub", stop, start)
+        self.won = won = self.worth_it(s, tensor, address, length)
+        edge = add(select(won, self.to_line(address, size), ZERO))
+        inner = linear("sub", length, edge)
         by_lines, by_vectors = (
-            self.f.add(f"srem i64 {inner}, {n}") for n in (lcm(s.width, processor().line_bytes // size), s.width)
+            add(binary("srem", inner, index(n))) for n in (lcm(s.width, processor().line_bytes // size), s.width)
         )
-        rest = self.f.add(f"select i1 {won}, i64 {by_lines}, i64 {by_vectors}")
-        begin, end = self.f.linear("add", start, edge), self.f.linear("sub", stop, rest)
-        self.f.ask_for(store.tensor, pointer, self.f.linear("sub", length, "1"), written=True)
-        self.whole = store.tensor, won
-        self.f.turns(s, begin, end, width)
+        rest = add(select(won, by_lines, by_vectors))
+        begin, end = linear("add", start, edge), linear("sub", stop, rest)
+        self.kernel.values.vectors.prefetch(tensor, pointer, linear("sub", length, ONE), written=True)
+        self.whole = tensor, won
+        turns(s, begin, end, s.width)
         self.whole = outer[1]
-        with self.f.counting("0", "2", "1", ONCE) as part:
-            is_first = self.f.add(f"icmp eq i64 {part}, 0")
-            first = self.f.add(f"select i1 {is_first}, i64 {start}, i64 {end}")
-            last = self.f.add(f"select i1 {is_first}, i64 {begin}, i64 {stop}")
-            self.f.turns(replace(s, kind="serial", width=1), first, last, "1")
+        with self.kernel.counting(ZERO, index(2), 1, ONCE) as part:
+            is_first = add(compare("eq", part, ZERO))
+            first = add(select(is_first, start, end))
+            last = add(select(is_first, begin, stop))
+            turns(single, first, last, 1)
         self.won = outer[0]
         return True
 
-    def to_line(self, address: str, size: int) -> str:
+    def to_line(self, address: Value, size: int) -> Value:
         """The number of elements from an address to the next cache line."""
-        rest = self.f.add(f"and i64 {self.f.add(f'sub i64 0, {address}')}, {processor().line_bytes - 1}")
-        return self.f.add(f"lshr i64 {rest}, {size.bit_length() - 1}")
+        rest = self.masked(self.b.add(binary("sub", ZERO, address)), processor().line_bytes)
+        return self.b.add(binary("lshr", rest, index(size.bit_length() - 1)))
 
-    def only_lines(self, s: For, store: Store, start: str, stop: str) -> None:
+    def masked(self, value: Value, size: int) -> Value:
+        """The remainder of a division by a power of two."""
+        return self.b.add(binary("and", value, index(size - 1)))
+
+    def is_multiple(self, address: Value, size: int) -> Value:
+        """Test whether a power of two divides an address."""
+        return self.b.add(compare("eq", self.masked(address, size), ZERO))
+
+    def only_lines(self, s: For, store: Store, start: Value, stop: Value) -> None:
         """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
-        outer, address = (self.won, self.whole), self.address_of(self.f.first_place(s, store, start))
-        good = self.f.add(f"icmp eq i64 {self.f.add(f'and i64 {address}, {processor().vector_bytes - 1}')}, 0")
-        self.won, self.whole = None, (store.tensor, good)
-        self.f.turns(s, start, stop, str(s.width))
+        outer, address = (self.won, self.whole), self.address_of(self.kernel.first_place(s, store, start))
+        self.won, self.whole = None, (store.tensor, self.is_multiple(address, processor().vector_bytes))
+        self.kernel.turns(s, start, stop, s.width)
         self.won, self.whole = outer
 
-    def whole_lines(self, s: For, store: Store, start: str, stop: str) -> None:
+    def whole_lines(self, s: For, store: Store, start: Value, stop: Value) -> None:
         """Emits the whole lines of a loop, and the elements before and after them; where it overlaps others only at an end of
         the index's extent. An array whose elements lie at no multiple of their size is written by usual stores."""
+        add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
         size, outer = store.tensor.element.bytes, (self.won, self.whole)
-        address = self.address_of(self.f.first_place(s, store, start))
-        good = self.f.add(f"icmp eq i64 {self.f.add(f'and i64 {address}, {size - 1}')}, 0")
+        address = self.address_of(self.kernel.first_place(s, store, start))
+        good = self.is_multiple(address, size)
         line, single = self.to_line(address, size), replace(s, kind="serial", width=1, overlap=0)
         if not s.overlap:
-            length = self.f.linear("sub", stop, start)
-            inner = self.f.linear("sub", length, line)
-            over = self.f.add(f"and i64 {inner}, {processor().line_bytes // size - 1}")
-            some = self.f.add(f"and i1 {good}, {self.f.add(f'icmp sge i64 {inner}, 0')}")
-            begin = self.f.add(f"select i1 {some}, i64 {self.f.linear('add', start, line)}, i64 {stop}")
-            end = self.f.add(f"select i1 {some}, i64 {self.f.linear('sub', stop, over)}, i64 {stop}")
-            self.f.turns(single, start, begin, "1")
+            length = linear("sub", stop, start)
+            inner = linear("sub", length, line)
+            over = self.masked(inner, processor().line_bytes // size)
+            some = add(binary("and", good, add(compare("sge", inner, ZERO))))
+            begin = add(select(some, linear("add", start, line), stop))
+            end = add(select(some, linear("sub", stop, over), stop))
+            turns(single, start, begin, 1)
             self.won, self.whole = None, (store.tensor, good)
-            self.f.turns(s, begin, end, str(s.width))
+            turns(s, begin, end, s.width)
             self.won, self.whole = outer
-            self.f.turns(single, end, stop, "1")
+            turns(single, end, stop, 1)
             return
-        line = self.f.linear("add", start, line)
-        length = self.f.linear("sub", self.f.linear("sub", stop, start), str(s.overlap))
-        begin = self.f.add(f"select i1 {good}, i64 {line}, i64 {start}")
-        end = self.f.add(f"select i1 {good}, i64 {self.f.linear('add', line, length)}, i64 {stop}")
-        first, last = (f"icmp eq i64 {e}, {n}" for e, n in ((start, "0"), (stop, self.f.size(s.index.extent))))
-        self.f.turns(single, start, self.f.add(f"select i1 {self.f.add(first)}, i64 {begin}, i64 {start}"), "1")
+        line = linear("add", start, line)
+        length = linear("sub", linear("sub", stop, start), index(s.overlap))
+        begin = add(select(good, line, start))
+        end = add(select(good, linear("add", line, length), stop))
+        extent = self.kernel.addresses.size(s.index.extent)
+        turns(single, start, add(select(add(compare("eq", start, ZERO)), begin, start)), 1)
         self.won, self.whole = None, (store.tensor, good)
-        self.f.turns(s, begin, end, str(s.width))
+        turns(s, begin, end, s.width)
         self.won, self.whole = outer
-        self.f.turns(single, end, self.f.add(f"select i1 {self.f.add(last)}, i64 {stop}, i64 {end}"), "1")
+        turns(single, end, add(select(add(compare("eq", stop, extent)), stop, end)), 1)
 
-    def worth_it(self, s: For, store: Store, address: str, length: str) -> str:
+    def worth_it(self, s: For, tensor: Tensor, address: Value, length: Value) -> Value:
         """Test whether an array's elements are aligned to their size, and the loop is long."""
-        size = store.tensor.element.bytes
-        tests = [f"eq i64 {self.f.add(f'and i64 {address}, {size - 1}')}, 0"]
-        if not (isinstance(s.start, Const) and isinstance(s.end, Const)):
-            tests.append(f"sge i64 {length}, {least_length(s)}")
-        found, *others = [self.f.add(f"icmp {test}") for test in tests]
-        for other in others:
-            found = self.f.add(f"and i1 {found}, {other}")
-        return found
+        rest = self.masked(address, tensor.element.bytes)
+        is_aligned = self.b.add(compare("eq", rest, ZERO))
+        if isinstance(s.start, Const) and isinstance(s.end, Const):
+            return is_aligned
+        is_long = self.b.add(compare("sge", length, index(least_length(s))))
+        return self.b.add(binary("and", is_aligned, is_long))
 
-    def stream(self, text: str, wide: str, tensor: Tensor, pointer: str, lanes: int) -> None:
+    def stream(self, vector: Value, tensor: Tensor, pointer: Value) -> None:
         """A vector past the caches: whole, in aligned parts, or as usual where the array is not aligned."""
-        self.f.has_nontemporal_stores = True
-        count = PART // tensor.element.bytes
-        part, parts = memory_text(tensor.element, count), []
-        for first in range(0, lanes, count):
-            picks = ", ".join(f"i32 {first + n}" for n in range(count))
-            one = self.f.add(f"shufflevector {wide} {text}, {wide} poison, <{count} x i32> <{picks}>")
-            place = self.f.add(f"getelementptr inbounds {memory_text(tensor.element)}, ptr {pointer}, i64 {first}")
-            parts.append(f"store {part} {one}, ptr {place}")
-        past = "!nontemporal !0"
-        ways: list[tuple[str, list[str]]] = []
+        self.kernel.has_nontemporal_stores = True
+        count, element = PART // tensor.element.bytes, memory_type(tensor.element)
+        parts = []
+        for first in range(0, vector.lanes, count):
+            part = self.b.add(shuffle(vector, range(first, first + count)))
+            parts.append((part, self.b.add(element_pointer(element, pointer, index(first)))))
         if self.whole is not None and tensor is self.whole[0]:
-            ways.append(
-                (self.whole[1], [f"store {wide} {text}, ptr {pointer}, align {processor().vector_bytes}, {past}"])
-            )
-        if self.whole is None or tensor is not self.whole[0]:
-            ways.append((self.is_aligned(tensor, pointer), [f"{s}, align {PART}, {past}" for s in parts]))
-        after = self.f.label()
-        for test, written in ways:
-            yes, no = self.f.label(), self.f.label()
-            self.f.raw(f"br i1 {test}, label %{yes}, label %{no}")
-            self.f.start(yes)
-            for store in (*written, f"br label %{after}"):
-                self.f.raw(store)
-            self.f.start(no)
-        for store in (*(f"{s}, align {tensor.element.bytes}" for s in parts), f"br label %{after}"):
-            self.f.raw(store)
-        self.f.start(after)
+            test, bypassing, align = self.whole[1], [(vector, pointer)], processor().vector_bytes
+        else:
+            test, bypassing, align = self.is_aligned(tensor, pointer), parts, PART
+        after = self.b.new_block()
+        yes, no = self.b.new_block(), self.b.new_block()
+        self.b.do(branch_if(test, yes, no))
+        for block, values, metadata in (
+            (yes, bypassing, f"align {align}, {BYPASS}"),
+            (no, parts, f"align {tensor.element.bytes}"),
+        ):
+            self.b.start(block)
+            for value, place in values:
+                self.b.do(store(value, place, metadata))
+            self.b.do(branch(after))
+        self.b.start(after)
 
-    def is_aligned(self, tensor: Tensor, pointer: str) -> str:
+    def is_aligned(self, tensor: Tensor, pointer: Value) -> Value:
         """Test whether a vector's parts may be stored by streaming. In a loop that is not shifted, they may if the
         array is aligned, which is tested once, at the function's entry.
         """
         if self.won is not None:
-            found = self.f.add(f"icmp eq i64 {self.f.add(f'and i64 {self.address_of(pointer)}, {PART - 1}')}, 0")
-            return self.f.add(f"and i1 {self.won}, {found}")
+            return self.b.add(binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
         if tensor not in self.aligned:
-            address, rest, flag = self.f.fresh(), self.f.fresh(), self.f.fresh()
-            self.aligned[tensor] = flag
-            self.f.entry += [
-                f"  {address} = ptrtoint ptr {self.f.pointers[tensor]} to i64",
-                f"  {rest} = and i64 {address}, {PART - 1}",
-                f"  {flag} = icmp eq i64 {rest}, 0",
-            ]
+            found: Value = self.kernel.scope.pointers[tensor]
+            for instruction in (
+                lambda v: cast("ptrtoint", v, WORD),
+                lambda v: binary("and", v, index(PART - 1)),
+                lambda v: compare("eq", v, ZERO),
+            ):
+                i = instruction(found)
+                found = self.b.fresh(i.type)
+                self.b.entry.append((found, i))
+            self.aligned[tensor] = found
         return self.aligned[tensor]
 
-    def address_of(self, pointer: str) -> str:
-        return self.f.add(f"ptrtoint ptr {pointer} to i64")
+    def address_of(self, pointer: Value) -> Value:
+        return self.b.add(cast("ptrtoint", pointer, WORD))

@@ -12,35 +12,68 @@ from collections.abc import Hashable, Mapping, Sequence
 from ...dialect.ir.types import ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
-from .ir_writer import IRWriter, number_text, type_text
+from .addresses import size_value
+from .ir_builder import (
+    BIT,
+    PARALLEL,
+    POINTER,
+    STATUS,
+    WORD,
+    Block,
+    Constant,
+    Declaration,
+    Instruction,
+    IRBuilder,
+    Module,
+    Value,
+    binary,
+    branch,
+    branch_if,
+    call,
+    cast,
+    compare,
+    compare_floats,
+    element_pointer,
+    index,
+    ir_type,
+    load,
+    number,
+    phi,
+    returned,
+    select,
+    value_type,
+)
 
 TOGETHER = 4  # vectors of a turn, none of which waits for another
 BLOCK, WORTH = 1 << 14, 1 << 17  # bytes that a thread looks at together, and at least, if it is not alone
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
-def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> str:
+def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> Module:
     """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
     ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
     few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
     many = ranges.keys() - few
-    f = IRWriter()
-    sizes: dict[object, str] = {}
+    b, beyond = IRBuilder(), Block("beyond")
+    pointers, given_sizes, workspace = (Value(f"%{n}", POINTER) for n in ("pointers", "sizes", "workspace"))
+    sizes: dict[object, Value] = {}
     for n, atom in enumerate(atoms):
-        sizes[atom] = f.add(f"load i64, ptr {f.add(f'getelementptr i64, ptr %sizes, i64 {n}')}")
+        sizes[atom] = b.add(load(WORD, b.add(element_pointer(WORD, given_sizes, index(n), flags=""))))
     for k, (type, _) in ranges.items():
-        array = f.add(f"load ptr, ptr {f.add(f'getelementptr ptr, ptr %pointers, i64 {k}')}")
-        size, next_one = f.dim(type.size, sizes), f.label()
-        good = f.add(f"call i1 @{'all_' * (k in many)}within_{k}(ptr {array}, i64 {size})")
-        f.raw(f"br i1 {good}, label %{next_one}, label %beyond")
-        f.start(next_one)
-    f.raw(f"ret i32 {f.add('tail call i32 @entry(ptr %pointers, ptr %sizes, ptr %workspace)')}")
-    f.start("beyond")
-    f.raw(f"ret i32 {BEYOND}")
+        array = b.add(load(POINTER, b.add(element_pointer(POINTER, pointers, index(k), flags=""))))
+        size, following = size_value(b, type.size, sizes), b.new_block()
+        within = Declaration(BIT, f"{'all_' * (k in many)}within_{k}", (POINTER, WORD))
+        b.do(branch_if(b.add(call(within, array, size)), following, beyond))
+        b.start(following)
+    entry = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))
+    b.do(returned(b.add(call(entry, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
+    b.start(beyond)
+    b.do(returned(Constant(str(BEYOND), STATUS)))
     functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
     functions += [_by_threads(k, BLOCK // ranges[k][0].element.bytes) for k in sorted(many)]
     parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
-    return "".join([*functions, f"define i32 @checked({parameters}) nounwind {{\nentry:\n{f.text()}\n}}\n"])
+    functions.append(f"define i32 @checked({parameters}) nounwind {{\nentry:\n{b.body()}\n}}\n")
+    return Module((PARALLEL,) if many else (), "".join(functions))
 
 
 def _by_threads(k: int, block: int) -> str:
@@ -95,14 +128,14 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     look = _Look(element, *bounds)
     if look.low > look.high:  # the type holds none of them
         return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
-    lanes = processor().vector_bytes // element.bytes
-    i, furthest = look.turns("0", lanes, [look.nothing(lanes)] * TOGETHER)
-    i, furthest = look.turns(i, lanes, [look.both(lanes, furthest)])
-    many = look.inside(lanes, furthest[0])
+    lanes, b = processor().vector_bytes // element.bytes, look.b
+    i, furthest = look.turns(index(0), lanes, [look.nothing(lanes)] * TOGETHER)
+    i, furthest = look.turns(i, lanes, [look.both(furthest)])
+    many = look.inside(furthest[0])
     _, furthest = look.turns(i, 1, [look.nothing(1)])
-    good = look.f.add(f"and i1 {many}, {look.inside(1, furthest[0])}")
-    look.f.raw(f"ret i1 {good}")
-    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{look.f.text()}\n}}\n"
+    good = b.add(binary("and", many, look.inside(furthest[0])))
+    b.do(returned(good))
+    return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{b.body()}\n}}\n"
 
 
 class _Look:
@@ -110,80 +143,68 @@ class _Look:
     value, or of floats, whether they are inside."""
 
     def __init__(self, element: ElementType, low: float, high: float) -> None:
-        self.f = IRWriter()
-        self.element, self.width = element, f"i{element.bits}"
+        self.b = IRBuilder()
+        self.element, self.word = element, ir_type(f"i{element.bits}")
         if element.is_integer:
             low, high = max(low, element.limits[0]), min(high, element.limits[1])
         self.low, self.high = low, high
 
-    def turns(self, start: str, lanes: int, before: Sequence[str]) -> tuple[str, list[str]]:
+    def turns(self, start: Value, lanes: int, before: Sequence[Value]) -> tuple[Value, list[Value]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
-        entry, head, body, after = self.f.block, self.f.label(), self.f.label(), self.f.label()
-        known = [(self.f.fresh(), self.f.fresh()) for _ in before]
-        i, following = self.f.fresh(), self.f.fresh()
-        self.f.raw(f"br label %{head}")
-        self.f.start(head)
-        self.f.raw(f"{i} = phi i64 [ {start}, %{entry} ], [ {following}, %{body} ]")
+        b, kind = self.b, self.word.of(lanes)
+        entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
+        known = [(b.fresh(kind), b.fresh(kind)) for _ in before]
+        i, following = b.fresh(WORD), b.fresh(WORD)
+        b.do(branch(head))
+        b.start(head)
+        b.define(i, phi((start, entry), (following, body)))
         for (now, later), first in zip(known, before, strict=True):
-            self.f.raw(f"{now} = phi {_many(self.width, lanes)} [ {first}, %{entry} ], [ {later}, %{body} ]")
-        self.f.raw(f"{following} = add i64 {i}, {lanes * len(before)}")
-        self.f.raw(f"br i1 {self.f.add(f'icmp sle i64 {following}, %count')}, label %{body}, label %{after}")
-        self.f.start(body)
+            b.define(now, phi((first, entry), (later, body)))
+        b.define(following, binary("add", i, index(lanes * len(before))))
+        b.do(branch_if(b.add(compare("sle", following, Value("%count", WORD))), body, after))
+        b.start(body)
         for n, (now, later) in enumerate(known):
-            at = self.f.add(f"add i64 {i}, {n * lanes}")
-            place = self.f.add(f"getelementptr {type_text(self.element)}, ptr %array, i64 {at}")
-            x = self.f.add(f"load {type_text(self.element, lanes)}, ptr {place}, align 1")
-            self.fold(lanes, later, now, self.judged(lanes, x))
-        self.f.raw(f"br label %{head}")
-        self.f.start(after)
+            at = b.add(binary("add", i, index(n * lanes)))
+            place = b.add(element_pointer(value_type(self.element), Value("%array", POINTER), at, flags=""))
+            x = b.add(load(value_type(self.element, lanes), place, "align 1"))
+            b.define(later, self.reduced(now, self.judged(x)))
+        b.do(branch(head))
+        b.start(after)
         return i, [now for now, _ in known]
 
-    def nothing(self, lanes: int) -> str:
-        return self.splat(0 if self.element.is_integer else -1, self.width, lanes)
+    def nothing(self, lanes: int) -> Value:
+        return self.splat(Constant("0" if self.element.is_integer else "-1", self.word), lanes)
 
-    def judged(self, lanes: int, x: str) -> str:
+    def judged(self, x: Value) -> Value:
         """The check of a vector."""
-        kind = type_text(self.element, lanes)
-        low, high = (
-            self.splat(number_text(v, self.element), type_text(self.element), lanes) for v in (self.low, self.high)
-        )
+        low, high = (self.splat(number(v, self.element), x.lanes) for v in (self.low, self.high))
         if self.element.is_integer:
-            return self.f.add(f"sub {kind} {x}, {low}")
-        above, below = (self.f.add(f"fcmp {test} {kind} {x}, {b}") for test, b in (("oge", low), ("ole", high)))
-        inside = self.f.add(f"and {_many('i1', lanes)} {above}, {below}")
-        return self.f.add(f"sext {_many('i1', lanes)} {inside} to {_many(self.width, lanes)}")
+            return self.b.add(binary("sub", x, low))
+        above, below = (self.b.add(compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))
+        inside = self.b.add(binary("and", above, below))
+        return self.b.add(cast("sext", inside, self.word.of(x.lanes)))
 
-    def fold(self, lanes: int, name: str, a: str, b: str) -> None:
-        kind = _many(self.width, lanes)
-        if self.element.is_integer:
-            self.f.raw(
-                f"{name} = select {_many('i1', lanes)} {self.f.add(f'icmp ugt {kind} {a}, {b}')}, {kind} {a}, {kind} {b}"
-            )
-        else:
-            self.f.raw(f"{name} = and {kind} {a}, {b}")
+    def reduced(self, x: Value, y: Value) -> Instruction:
+        """The check of two vectors."""
+        return select(self.b.add(compare("ugt", x, y)), x, y) if self.element.is_integer else binary("and", x, y)
 
-    def both(self, lanes: int, known: Sequence[str]) -> str:
+    def both(self, known: Sequence[Value]) -> Value:
         """The check of several vectors."""
         found, *rest = known
         for other in rest:
-            name = self.f.fresh()
-            self.fold(lanes, name, found, other)
-            found = name
+            both = self.b.fresh(found.type)
+            self.b.define(both, self.reduced(found, other))
+            found = both
         return found
 
-    def inside(self, lanes: int, known: str) -> str:
+    def inside(self, known: Value) -> Value:
         """Test whether all elements are inside the range."""
-        kind = _many(self.width, lanes)
-        if not self.element.is_integer:
-            good = self.f.add(f"icmp slt {kind} {known}, {self.splat(0, self.width, lanes)}")
-        else:
-            good = self.f.add(f"icmp ule {kind} {known}, {self.splat(self.high - self.low, self.width, lanes)}")
-        bits = self.f.add(f"bitcast {_many('i1', lanes)} {good} to i{lanes}")
-        return self.f.add(f"icmp eq i{lanes} {bits}, -1")
+        test, end = ("ule", self.high - self.low) if self.element.is_integer else ("slt", 0)
+        good = self.b.add(compare(test, known, self.splat(Constant(str(end), self.word), known.lanes)))
+        bits = self.b.add(cast("bitcast", good, ir_type(f"i{known.lanes}")))
+        return self.b.add(compare("eq", bits, Constant("-1", bits.type)))
 
-    def splat(self, value: object, kind: str, lanes: int) -> str:
-        return str(value) if lanes == 1 else f"<{', '.join([f'{kind} {value}'] * lanes)}>"
-
-
-def _many(kind: str, lanes: int) -> str:
-    return kind if lanes == 1 else f"<{lanes} x {kind}>"
+    def splat(self, value: Constant, lanes: int) -> Constant:
+        """A constant in every lane."""
+        text = f"<{', '.join([f'{value.type} {value.text}'] * lanes)}>"
+        return value if lanes == 1 else Constant(text, value.type.of(lanes))

@@ -12,8 +12,20 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr
-from .ir_writer import Declaration, number_text
-from .scalar_functions import Call, Row
+from .ir_builder import (
+    STATUS,
+    Constant,
+    Declaration,
+    IRBuilder,
+    Value,
+    binary,
+    cast,
+    ir_type,
+    number,
+    select,
+    splat_constant,
+    value_type,
+)
 
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
@@ -50,38 +62,33 @@ def _tree(e: Expr) -> Table | None:
     return None
 
 
-def look_up(place: list[str], entries: tuple[Const, ...], type: ElementType, lanes: int) -> Row:
-    """The instructions that look up one entry for each lane: {0}, {1} ... are the results of earlier ones.
+def look_up(b: IRBuilder, place: list[Value], entries: tuple[Const, ...], type: ElementType) -> Value:
+    """One entry for each lane; `place` has the conditions' values, as `Table.conditions`."""
+    parts, lanes = type.bytes // 4, place[0].lanes
+    wide, words, table_words = ir_type(f"i{type.bits}", lanes), STATUS.of(lanes * parts), STATUS.of(8)
 
-    `place` has the conditions' values, as `Table.conditions`.
-    """
-    parts = type.bytes // 4
-    wide, words = f"<{lanes} x i{type.bits}>", f"<{lanes * parts} x i32>"
-    lines, place_of = [], ""
+    def constant(n: int) -> Constant:
+        return splat_constant(Constant(str(n), wide.of(1)), lanes)
+
+    found: Value | None = None
     for n, condition in enumerate(reversed(place)):
-        value = f"{{{len(lines)}}}"
-        lines.append(
-            f"select <{lanes} x i1> {condition}, {wide} splat (i{type.bits} {parts << n}), {wide} zeroinitializer"
-        )
-        if n:
-            lines.append(f"or {wide} {place_of}, {value}")
-            value = f"{{{len(lines) - 1}}}"
-        place_of = value
+        part = b.once(select(condition, constant(parts << n), Constant("zeroinitializer", wide)))
+        found = part if found is None else b.once(binary("or", found, part))
+    assert found is not None
     if parts == 2:
-        low = len(lines) - 1
-        lines += [f"shl {wide} {{{low}}}, splat (i64 32)", f"or {wide} {{{low}}}, {{{low + 1}}}"]
-        lines += [f"or {wide} {{{low + 2}}}, splat (i64 {1 << 32})"]
-    last, element = len(lines) - 1, "float" if parts == 1 else "double"
-    table = ", ".join(f"{element} {number_text(c.value, type)}" for c in entries)
-    lines.append(f"bitcast {wide} {{{last}}} to {words}")
-    lines.append(f"bitcast <{len(entries)} x {element}> <{table}> to <8 x i32>")
-    call = Call(words, f"{NAME}.{lanes * parts}", ((words, f"{{{last + 1}}}"), ("<8 x i32>", f"{{{last + 2}}}")))
-    return (*lines, call, f"bitcast {words} {{{last + 3}}} to <{lanes} x {element}>")
+        high = b.once(binary("shl", found, constant(32)))
+        found = b.once(binary("or", b.once(binary("or", found, high)), constant(1 << 32)))
+    scalar = value_type(type)
+    numbers = ", ".join(f"{scalar} {number(c.value, type).text}" for c in entries)
+    table = Constant(f"<{numbers}>", scalar.of(len(entries)))
+    places, held = b.once(cast("bitcast", found, words)), b.once(cast("bitcast", table, table_words))
+    chosen = b.call_once(Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, held)
+    return b.once(cast("bitcast", chosen, scalar.of(lanes)))
 
 
 def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
-    count = declared.lanes
+    count = declared.result.lanes
     words = f"<{count} x i32>"
     width = next((n for n, (feature, _) in _PERMUTED.items() if feature in features and count % n == 0), 0)
     if width:
@@ -108,8 +115,8 @@ def _permuted(count: int, width: int) -> list[str]:
         pairs = list(zip(ends[::2], ends[1::2], strict=True))
         ends = [f"{a}.{2 * width}" for a, _ in pairs]
         lines += [
-            f"{made} = shufflevector <{width} x float> {a}, <{width} x float> {b}, <{2 * width} x i32> <{lanes}>"
-            for made, (a, b) in zip(ends, pairs, strict=True)
+            f"{joined} = shufflevector <{width} x float> {a}, <{width} x float> {b}, <{2 * width} x i32> <{lanes}>"
+            for joined, (a, b) in zip(ends, pairs, strict=True)
         ]
         width *= 2
     return [*lines, f"%r = bitcast <{count} x float> {ends[0]} to <{count} x i32>", f"ret <{count} x i32> %r"]

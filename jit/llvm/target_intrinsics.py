@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...dialect.ir.types import I32
 from ...lowering.processor import DOT_PRODUCTS, DotProduct
-from .ir_writer import Declaration, spell_row
-from .scalar_functions import HALVES, WORDS, Row
+from .ir_builder import STATUS, Declaration, IRBuilder, Value, returned
+from .scalar_functions import HALVES, WORDS
 
 NAMES = tuple(WORDS)
 _WAYS = {"quadsum": ("quadsum", "quadsum_ss")}  # instructions that define a function, where there is more than one
@@ -19,24 +18,26 @@ _WAYS = {"quadsum": ("quadsum", "quadsum_ss")}  # instructions that define a fun
 def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
     """The definition for vectors of so many words, by an instruction of the processor if it has one."""
     has = {(d.function, d.vector_bytes // 4): d for d in DOT_PRODUCTS if d.is_in(features)}
-    return _defined(declared.stem, declared.lanes, has, called)
+    return _defined(declared.stem, declared.result.lanes, has, called)
 
 
-def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], called: set[str]) -> str:
+def _defined(
+    name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], called: set[str], prefix: str = ""
+) -> str:
     """One of them, for vectors of so many words; what it calls is added to what is called."""
     wide = f"<{lanes} x i32>"
     product = has.get((name, lanes))
     if name == "quadsum" and product is None and ("quadsum_ss", lanes) in has:
-        before = [_defined("quadsum_ss", lanes, has, called).replace("@quadsum_ss", "@of_signed.quadsum_ss")]
-        return "\n".join([*before, _of_signed(f"@of_signed.quadsum_ss.v{lanes}i32", wide)])
-    before: list[str] = []
+        signed = f"{prefix}of_signed."
+        before = [_defined("quadsum_ss", lanes, has, called, signed)]
+        return "\n".join([*before, _of_signed(f"{prefix}quadsum.v{lanes}i32", f"{signed}quadsum_ss.v{lanes}i32", wide)])
+    before = []
     operands, row = WORDS[name]
     if product is None and any(
         (f, lanes >> n) in has for f in _WAYS.get(name, (name,)) for n in range(1, lanes.bit_length())
     ):
-        half = f"{name}.v{lanes // 2}i32"
-        before = [_defined(name, lanes // 2, has, called).replace(f"@{half}", f"@half.{half}")]
-        body = _by_halves(f"@half.{half}", lanes, operands)
+        before = [_defined(name, lanes // 2, has, called, f"{prefix}half.")]
+        body = _by_halves(f"@{prefix}half.{name}.v{lanes // 2}i32", lanes, operands)
     elif product is not None:
         parts, result = (f"<{32 // bits * lanes} x i{bits}>" for bits in (product.operand_bits, product.result_bits))
         types = {"a": parts, "b": parts, "c": result}
@@ -49,19 +50,21 @@ def _defined(name: str, lanes: int, has: Mapping[tuple[str, int], DotProduct], c
             f"{HALVES[name]} {halves} %a.parts, %b.parts", operands, wide, {"a": halves, "b": halves}, halves
         )
     else:
-        body = _plain(row, lanes)
+        b, type = IRBuilder(), STATUS.of(lanes)
+        b.do(returned(b.spell(row, [Value(f"%{v}", type) for v in operands], type)))
+        body = [b.body()]
     parameters = ", ".join(f"{wide} %{v}" for v in operands)
-    head = f"define internal {wide} @{name}.v{lanes}i32({parameters}) alwaysinline nounwind {{"
-    return "\n".join([*before, head, *(f"  {line}" for line in body), f"  ret {wide} %r", "}"])
+    head = f"define internal {wide} @{prefix}{name}.v{lanes}i32({parameters}) alwaysinline nounwind {{"
+    return "\n".join([*before, head, *body, "}"])
 
 
-def _of_signed(function: str, wide: str) -> str:
+def _of_signed(name: str, function: str, wide: str) -> str:
     """Products of unsigned bytes by those of signed ones: 128 of an unsigned byte is less -128 of a signed one."""
-    return f"""define internal {wide} @quadsum.{function.rpartition(".")[2]}({wide} %a, {wide} %b, {wide} %c) alwaysinline nounwind {{
+    return f"""define internal {wide} @{name}({wide} %a, {wide} %b, {wide} %c) alwaysinline nounwind {{
   %low = and {wide} %a, splat (i32 {0x7F7F7F7F})
   %high = and {wide} %a, splat (i32 {-0x7F7F7F80})
-  %sum = call {wide} {function}({wide} %low, {wide} %b, {wide} %c)
-  %less = call {wide} {function}({wide} %high, {wide} %b, {wide} zeroinitializer)
+  %sum = call {wide} @{function}({wide} %low, {wide} %b, {wide} %c)
+  %less = call {wide} @{function}({wide} %high, {wide} %b, {wide} zeroinitializer)
   %r = sub {wide} %sum, %less
   ret {wide} %r
 }}"""
@@ -70,7 +73,7 @@ def _of_signed(function: str, wide: str) -> str:
 def _on_parts(instruction: str, operands: str, wide: str, types: Mapping[str, str], result: str) -> list[str]:
     """An instruction on the operands seen as vectors of parts."""
     casts = [f"%{o}.parts = bitcast {wide} %{o} to {types[o]}" for o in operands]
-    return [*casts, f"%r.parts = {instruction}", f"%r = bitcast {result} %r.parts to {wide}"]
+    return [*casts, f"%r.parts = {instruction}", f"%r = bitcast {result} %r.parts to {wide}", f"ret {wide} %r"]
 
 
 def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
@@ -84,14 +87,4 @@ def _by_halves(function: str, lanes: int, operands: str) -> list[str]:
     ]
     for n in (0, 1):
         lines.append(f"%r{n} = call {half} {function}({', '.join(f'{half} %{v}{n}' for v in operands)})")
-    return [*lines, f"%r = shufflevector {half} %r0, {half} %r1, {wide} <{', '.join(ends)}>"]
-
-
-def _plain(row: Row, lanes: int) -> list[str]:
-    """The instructions for one word, on vectors."""
-    names = [*(f"%v{n}" for n in range(len(row) - 1)), "%r"]
-    spelled = spell_row(row, I32, lanes)
-    return [
-        f"{name} = {template.format(*names, a='%a', b='%b', c='%c')}"
-        for name, (template, _) in zip(names, spelled, strict=True)
-    ]
+    return [*lines, f"%r = shufflevector {half} %r0, {half} %r1, {wide} <{', '.join(ends)}>", f"ret {wide} %r"]

@@ -368,19 +368,9 @@ def _default() -> int:
     return min(MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-def is_parallel(text: str) -> bool:
-    """Test whether a module's IR calls @parallel."""
-    return "@parallel(" in text
-
-
 def imports() -> dict[str, int]:
-    """The addresses that such a module asks for."""
+    """The addresses that a module with parallel loops asks for."""
     return {"parallel": _parallel_address()}
-
-
-def imports_of(text: str) -> dict[str, int]:
-    """The addresses that a module of IR asks for."""
-    return imports() if is_parallel(text) else {}
 
 
 def _parallel_address() -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cvm.dialect.notation.printer import kernels_text
 from cvm.jit.llvm import native_code
+from cvm.jit.llvm.ir_builder import Declaration, Module, ir_type
 from cvm.lowering.contraction import m_vectorized, strategies
 from cvm.lowering.processor import DOT_PRODUCTS, Processor
 from depthwise_programs import SHAPES
@@ -124,8 +125,9 @@ def test_windows_of_one_array_for_each_channel(name: str, processor: Processor) 
 @pytest.mark.parametrize("features", [set(), {"avxvnni"}, {"avx512vnni"}, {"avx512vnni", "avx512vl"}])
 @pytest.mark.parametrize("lanes", [4, 8, 16, 2])
 def test_the_instruction_is_taken_where_it_is(lanes: int, features: set[str]) -> None:
-    wide = f"<{lanes} x i32>"
-    made = native_code.complete(f"declare {wide} @quadsum.v{lanes}i32({wide}, {wide}, {wide})\n", features)
+    wide = ir_type("i32", lanes)
+    declared = Declaration(wide, f"quadsum.v{lanes}i32", (wide, wide, wide))
+    made = native_code.complete(Module((declared,), ""), features)
     has = {d.vector_bytes for d in DOT_PRODUCTS if d.function == "quadsum" and d.is_in(features)}
     assert ("vpdpbusd" in made) == any(width <= 4 * lanes for width in has)
-    native_code.optimise(f"{native_code.complete(made, ())}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")
+    native_code.optimise(f"{made}\ndefine i32 @main() {{\n  ret i32 0\n}}\n")

@@ -1,0 +1,203 @@
+"""Accesses to memory inside a vector loop.
+
+How far apart neighbouring lanes are decides between one load of a vector, one of a scalar, shuffled vectors, and a load
+per lane.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...dialect.ir.types import I1, I64
+from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
+from ...lowering.analysis.accesses import stride as stride_along
+from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
+from .ir_builder import (
+    POINTER,
+    STATUS,
+    VOID,
+    ZERO,
+    Constant,
+    Declaration,
+    Value,
+    binary,
+    element_pointer,
+    extract,
+    index,
+    insert,
+    load,
+    memory_type,
+    poison,
+    shuffle,
+    value_type,
+)
+from .register_transpose import joined, turn
+
+if TYPE_CHECKING:
+    from .expressions import Expressions
+
+PREFETCH = Declaration(VOID, "llvm.prefetch.p0", (POINTER, STATUS, STATUS, STATUS))
+ROW = 16  # bytes of a row of a square that is turned in registers
+AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
+SHORT = 1 << 9  # bytes of a row
+
+
+class Square(NamedTuple):
+    """An unrolled loop around lanes: where it begins, what it writes, and what its first iteration turned, by the access."""
+
+    along: Index
+    start: int
+    written: set[Tensor]
+    vectors: dict[int, list[Value]]
+
+
+class VectorAccesses:
+    """Emits loads and stores of the lanes of a vector loop."""
+
+    def __init__(self, values: Expressions) -> None:
+        self.values = values
+        self.b, self.scope, self.addresses = values.b, values.scope, values.addresses
+        self.square: Square | None = None  # what is around the current lanes
+
+    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value:
+        """The elements of an access, one for each lane, or one for all."""
+        lanes, get = self.scope.lanes, self.values.get
+        if (turned := self.turned(tensor, at)) is not None:
+            return turned
+        stride = self.addresses.stride(tensor, at)
+        if stride in (0, 1):
+            return get(tensor, self.addresses.pointer(tensor, at), lanes if stride else 1)
+        if (crossed := self.crossed(tensor, at)) is not None:
+            return crossed
+        if (near := self.near(tensor, at)) is not None:
+            return near
+        found: Value = poison(value_type(tensor.element, lanes))
+        for n, pointer in enumerate(self.lane_pointers(tensor, at)):
+            found = self.b.add(insert(found, get(tensor, pointer, 1), n))
+        return found
+
+    def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: Value) -> None:
+        """Stores the lanes of a vector one by one."""
+        for n, pointer in enumerate(self.lane_pointers(tensor, at)):
+            self.values.put(self.b.add(extract(vector, n)), tensor, pointer)
+
+    def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+        """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is another one."""
+        match at:
+            case (Apply("add", (Apply("floormod", (Apply("add", (lane, Const(turn))), Const(n))), Const(first))),):
+                if lane is not self.scope.lane or n != self.scope.lanes:
+                    return None
+            case _:
+                return None
+        vector = self.values.get(tensor, self.addresses.pointer(tensor, (Const(first, I64),)), n)
+        return self.b.add(shuffle(vector, [(k + turn) % n for k in range(n)]))
+
+    def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+        """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
+        iteration, and turned in registers.
+        """
+        if self.square is None or tensor in self.square.written:
+            return None
+        index, start, _, vectors = self.square
+        rows, lanes = ROW // tensor.element.bytes, self.scope.lanes
+        if index.extent != rows or lanes % rows or stride_along(tensor, at, index) != 1:
+            return None
+        now = self.addresses.address(index).number
+        assert now is not None, "the index of an unrolled loop is a constant"
+        if id(at) not in vectors:
+            if now != start:
+                return None
+            self.scope.kept.append(at)
+            part, aligned = memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
+            if any(t.space == "stack" for t in self.square.written):
+                self.prefetch_rows(tensor, at)
+            loaded = [self.b.add(load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
+            vectors[id(at)] = turn(self.b, loaded, rows)
+        vector = vectors[id(at)][now - start]
+        return self.values.truth(vector) if tensor.element is I1 else vector
+
+    def prefetch_rows(self, tensor: Tensor, at: tuple[Expr, ...]) -> None:
+        """Prefetches the rows that the lanes are at: processors foresee one row, not many side by side."""
+        stride = self.addresses.stride(tensor, at)
+        if stride is None or tensor.space == "stack" or tensor in self.values.asked:
+            return
+        size = tensor.element.bytes
+        further = (AHEAD if stride * size > SHORT else AHEAD_OF_SHORT) // size
+        for pointer in self.lane_pointers(tensor, at):
+            self.prefetch(tensor, pointer, index(further))
+
+    def prefetch(self, tensor: Tensor, pointer: Value, further: Value = ZERO, written: bool = False) -> None:
+        """Prefetches the cache line so many elements further on, to be read or written."""
+        later = self.b.add(element_pointer(memory_type(tensor.element), pointer, further, flags=""))
+        hints = (Constant(str(n), STATUS) for n in (int(written), 3 if written else 2, 1))
+        self.b.call(PREFETCH, later, *hints)
+
+    def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+        """Elements near each other: the vectors that hold them, shuffled."""
+        scope = self.scope
+        assert scope.lane is not None
+        apart = offsets(tensor, at, Lanes(scope.lane, scope.first, scope.lanes, lambda e: not scope.varies(e)))
+        starts = None if apart is None else windows(apart)
+        if apart is None or starts is None:
+            return None
+        element, pointer = memory_type(tensor.element), self.addresses.pointer(tensor, at)
+        length = min(scope.lanes, max(apart) - min(apart) + 1)
+        vectors = []
+        for start in starts:
+            place = self.b.add(element_pointer(element, pointer, index(start))) if start else pointer
+            vectors.append(self.by_rows(tensor, place, length))
+        if length == 1:
+            return vectors[0]
+        found = vectors[0]
+        where = {
+            lane: n - starts[0] for lane, n in enumerate(apart) if n - starts[0] < length
+        }  # in what is found so far
+        for start, vector in zip(starts[1:] or [0], vectors[1:] or [None], strict=True):
+            now = where | {
+                lane: length + n - start for lane, n in enumerate(apart) if lane not in where and n - start < length
+            }
+            found = self.b.add(shuffle(found, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
+            where = {lane: lane for lane in now}
+        return found
+
+    def by_rows(self, tensor: Tensor, pointer: Value, lanes: int) -> Value:
+        """Elements side by side: those of a buffer of several rows row by row, as they were written. A processor waits for what
+        it has written in parts where it reads them as one."""
+        length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
+        if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
+            return get(tensor, pointer, lanes)
+        one = memory_type(tensor.element)
+        places = [self.b.add(element_pointer(one, pointer, index(n))) for n in range(0, lanes, length)]
+        return joined(self.b, [get(tensor, place, length) for place in places])
+
+    def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[Value]:
+        """A pointer for each lane of an access that is not contiguous."""
+        stride, lanes = self.addresses.stride(tensor, at), self.scope.lanes
+        element = memory_type(tensor.element)
+        if stride is not None:
+            base = self.addresses.pointer(tensor, at)
+            return [self.b.add(element_pointer(element, base, index(stride * n))) if n else base for n in range(lanes)]
+        factors = [self.addresses.factor(e) for e in at]
+        if None not in factors:
+            apart: Value = ZERO
+            pointers = [self.addresses.pointer(tensor, at)]
+            for factor, step in zip(factors, self.addresses.steps(tensor), strict=True):
+                assert factor is not None
+                apart = self.b.linear("add", apart, self.b.linear("mul", step, index(factor)))
+            for _ in range(1, lanes):
+                pointers.append(self.b.add(element_pointer(element, pointers[-1], apart)))
+            return pointers
+        offset: Value = ZERO
+        for e, step in zip(at, self.addresses.steps(tensor), strict=True):
+            offset = self.arithmetic("add", offset, self.arithmetic("mul", self.values.value(e), step))
+        wide, array = self.values.splat(offset, lanes), self.scope.pointers[tensor]
+        return [self.b.add(element_pointer(element, array, self.b.add(extract(wide, n)))) for n in range(lanes)]
+
+    def arithmetic(self, operation: str, a: Value, b: Value) -> Value:
+        lanes = max(a.lanes, b.lanes)
+        if lanes == 1:
+            return self.b.linear(operation, a, b)
+        if (operation == "add" and a.number == 0) or (operation == "mul" and b.number == 1):
+            return a if operation == "mul" else b
+        a, b = self.values.splat(a, lanes), self.values.splat(b, lanes)
+        return self.b.add(binary(operation, a, b, "nsw"))
