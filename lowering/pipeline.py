@@ -35,6 +35,7 @@ from .graph.cse import cse
 from .graph.dce import dce
 from .graph.differentiate import differentiate
 from .graph.fold_constants import fold_constants
+from .graph.fold_zero_points import fold_zero_points
 from .graph.inline import inline
 from .graph.simplify import simplify
 from .layout.tiled_transpose import tiled_transpose
@@ -94,6 +95,7 @@ GRAPH = (
     _function(differentiate),
     _function(inline),
     *CANONICAL,
+    _function(fold_zero_points),
     _function(cse),
     _function(dce),
 )

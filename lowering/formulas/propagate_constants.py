@@ -1,7 +1,7 @@
 """Propagate scalar constants into the formulas that read them, and simplify.
 
     c = constant 2;  y[i] = x[i] + i64(c[])  =>  y[i] = x[i] + 2
-    select(true, a, b) => a;  1 * a => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
+    select(true, a, b) => a;  1 * a => a;  a - 0 => a;  ipow(a, 5) => (a * a) * (a * a) * a;  check(true, a) => a
 
 Legal for integers, conditions and conversions, where it is exact for every value; float arithmetic is left as written.
 """
@@ -33,7 +33,7 @@ def _simplified(e: Expr, constants: dict[Tensor, np.ndarray], span: Span) -> Exp
             return constant(converted(np.array(number, source.dtype), type)[()], type)
         case Apply("select", (Const(), _, _), _) | When(Const()) | Check(Const(True)):
             return fold_constants(e)
-        case Apply("mul", (Const(1), a) | (a, Const(1)), type) if type.is_integer:
+        case Apply("mul", (Const(1), a) | (a, Const(1)), t) | Apply("add" | "sub", (a, Const(0)), t) if t.is_integer:
             return a
         case Apply(function, operands, type) if all(isinstance(o, Const) and o.type.is_discrete for o in operands):
             return _computed(e, function, [np.array(o.value, o.type.dtype) for o in operands if isinstance(o, Const)])
