@@ -29,6 +29,7 @@ GROUPS = {
     "runtime_kernels": Group("Against CVM-Runtime's algorithms, written again for numba"),
     "matmul": Group("Products of f32 matrices"),
     "whole_networks": Group("Networks of int8 values, batch 1, 224 x 224", threads=2),
+    "float_networks": Group("Networks and convolutions of f32, batch 1", threads=2),
     "calls": Group("The cost of a call: a * b + c of three small arrays", "µs"),
     "compiling": Group("From a program to its first result", threads=2),
     "threads": Group("One thread and two", threads=2),
