@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import same_size
 from cvm.dialect.ir.types import F32, F64, I32
 from cvm.dialect.program.builder import Node
 
@@ -44,8 +43,6 @@ def product(at: At, a: Node, b: Node) -> Node:
     if right.rank == 2 and left.element in FAST:
         k = right.shape[0]
         rows = left if left.rank == 2 else reshaped(at, left, (-1, k)) if isinstance(k, int) else None
-        if left.rank == 2 and same_size(left.shape[0], 1):  # results lie side by side in the rows of the matrix
-            return dropped(total(left.dimshuffle((1, 0)) * right, (0,)).with_ones((0,)), a, b)
         if rows is not None:
             y = at.apply("cvm.dense", rows, right.dimshuffle((1, 0)))
             y = y if left.rank == 2 else reshaped(at, y, (*left.shape[:-1], right.shape[1]))
@@ -69,7 +66,7 @@ def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
     a = a.dimshuffle((1, 0)) if at["transA"] else a
     rows = b if at["transB"] else b.dimshuffle((1, 0))
     alpha, beta = at["alpha"], at["beta"]
-    if a.element not in FAST or same_size(a.shape[0], 1):
+    if a.element not in FAST:
         y = product(at, a, rows.dimshuffle((1, 0)))
     elif (
         c is not None
