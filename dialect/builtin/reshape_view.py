@@ -1,4 +1,4 @@
-"""Operators whose result has their operand's elements in row-major order, under another type or shape."""
+"""Operators whose result has the bits of their operand in row-major order, under another type or shape."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.types import Type
-from ..notation.expressions import Element, Tensor, axes
+from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
+from ..notation.expressions import Bitcast as BitcastExpr
+from ..notation.expressions import Element, Expr, Tensor, axes, cast
 from ..spec.op import C, Operator, T, operator
 
 
@@ -57,3 +58,39 @@ def same_array(a: Type, b: Type) -> bool:
     if len(a.array_shape) != len(b.array_shape):
         return False
     return all(m == n for m, n in zip(a.array_shape, b.array_shape, strict=True))
+
+
+BITS = {8: I8, 16: I16, 32: I32, 64: I64}
+
+
+@operator
+class Bitcast(Operator[T]):
+    """The bits of each element as another type of the same width.   (MLIR arith.bitcast, NumPy view)"""
+
+    dialect = "builtin"
+    name = "builtin.bitcast"
+    x: T
+    dtype: ElementType
+
+    constraints = (
+        C(1, "dtype is as wide as the elements of x, and both are integers or floats", lambda o: o.dtype.bits == o.x.element.bits and {o.dtype.kind, o.x.element.kind} <= {"int", "uint", "float"}, at="dtype"),
+    )  # fmt: skip
+    example = """
+        func @main(%x: tensor<?N x f32>) -> tensor<?N x i32> {
+          %y = builtin.bitcast %x {dtype = i32}
+          return %y
+        }
+    """
+
+    def infer(self: Any) -> TensorType:
+        return TensorType(self.x.array_shape, self.dtype)
+
+    def reference(self: Bitcast[np.ndarray]) -> np.ndarray:
+        return np.ascontiguousarray(self.x).view(self.dtype.dtype).reshape(self.x.shape)
+
+    def element(self: Bitcast[Tensor], y: Tensor) -> Element:
+        at = axes(y.shape)
+        bits = BITS[self.dtype.bits]
+        x: Expr = self.x[at]
+        whole = BitcastExpr(x, bits) if x.type.kind == "float" else cast(x, bits)
+        return Element(at, BitcastExpr(whole, self.dtype) if self.dtype.kind == "float" else cast(whole, self.dtype))

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cvm.dialect.builtin import argsort_argmax, gather_scatter, pad_slice_reshape, scans, shape_like, sliding_window
+from cvm.dialect.builtin import (
+    argsort_argmax,
+    gather_scatter,
+    pad_slice_reshape,
+    reshape_view,
+    scans,
+    shape_like,
+    sliding_window,
+)
+from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.spec.op import Operator
 from samples import SAMPLES, between, flag, i32s, positions, positive, sample, shape
 
@@ -147,3 +156,12 @@ def window(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
         strides.append(between(random, 1, 3))
     fill = float(random.choice([0.0, 2.0]))
     return cls(numbers(random, n), axes, tuple(sizes), tuple(strides), tuple(dilations), before, after, fill)
+
+
+@sample(reshape_view.Bitcast)
+def bits(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    """Patterns of all kinds but those of NaN, whose bits arithmetic may change."""
+    kinds = {8: "i1 u1", 16: "i2 u2 f2", 32: "i4 u4 f4", 64: "i8 u8 f8"}[int(random.choice([8, 16, 32, 64]))].split()
+    source, target = (np.dtype(str(random.choice(kinds))) for _ in range(2))
+    raw = random.integers(0, 2**32, (64,), np.uint32).view(source)[: between(random, 0, 9)]
+    return cls(np.where(np.isnan(raw), source.type(1), raw) if source.kind == "f" else raw, BY_DTYPE[target])

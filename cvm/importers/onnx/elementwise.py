@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.dialect.ir.types import F16, F32, F64, I1, ElementType
+from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType
 from cvm.dialect.program.builder import Node
 
 from .elements import element_of
@@ -262,11 +262,9 @@ def cast_like(at: At, x: Node, like: Node) -> Known:
 
 
 @rule("BitCast")
-def bit_cast(at: At, x: Known) -> Known:
-    to = element_of(at["to"])
-    if not isinstance(x, np.ndarray):
-        raise Unsupported("the bits of a value that is not a constant")
-    return x.view(to.dtype)
+def bit_cast(at: At, x: Node) -> Known:
+    whole = x.cast(UI8) if x.element.kind == "bool" else x
+    return at.apply("builtin.bitcast", whole, dtype=element_of(at["to"]))
 
 
 @rule("Identity", symbolic=lambda at, x: x)
