@@ -161,6 +161,7 @@ def parser() -> argparse.ArgumentParser:
         _cache,
         _completion,
         _new,
+        _diff,
     ):
         add(commands)
     return top
@@ -389,3 +390,24 @@ def _new(commands: Any) -> None:
     new.add_argument("what", choices=("dialect",))
     new.add_argument("name", metavar="NAME", help="the dialect's name; the package is NAME_dialect")
     new.add_argument("-o", "--output", metavar="DIR", help="the folder (default: NAME_dialect)")
+
+
+def _diff(commands: Any) -> None:
+    diff = _command(
+        commands, "diff", "find the first operation whose values differ between two targets, programs or pipelines"
+    )
+    diff.add_argument("a", metavar="A.cvm")
+    diff.add_argument("b", nargs="?", metavar="B.cvm|B.npz", help="another program, or saved values by their names")
+    diff.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    twice = "of A, and given again of B (default: cpu and reference, where nothing else differs)"
+    diff.add_argument("--target", action="append", default=[], metavar="TARGET", help=f"the target {twice}")
+    diff.add_argument(
+        "--pipeline", action="append", default=[], metavar="PASS,...", help="the passes of A, and given again of B"
+    )
+    diff.add_argument("--ulps", type=int, default=0, metavar="N", help="how far apart equal floats may be (default: 0)")
+    diff.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
+    diff.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
+    diff.add_argument("--random-inputs", type=int, metavar="SEED", help="random arrays of this seed for the others")
+    diff.add_argument(
+        "--seeds", type=int, default=10, metavar="N", help="how many seeds are tried otherwise (default: 10)"
+    )

@@ -18,6 +18,7 @@ from batched_nvrtc import compile_together
 from tiers import some
 
 import cvm
+from cvm.commands.diff import explain_targets
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 OPERATORS = re.compile(r"(?<![!\w.])(?:cvm|dali|theano|cog)\.\w+")
@@ -60,7 +61,19 @@ def failures(op: str, target: str, quick: int = 1 << 30) -> Iterator[str]:
     for case, f in made:
         wrong = failure(case, arrays(op.partition(".")[0]), f)
         if wrong is not None:
-            yield f"{case['id']}: {wrong}\n{case['program']}"
+            yield f"{case['id']}: {wrong}\n{case['program']}\n{first_wrong(case, target, arrays(op.partition('.')[0]))}"
+
+
+def first_wrong(case: Case, target: str, known: dict[str, np.ndarray]) -> str:
+    """The first operation whose values are not those of the reference, where the case is a call."""
+    if "script" in case or not case["valid"] or target == "reference":
+        return ""
+    try:
+        return explain_targets(
+            cvm.parse(case["program"]), "main", target, "reference", [known[n] for n in case["inputs"]]
+        )
+    except Exception as e:
+        return f"no operation to blame: {type(e).__name__}: {e}"
 
 
 def compiled(case: Case, target: str, optimize: int = 2) -> Any:

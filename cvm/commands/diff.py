@@ -1,0 +1,262 @@
+"""`cvm diff`: the first operation whose values differ between two targets, programs or pipelines, or from saved arrays.
+
+In: two sides, each a program, the passes it goes through and the target that runs it. Every value of an operation that
+both sides have becomes a result; arguments are then made as small as the difference allows.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.cli import Usage
+from cvm.commands.array_files import load as load_arrays
+from cvm.commands.display import shown
+from cvm.commands.inputs import inputs, random_arrays
+from cvm.commands.levels import Level, compiled, entries, read_level, signature
+from cvm.commands.opt import text_after
+from cvm.dialect.builtin import Const
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.notation.plan import Plan
+from cvm.dialect.program.function import Function, Graph, Value
+from cvm.dialect.program.module import Module
+
+TRIES = 400  # calls that making the arguments small may take
+Arrays = list[np.ndarray]
+Evaluate = Callable[[Arrays], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A program on a target, or saved arrays; `label` says which in messages."""
+
+    label: str
+    entry: str = "main"
+    program: Level | None = None
+    target: str = "cpu"
+    saved: Mapping[str, np.ndarray] | None = None
+
+    @property
+    def function(self) -> Function:
+        assert self.program is not None
+        found = self.program.functions.get(self.entry) if isinstance(self.program, Module) else signature(self.program)
+        if found is None or isinstance(found, Graph):
+            raise Usage(
+                f"{self.label} has no function @{self.entry}"
+                if found is None
+                else "diff compares functions, not graphs"
+            )
+        return found
+
+    def values(self) -> dict[str, Value]:
+        """The values that can be compared, by name, in the order of the operations: of kernels, the arrays they write."""
+        function = self.function
+        made = [r for o in function.operations if not isinstance(o.operator, Const) for r in o.results]
+        return {v.name: v for v in made or function.results}
+
+    def evaluate(self, names: Sequence[str]) -> Evaluate:
+        """A function from the arguments to these values."""
+        if self.saved is not None:
+            saved = self.saved
+            return lambda _: {n: saved[n] for n in names if n in saved}
+        function, program = self.function, self.program
+        assert program is not None
+        if isinstance(program, Module):
+            wanted = tuple(self.values()[n] for n in names)
+            tapped = replace(function, results=wanted, declared=None, return_spans=())
+            program = program.with_functions({**program.functions, self.entry: tapped})
+        f: Any = compiled(program, self.entry, self.target)
+        results = [v.name for v in f.function.results]
+
+        def call(arrays: Arrays) -> dict[str, np.ndarray]:
+            found = f(*[a.copy() for a in arrays])
+            return dict(zip(results, found if isinstance(found, tuple) else (found,), strict=True))
+
+        return call
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that differs, at the index of its first such element."""
+
+    name: str
+    index: tuple[int, ...]
+    a: Any
+    b: Any
+    ulps: int | None
+    count: int
+    size: int
+
+
+def diff(options: Namespace) -> int:
+    a, b = _sides(options)
+    names = [n for n in a.values() if n in (b.saved if b.saved is not None else b.values())]
+    if not names:
+        raise Usage(f"{a.label} and {b.label} have no value of one name")
+    given = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
+    for seed in range(1 if given else options.seeds):
+        arrays = inputs(a.function, options) if given else random_arrays(a.function, seed)
+        said = explain(a, b, arrays, options.ulps)
+        if said:
+            print(said)
+            return 1
+    print(f"{a.label} and {b.label}: all {len(names)} values are the same")
+    return 0
+
+
+def _sides(options: Namespace) -> tuple[Side, Side]:
+    """The two sides: where an option is given once or not at all, they share it."""
+    targets = options.target or (["cpu", "reference"] if options.b is None and not options.pipeline else ["cpu"])
+    pipelines = options.pipeline or [""]
+    if len(targets) > 2 or len(pipelines) > 2:
+        raise Usage("diff compares two: --target and --pipeline are given twice at most")
+    files = [options.a, options.b or options.a]
+    sides = []
+    for n, name in enumerate(files):
+        target, pipeline = targets[min(n, len(targets) - 1)], pipelines[min(n, len(pipelines) - 1)]
+        if name.endswith(".npz"):
+            if n == 0:
+                raise Usage("saved arrays are the second of the two")
+            found = load_arrays(name)
+            sides.append(Side(name, saved=found if isinstance(found, dict) else {}))
+            continue
+        program = read_level(name)
+        if pipeline:
+            program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
+        parts = (
+            [name] * (len(set(files)) > 1) + [pipeline] * (len(set(pipelines)) > 1) + [target] * (len(set(targets)) > 1)
+        )
+        entry = options.entry if isinstance(program, Module) else entries(program)[0]
+        sides.append(Side(" ".join(filter(None, parts)) or name, entry, program, target))
+    return sides[0], sides[1]
+
+
+def explain_targets(module: Module, entry: str, a: str, b: str, arrays: Arrays, ulps: int = 0) -> str:
+    """The same of a function on two targets; empty where they agree."""
+    return explain(Side(a, entry, module, a), Side(b, entry, module, b), arrays, ulps)
+
+
+def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
+    """The first operation whose values differ, in words; empty where there is none."""
+    theirs = b.saved if b.saved is not None else b.values()
+    names = [n for n in a.values() if n in theirs]
+    results = [v.name for v in a.function.results if v.name in names]
+    for wanted in (names, results, *([n] for n in names)):  # what is wrong in fused code may be right where it is shown
+        if wanted and (said := _explain(a, b, wanted, arrays, ulps)):
+            return said
+    return ""
+
+
+def _explain(a: Side, b: Side, names: Sequence[str], arrays: Arrays, ulps: int) -> str:
+    """The same among these values."""
+    kernels = isinstance(b.program, Plan) or isinstance(a.program, Plan)
+    of_a, of_b = a.evaluate(names), b.evaluate(names)
+    found = first_difference(of_a(arrays), of_b(arrays), ulps, kernels)
+    if found is None:
+        return ""
+    name = found.name
+
+    def at(tried: Arrays) -> Difference | None:
+        return first_difference({name: of_a(tried)[name]}, {name: of_b(tried)[name]}, ulps, kernels)
+
+    small = arrays if b.saved is not None else _small(a.function, arrays, at)
+    return "\n".join(_text(a, b, at(small) or found, small))
+
+
+def first_difference(
+    a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray], ulps: int = 0, kernels: bool = False
+) -> Difference | None:
+    """The first value, in the order of the first side, with elements more than some units in the last place apart."""
+    for name, x in a.items():
+        if name not in b:
+            continue
+        y = b[name]
+        if kernels and x.size == y.size:  # passes give arrays other shapes
+            y = y.reshape(x.shape)
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return Difference(name, (), f"{x.dtype}{list(x.shape)}", f"{y.dtype}{list(y.shape)}", None, x.size, x.size)
+        apart = distance(x, y)
+        wrong = apart > ulps
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return Difference(name, at, x[at], y[at], int(apart[at]), int(wrong.sum()), x.size)
+    return None
+
+
+def distance(x: Any, y: Any) -> np.ndarray:
+    """The count of numbers between the elements, NaN being equal to NaN, and 0.0 one apart from -0.0."""
+    if x.dtype.kind == "c":
+        return np.maximum(distance(x.real, y.real), distance(x.imag, y.imag))
+    if x.dtype.kind != "f":
+        return np.abs(x.astype(object) - y.astype(object)) if x.dtype.kind in "iu" else (x != y).astype(np.int64)
+    nan = np.isnan(x), np.isnan(y)
+    whole = np.abs(_ordered(x).astype(object) - _ordered(y).astype(object))
+    return np.where(nan[0] & nan[1], 0, np.where(nan[0] | nan[1], 2**63, whole))
+
+
+def _ordered(x: np.ndarray) -> np.ndarray:
+    """Floats as integers in the same order, -0.0 below 0.0."""
+    bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64).reshape(x.shape)
+    return np.where(bits < 0, -(bits & np.int64((1 << (8 * x.dtype.itemsize - 1)) - 1)) - 1, bits)
+
+
+def _text(a: Side, b: Side, found: Difference, arrays: Arrays) -> Iterator[str]:
+    operation = next((o for o in a.function.operations if found.name in [r.name for r in o.results]), None)
+    where = "" if operation is None else f"{operation.span}: "
+    what = f"%{found.name}" + ("" if operation is None else f" of {operation.operator.name or 'call'}")
+    values = [v if isinstance(v, str) else repr(v.item()) for v in (found.a, found.b)]
+    apart = "" if found.ulps is None or found.ulps >= 2**63 else f", {found.ulps} ulp{'s' * (found.ulps != 1)} apart"
+    yield f"{where}{what} differs at {list(found.index)}: {values[0]} on {a.label}, {values[1]} on {b.label}{apart}"
+    yield f"{found.count} of {found.size} elements differ; arguments that show it:"
+    for argument, array in zip(a.function.arguments, arrays, strict=True):
+        yield shown(f"%{argument.name}", array)
+
+
+def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Difference | None]) -> Arrays:
+    """Arguments as small as the difference allows: fewer elements along open sizes, then zeros, then ones."""
+    tries = 0
+
+    def shows(candidate: Arrays) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries > TRIES:
+            return False
+        try:
+            return differs(candidate) is not None
+        except cvm.Error:
+            return False
+
+    types = [v.known_type.array_shape for v in function.arguments]
+    for size in dict.fromkeys(d.key for shape in types for d in shape if isinstance(d, Size) and d.is_atom):
+        at = [[isinstance(d, Size) and d.key == size for d in shape] for shape in types]
+        whole = max(
+            n for array, axes in zip(arrays, at, strict=True) for n, hit in zip(array.shape, axes, strict=True) if hit
+        )
+        for n in (1, 2, 3, 4, 8, 16, 32, 64):
+            cut = [
+                x[tuple(slice(n) if hit else slice(None) for hit in axes)] for x, axes in zip(arrays, at, strict=True)
+            ]
+            if n < whole and shows(cut):
+                arrays = cut
+                break
+    for value in (0, 1):
+        for k in range(len(arrays)):
+            step = arrays[k].size
+            while step:
+                for start in range(0, arrays[k].size, step):
+                    fresh = arrays[k].copy()
+                    part = fresh.reshape(-1)[start : start + step]
+                    if value == 1:
+                        part[part != 0] = 1
+                    else:
+                        part[...] = 0
+                    changed = not np.array_equal(fresh, arrays[k], equal_nan=fresh.dtype.kind in "fc")
+                    if changed and shows([*arrays[:k], fresh, *arrays[k + 1 :]]):
+                        arrays = [*arrays[:k], fresh, *arrays[k + 1 :]]
+                step //= 2
+    return arrays
