@@ -64,7 +64,7 @@ from .match import Contraction, LoweredContraction, kernel_from_body
 from .pack_panels import SQUARE
 
 LOADS = 3  # products that take as long as a load
-USUAL_LOADS = 1.2  # time of a tile's products and loads to that of its products
+USUAL_LOADS = 1.12  # time of a tile's products and loads to what micro-kernels of panels are taken to need for them
 SINGLE_TAP = 1.1  # cost factor of windows of one pixel, each line of whose input is used once
 LATENCY = 10  # products that are begun until the first is done
 MOST_PIXELS = 15  # of a tile

@@ -16,11 +16,12 @@ from ...dialect.ir.sizes import Dim
 from ..processor import processor
 from .k_packing import is_multiple
 
-LOADS_PER_PRODUCT = (
-    8  # cost model: loads that take as long as one instruction of a product, since most run beside these
-)
+LOADS_PER_PRODUCT = 8  # cost model: loads that take as long as an instruction of a product, beside which most run
 MAX_ROWS = 14  # more would gain little and be longer code
 MAX_VECTORS = 7
+# the fewer of a step's rows and vectors, which LLVM keeps in registers together with the others: sums would be spilled for more
+MAX_SIDE = 4
+LOOP_INSTRUCTIONS = 4  # of an iteration over steps
 PLAIN_PAIRDOT = 10  # instructions of a product of pairs where the processor has none for it
 GUESS = 64  # what an unknown size is taken for in estimates
 # the rows or columns of its own from which an operand's float products are summed in the order of the terms, however many there
@@ -41,7 +42,8 @@ class Product:
         """The micro-kernels that registers have room for."""
         for vectors in range(1, MAX_VECTORS + 1):
             for rows in range(1, self.max_rows + 1):
-                if rows * vectors + vectors + 1 + self.temporaries <= processor().vector_registers:
+                room = processor().vector_registers - vectors - 1 - self.temporaries
+                if rows * vectors <= room and min(rows, vectors) <= MAX_SIDE:
                     yield MicroKernel(self, rows, vectors, along)
 
     def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> MicroKernel:
@@ -66,14 +68,18 @@ class MicroKernel:
     along: str = "n"
 
     def steps_together(self, steps: Dim) -> int:
-        """The steps that are unrolled: two, where registers have room for the columns of both, since LLVM loads early."""
+        """The steps that are unrolled: two, where registers have room for the columns of both, since LLVM loads early.
+        Of one vector it would load the words of all rows."""
         held = (self.rows + 2) * self.vectors + 1 + self.product.temporaries
-        return 2 if held <= processor().vector_registers + 1 and is_multiple(steps, 2) else 1
+        fits = self.vectors > 1 and held <= processor().vector_registers + 1
+        return 2 if fits and is_multiple(steps, 2) else 1
 
     def cost(self, rows: Dim, blocks: Dim | None, more: float = 0) -> float:
-        """The vector instructions of a step of all tiles, with `more` for each sum."""
+        """The cycles that a step of all tiles occupies a multiply-add unit, with `more` instructions for each sum."""
         sums = self.rows * self.vectors
-        step = (self.product.instructions + more) * sums + (self.rows + self.vectors) / LOADS_PER_PRODUCT
+        cycles = processor().fma_cycles  # of whatever is done with whole vectors
+        beside = self.rows + self.vectors * cycles + LOOP_INSTRUCTIONS / self.steps_together(2)
+        step = (self.product.instructions + more) * sums * cycles + beside / LOADS_PER_PRODUCT
         return _tiles(rows, self.rows) * _tiles(blocks, self.vectors) * step
 
 

@@ -22,6 +22,7 @@ from .k_packing import (
     PackedInput,
     Terms,
     Words,
+    at_least,
     by_words,
     image_of,
     is_multiple,
@@ -259,10 +260,17 @@ class PanelPacking:
     def some_panels(self, terms: Terms) -> tuple[Block, Expr] | None:
         """The statements that fill several panels, and an element of the current one: rows of the array are read in
         longer runs, and stay in cache until they are multiplied. None for constants, which are packed at compile time,
-        and for deep panels.
+        for deep panels, and for so few that threads share the rows.
         """
         read = only_read(self.c.b)
         if self.tiling.own or (read is not None and read.tensor in self.known):
+            return None
+        tasks = product((*(i.extent for i in self.c.outer), self.tiling.panels))
+        work = tasks * self.tiling.width * self.c.row.extent * self.tiling.terms
+        few = (
+            isinstance(tasks, int) and tasks < SHARED and at_least(work, SHARED * processor().parallel_products) is True
+        )
+        if few and read is not None and is_plain(read):
             return None
         count, size = self.tiling.panels, self.tiling.terms * self.tiling.width * self.element.bytes
         together = processor().l2_bytes * 3 // 4 // size if isinstance(size, int) else 1

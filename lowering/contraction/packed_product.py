@@ -91,6 +91,7 @@ def lower_single_terms(kernel: Kernel, c: Contraction, constants: Constants) -> 
     packing, terms = packing_of(kernel, c, constants, FMA), Terms(c.folds)
     tiling, columns = packing.tiling, packing.some_panels(terms)
     if columns is None:
+        packing.share_rows(tiling.terms)
         element = packing.panels_of(terms, tiling.k)
         columns = packing.unpacked() if element is None else ((), element)
     fill, column = columns

@@ -120,7 +120,7 @@ class Choice:
             with compiling_for(described):
                 own = replace(problem)  # what it knows of panels depends on their width
                 why = strategy.applies(own)
-                found.append(cls(strategy, described, why, inf if why else strategy.cost(own) * described.fma_cycles))
+                found.append(cls(strategy, described, why, inf if why else strategy.cost(own)))
         return min(found, key=lambda choice: choice.cost)
 
     def build(self, problem: Problem) -> Version | None:
@@ -390,7 +390,14 @@ def _few_rows(problem: Problem) -> FewRows | None:
 def _few_rows_cost(problem: Problem) -> float:
     found = _few_rows(problem)
     assert found is not None
-    return found.count * found.weights.size / processor().lanes * found.accumulator.element.bytes / 4
+    return (
+        found.count
+        * found.weights.size
+        / processor().lanes
+        * found.accumulator.element.bytes
+        / 4
+        * processor().fma_cycles
+    )
 
 
 def _by_few_rows(problem: Problem) -> Version | None:
@@ -445,6 +452,6 @@ STRATEGIES = (
         _by_panels(lambda p: lower_single_terms(p.kernel, p.contraction, p.constants)),
     ),
     Strategy("few_rows", lambda p: why_not_few_rows(_few_rows(p)), _few_rows_cost, _by_few_rows),
-    Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)), _direct),
+    Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)) * processor().fma_cycles, _direct),
     Strategy("depthwise", _windows, lambda p: 0, _depthwise),
 )
