@@ -162,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
         _completion,
         _new,
         _diff,
+        _reduce,
     ):
         add(commands)
     return top
@@ -410,4 +411,20 @@ def _diff(commands: Any) -> None:
     diff.add_argument("--random-inputs", type=int, metavar="SEED", help="random arrays of this seed for the others")
     diff.add_argument(
         "--seeds", type=int, default=10, metavar="N", help="how many seeds are tried otherwise (default: 10)"
+    )
+
+
+def _reduce(commands: Any) -> None:
+    reduce = _command(commands, "reduce", "shrink a program on which a command fails")
+    reduce.add_argument("program", metavar="PROG.cvm")
+    text = "a command that fails on the program, whose path takes the place of {}, or comes last"
+    reduce.add_argument("--test", required=True, metavar="CMD", help=text)
+    reduce.add_argument(
+        "--expect", default="", metavar="TEXT", help="what the command prints when it fails as it should"
+    )
+    reduce.add_argument(
+        "--timeout", type=float, default=60, metavar="SECONDS", help="of the command (default: %(default)s)"
+    )
+    reduce.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
     )
