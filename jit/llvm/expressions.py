@@ -30,6 +30,7 @@ from .ir_builder import (
     memory_type,
     number,
     poison,
+    select,
     splat_constant,
     store,
     suffix,
@@ -164,6 +165,8 @@ class Expressions:
         if target.kind == "bool":
             zero = splat_constant(number(0, source), value.lanes)
             return self.b.once(compare_floats("une", value, zero) if is_float else compare("ne", value, zero))
+        if source is F32 and target is I32 and value.lanes > 1:
+            return self.saturate(value, type)
         if is_float and target.kind in SATURATING:
             name = f"{SATURATING[target.kind]}.{suffix(type)}.{suffix(value.type)}"
             return self.b.call_once(Declaration(type, name, (value.type,)), value)
@@ -172,6 +175,18 @@ class Expressions:
         if target.bits > source.bits or source.kind != target.kind == "float":
             return self.b.once(cast(WIDENING[source.kind, target.kind], value, type))
         return self.b.once(cast("fptrunc" if is_float else "trunc", value, type))
+
+    def saturate(self, value: Value, type: Type) -> Value:
+        """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
+        least, most, beyond, zero = (
+            splat_constant(number(x, F32), value.lanes) for x in (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
+        )
+        known = self.b.once(select(self.b.once(compare_floats("ord", value, value)), value, zero))
+        above = self.b.once(select(self.b.once(compare_floats("ogt", known, least)), known, least))
+        inside = self.b.once(select(self.b.once(compare_floats("olt", above, most)), above, most))
+        found = self.b.once(cast("fptosi", inside, type))
+        largest = splat_constant(number(I32.limits[1], I32), value.lanes)
+        return self.b.once(select(self.b.once(compare_floats("oge", known, beyond)), largest, found))
 
     def round_to_odd(self, value: Value) -> Value:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
