@@ -1,4 +1,4 @@
-"""How much of the tests runs: a quick tier of everything, or all of it with `--all`."""
+"""Two tiers of the tests: a quick one, and with `--all` everything."""
 
 from __future__ import annotations
 
