@@ -73,6 +73,7 @@ __all__ = [
     "VerifyError",
     "compile",
     "from_onnx",
+    "from_tflite",
     "from_tosa",
     "get_num_threads",
     "grad",
@@ -136,6 +137,23 @@ def from_tosa(model: str | _os.PathLike[str] | bytes) -> Module:
     from .importers.tosa import from_tosa as read_tosa
 
     return read_tosa(model)
+
+
+def from_tflite(
+    model: str | _os.PathLike[str] | bytes,
+    sizes: _Mapping[str, _Sequence[int]] | None = None,
+    rounding: str = "tflite_double",
+) -> Module:
+    """A TensorFlow Lite (LiteRT) model as a verified module, whose function is `main`.
+
+    `model` is a path or a file's bytes. `sizes` gives the sizes of inputs by name, -1 for one that is not known; by default they are
+    those of the file. The operations compute what LiteRT's reference kernels do; `rounding="single"` is for models that are to
+    run as on kernels built with single rounding. State becomes further arguments and results. Raises ParseError, which names every
+    operator that cannot be imported. The model is not executed.
+    """
+    from .importers.tflite import from_tflite as read_tflite
+
+    return read_tflite(model, sizes, rounding)
 
 
 @_overload

@@ -346,8 +346,10 @@ def _viz(commands: Any) -> None:
 
 
 def _import(commands: Any) -> None:
-    made = _command(commands, "import", "make a program of a model of CVM-Runtime or of ONNX", "importing")
-    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, an .onnx or a .tosa file")
+    made = _command(
+        commands, "import", "make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite or TOSA", "importing"
+    )
+    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, an .onnx, .tflite or .tosa file")
     made.add_argument(
         "-o",
         "--output",
@@ -355,10 +357,12 @@ def _import(commands: Any) -> None:
         metavar="PROG.cvm",
         help="where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
     )
-    size = "a size of an ONNX model's inputs: N=1, or of all of an input, image=1,3,224,224; may be repeated"
+    size = "a size of a model's inputs: N=1 (ONNX), or of all of an input, image=1,3,224,224; may be repeated"
     made.add_argument("--size", action="append", default=[], metavar="NAME=SIZE", help=size)
     constant = "an input of an ONNX model that becomes a constant: axes=[0,2] or table=FILE.npy; may be repeated"
     made.add_argument("--constant", action="append", default=[], metavar="NAME=VALUE", help=constant)
+    rounding = "how a .tflite model rounds scaled sums: tflite_double (default, the reference kernels'), or single"
+    made.add_argument("--rounding", choices=("tflite_double", "single"), help=rounding)
 
 
 def _ops(commands: Any) -> None:

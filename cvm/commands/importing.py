@@ -49,8 +49,15 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
 
         module, renamed = imported(path, dict(map(_size, options.size)), dict(map(_constant, options.constant)))
         return _onnx_text(module, renamed, archive)
-    if options.size or options.constant:
-        raise Usage("--size and --constant are of ONNX models")
+    if options.constant:
+        raise Usage("--constant is of ONNX models")
+    if path.suffix.lower() == ".tflite":
+        from cvm.importers.tflite import imported as read_tflite
+
+        sizes = {name: [n] if isinstance(n, int) else n for name, n in map(_size, options.size)}
+        return _onnx_text(*read_tflite(path, sizes, options.rounding or "tflite_double"), archive)
+    if options.size or options.rounding:
+        raise Usage("--size is of ONNX and .tflite models, --rounding of the latter")
     if path.suffix.lower() == ".tosa":
         return _onnx_text(cvm.from_tosa(path), {}, archive)
     if (reader := _importer(path.suffix.lower().removeprefix("."))) is not None:

@@ -1,5 +1,5 @@
 """Quantised operators: integers that stand for (q - zero point) * scale, with every rounding declared."""
 
-from . import contractions, pooling, requantize
+from . import contractions, elementwise, fixed_point, pooling, requantize
 
-__all__ = ["contractions", "pooling", "requantize"]
+__all__ = ["contractions", "elementwise", "fixed_point", "pooling", "requantize"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from cvm.dialect.ir.types import ELEMENT_TYPES, I16, I32, I64, UI16
-from cvm.dialect.quant import contractions, pooling, requantize
+from cvm.dialect.quant import contractions, elementwise, fixed_point, pooling, requantize
 from cvm.dialect.spec.op import Operator
 from samples import between, flag, i32s, positive, sample, shape
 
@@ -223,3 +223,51 @@ def resized(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
             break
     mode = str(random.choice(["nearest", "bilinear"]))
     return cls(numbers(random, element, (n, h, w, c)), scale, offset, border, mode)
+
+
+def rescaling(random: np.random.Generator) -> dict[str, Any]:
+    """Attributes of a result, and a rounding."""
+    to = NARROW[between(random, 0, len(NARROW) - 1)]
+    limits = sorted(int(n) for n in random.integers(to.limits[0], to.limits[1] + 1, 2))
+    given = {"to": to, "rounding": str(random.choice(elementwise.INTEGER_ROUNDINGS))}
+    return {**given, "min": limits[0], "max": limits[1]} if flag(random) else given
+
+
+def operands(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    whole = shape(random)
+    part = tuple(1 if flag(random) else n for n in whole)[between(random, 0, len(whole)) :]
+    one, other = factors(random)
+    return numbers(random, one, whole), numbers(random, other, part)
+
+
+def multiplier(random: np.random.Generator) -> int:
+    return int(random.integers(1 << 30, 1 << 31)) * (1 - 2 * flag(random)) if flag(random) else int(i32s(random, ()))
+
+
+@sample(elementwise.Add)
+def add(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    zeros = tuple(between(random, -300, 300) for _ in range(3))
+    multipliers = tuple(multiplier(random) for _ in range(3))
+    shifts = tuple(between(random, 0, 63) for _ in range(3))
+    return cls(*operands(random), zeros, multipliers, shifts, between(random, 0, 31), **rescaling(random))
+
+
+@sample(elementwise.Mul)
+def mul(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    zeros = tuple(between(random, -300, 300) for _ in range(3))
+    return cls(*operands(random), zeros, multiplier(random), between(random, 0, 63), **rescaling(random))
+
+
+@sample(elementwise.Table)
+def table(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    if flag(random):
+        return cls(
+            numbers(random, I16, shape(random)), numbers(random, I16, (elementwise.INTERPOLATED,)), interpolate=True
+        )
+    element, to = ELEMENT_TYPES[str(random.choice(["i8", "ui8"]))], factors(random)[0]
+    return cls(numbers(random, element, shape(random)), numbers(random, to, (256,)))
+
+
+@sample(fixed_point.LeadingZeros, fixed_point.Reciprocal)
+def fixed(random: np.random.Generator, cls: Any) -> Operator[np.ndarray]:
+    return cls(i32s(random, shape(random)))

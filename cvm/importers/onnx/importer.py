@@ -49,6 +49,8 @@ class Refusal:
 class Importer:
     """The program so far."""
 
+    system = "ONNX"
+
     builder: FoldingBuilder = field(default_factory=lambda: FoldingBuilder(prefix="v"))
     functions: Mapping[tuple[str, str], Any] = field(default_factory=dict)  # those that the model defines
     refusals: list[Refusal] = field(default_factory=list)
@@ -175,7 +177,7 @@ class Importer:
                 self.refuse(at, "it takes more memory than there is")
                 made = [MISSING] * len(node.output)
             except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
-                self.refuse(at, f"it is not as ONNX defines it: {e}")
+                self.refuse(at, f"it is not as {self.system} defines it: {e}")
                 made = [MISSING] * len(node.output)
         for name, value in zip(node.output, made, strict=False):
             if name:

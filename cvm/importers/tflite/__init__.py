@@ -1,0 +1,237 @@
+"""Models of TensorFlow Lite (LiteRT) to programs. The file is read by its schema; a model is never executed.
+
+Every operator becomes operations that compute what the reference kernels do (`OpResolverType.BUILTIN_REF`). State (variables, and the
+state of SVDF and LSTM) becomes arguments after the inputs, and results after the outputs: the next call's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.ir.types import TensorType
+from cvm.dialect.program.builder import Node
+from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.verify import verify
+from cvm.importers import refuse
+from cvm.importers.flatbuffer import Damaged, Table, file_bytes, root
+from cvm.importers.onnx import Names, importer, summary
+from cvm.lowering.graph.dce import dce
+
+from . import arithmetic, contractions, movement, softmax, state, unary
+from .rules import At, Tensor, Unsupported
+from .schema import OPERATORS, SCHEMA, TYPES
+
+RULES_OF = (arithmetic, contractions, movement, softmax, state, unary)  # which enter their rules in the table
+ROUNDINGS = ("tflite_double", "single")
+
+Sizes = Mapping[str, "Sequence[int]"]
+
+
+def from_tflite(
+    model: str | PathLike[str] | bytes, sizes: Sizes | None = None, rounding: str = "tflite_double"
+) -> Module:
+    """See `cvm.from_tflite`."""
+    return imported(model, sizes or {}, rounding)[0]
+
+
+def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple[Module, dict[str, str]]:
+    """The program, and the model's names of values by those that they have in it, where these differ."""
+    if rounding not in ROUNDINGS:
+        raise cvm.Error(f"rounding is one of {', '.join(ROUNDINGS)}, got {rounding!r}")
+    filename, data = read_bytes(model)
+    try:
+        return Model(filename, root(data, b"TFL3", SCHEMA, "Model"), rounding).program(sizes)
+    except (Damaged, OverflowError) as e:
+        refuse(filename, f"the model cannot be read: {e}")
+
+
+def read_bytes(model: Any) -> tuple[str, bytes]:
+    if isinstance(model, bytes):
+        return "<tflite>", model
+    if not isinstance(model, (str, PathLike)):
+        raise cvm.Error(f"expected the path of a model or its bytes, got {type(model).__name__}")
+    try:
+        return str(model), Path(model).read_bytes()
+    except (OSError, ValueError) as e:
+        refuse(str(model), f"the model cannot be read: {(getattr(e, 'strerror', None) or str(e)).lower()}")
+
+
+class Importer(importer.Importer):
+    """The program so far; every operator of the model is imported by a rule of the table."""
+
+    system = "TensorFlow Lite"
+
+    def add(self, at: At) -> None:
+        self._import(at)
+
+
+class Model:
+    """A model while it is read."""
+
+    def __init__(self, filename: str, model: Table, rounding: str) -> None:
+        self.filename, self.model, self.rounding = filename, model, rounding
+        self.to = Importer()
+        self.names = Names()
+        self.states: dict[str, tuple[Node, Any]] = {}  # by name: an argument, and its value after the call
+        if not model.subgraphs:
+            raise Damaged("it has no graph")
+
+    def program(self, sizes: Sizes) -> tuple[Module, dict[str, str]]:
+        graph = self.model.subgraphs[0]
+        tensors = [self.tensor(t) for t in graph.tensors]
+        values = {str(n): a for n, t in enumerate(graph.tensors) if (a := self.constant(t, tensors[n])) is not None}
+        self.arguments(graph, tensors, values, sizes)
+        self.operators(graph, tensors, values)
+        if self.to.refusals:
+            message, *notes = summary(self.to)
+            raise self.refusal(message.replace("node", "operator"), *(n.replace("(node", "(operator") for n in notes))
+        results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
+        results += [self.to.node(after).value for _, after in self.states.values()]
+        function = dce(
+            Function(
+                "main", tuple(a.value for a in self.to.arguments), tuple(self.to.builder.operations), tuple(results)
+            )
+        )
+        for value in function.values():
+            if value not in function.arguments:
+                value.name = self.names.of(self.to.names[value]) if value in self.to.names else self.names.fresh("v")
+        renamed = {v.name: self.to.names[v] for v in function.values() if self.to.names.get(v, v.name) != v.name}
+        return verify(Module({"main": function}, self.filename)), renamed
+
+    def refusal(self, message: str, *notes: str) -> cvm.ParseError:
+        where = Span(Source(self.filename, ""), 0, 0)
+        return cvm.ParseError(Diagnostic(message, where, "import", tuple(map(Note, notes))))
+
+    def tensor(self, t: Table) -> Tensor:
+        q = t.quantization
+        scales = q.scale if q is not None else np.zeros(0, np.float32)
+        zeros = q.zero_point if q is not None else np.zeros(0, np.int64)
+        if not 0 <= t.type < len(TYPES):
+            raise Damaged(f"tensor {t.name!r} has elements of type number {t.type}")
+        shape = tuple(int(n) for n in t.shape)
+        if any(n < 0 for n in shape) or len(zeros) not in (0, 1, len(scales)):
+            raise Damaged(f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and {len(zeros)} zero points")
+        zeros = np.broadcast_to(zeros, len(scales)) if len(zeros) == 1 else zeros
+        return Tensor(
+            t.name or f"tensor_{t.buffer}",
+            shape,
+            TYPES[t.type],
+            scales,
+            zeros,
+            q.quantized_dimension if q is not None else 0,
+            t.is_variable,
+        )
+
+    def constant(self, t: Table, tensor: Tensor) -> np.ndarray | None:
+        """The elements of a tensor with data; None where it has none."""
+        if t.buffer >= len(self.model.buffers):
+            raise Damaged(f"tensor {tensor.name!r} refers to buffer {t.buffer} of {len(self.model.buffers)}")
+        buffer = self.model.buffers[t.buffer]
+        data = buffer.data
+        if buffer.offset > 1:  # the elements of a large model follow the flatbuffer
+            data = file_bytes(buffer, buffer.offset, buffer.size)
+        if t.buffer == 0 or not data.size:
+            return None
+        if t.sparsity is not None or tensor.type in ("STRING", "RESOURCE", "VARIANT"):
+            return None
+        count = int(np.prod(tensor.shape, dtype=object))
+        dtype = tensor.element.dtype
+        if tensor.type == "INT4":
+            data = (np.stack([data << 4, data], -1).astype(np.int8) >> 4).reshape(-1)[: count or None]
+        if data.nbytes != count * dtype.itemsize:
+            raise Damaged(f"tensor {tensor.name!r} of shape {tensor.shape} has {data.nbytes} bytes")
+        return np.frombuffer(data.tobytes(), dtype).reshape(tensor.shape)
+
+    def indices(self, found: np.ndarray, tensors: Sequence[Tensor]) -> list[int]:
+        if any(not 0 <= n < len(tensors) for n in found):
+            raise Damaged(f"tensors {found.tolist()} of {len(tensors)}")
+        return [int(n) for n in found]
+
+    def argument(self, tensor: Tensor, shape: Sequence[Any]) -> Node:
+        argument = Value(self.names.of(tensor.name), TensorType(tuple(shape), tensor.element))
+        node = self.to.builder.node(argument)
+        self.to.names[argument] = tensor.name
+        self.to.arguments.append(node)
+        return node
+
+    def arguments(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes) -> None:
+        inputs = self.indices(graph.inputs, tensors)
+        if unknown := set(sizes) - {tensors[n].name for n in inputs}:
+            raise self.refusal(f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model")
+        for n in inputs:
+            t = tensors[n]
+            wanted = sizes.get(t.name, t.shape)
+            if len(wanted) != len(t.shape) or not all(isinstance(d, int) and d >= -1 for d in wanted):
+                raise self.refusal(f"the sizes {list(wanted)} of input {t.name!r}, which has {len(t.shape)} dimensions")
+            try:
+                values[str(n)] = self.argument(t, [Size.unknown() if d < 0 else d for d in wanted])
+            except Unsupported as e:
+                raise self.refusal(
+                    f"the model cannot be imported: input {t.name!r}, of {e}, is not supported"
+                ) from None
+        for n, t in enumerate(tensors):
+            if t.is_variable and n not in inputs:
+                values[str(n)] = self.state(t.name, t)
+
+    def state(self, name: str, tensor: Tensor) -> Node:
+        """The value before the call of a state, which becomes an argument where it is first read."""
+        if name not in self.states:
+            node = self.argument(tensor, tensor.shape)
+            self.states[name] = node, node
+        return self.states[name][1]
+
+    def assign(self, name: str, value: Any) -> None:
+        self.states[name] = self.states[name][0], value
+
+    def operators(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any]) -> None:
+        codes = self.model.operator_codes
+        for number, operator in enumerate(graph.operators):
+            if operator.opcode_index >= len(codes):
+                raise Damaged(f"operator {number} has code {operator.opcode_index} of {len(codes)}")
+            code = codes[operator.opcode_index]
+            builtin = max(code.builtin_code, code.deprecated_builtin_code)
+            op = OPERATORS[builtin] if 0 <= builtin < len(OPERATORS) else f"number {builtin}"
+            inputs, outputs = (
+                ["" if n == -1 else str(n) for n in found] for found in (operator.inputs, operator.outputs)
+            )
+            self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
+            name = code.custom_code or "" if op == "CUSTOM" else ""
+            proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, name="")
+            missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
+            if missing:
+                raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
+            at = At(
+                self.to,
+                proto,
+                values,
+                {},
+                f"{number}",
+                tensors=tensors,
+                operator=operator,
+                rounding=self.rounding,
+                model=self,
+            )
+            self.to.add(at)
+            for n in inputs:
+                if n and (name := tensors[int(n)].name) in self.states:
+                    self.assign(name, values[n])
+
+    def result(self, value: Any, tensor: Tensor) -> Value:
+        if value is None:
+            raise self.refusal(f"the model's output {tensor.name!r} is nowhere computed")
+        found = self.to.node(value).value
+        self.to.names.setdefault(found, tensor.name)
+        return found
+
+
+__all__ = ["from_tflite", "imported"]

@@ -1,0 +1,218 @@
+"""Operators of two operands element by element, conversions, softmax and normalisation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cvm.dialect.ir.types import F32, I16, I32
+from cvm.dialect.program.builder import Node
+from cvm.importers.onnx.elementwise import choose, combine
+from cvm.importers.onnx.rules import aligned
+
+from .quantization import (
+    activation_range,
+    at_i32,
+    clipped,
+    less_zero,
+    quantized_multiplier,
+    requantized,
+    rescaled,
+)
+from .rules import FLOATS, At, Known, Tensor, Unsupported, rule
+from .schema import ACTIVATIONS
+
+LIMITS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
+
+
+def activated(at: At, y: Node) -> Node:
+    """Floats, or integers without a scale, through the fused activation."""
+    kind = ACTIVATIONS[at["activation"]]
+    if kind == "TANH":
+        return y.scalar("tanh")
+    if kind in LIMITS:
+        low, high = (None if v is None else y.constant(np.array(v, y.element.dtype)) for v in LIMITS[kind])
+        y = y.scalar("maximum", low) if low is not None else y
+        return y if high is None else y.scalar("minimum", high)
+    if kind != "NONE":
+        raise Unsupported(f"activation {kind}")
+    return y
+
+
+@rule("ADD", "SUB", accuracy=f"quantised: exact; {FLOATS}")
+def add(at: At, a: Node, b: Node) -> Known:
+    x, z = at.input(0), at.input(1)
+    if not at.y.is_quantised:
+        return activated(at, combine("add" if at.op == "ADD" else "sub", a, b))
+    sign = 1 if at.op == "ADD" else -1
+    scales = [float(t.scale) for t in (x, z, at.y)]
+    low, high = activation_range(at, at.y)
+    powers = all(math.frexp(s)[0] == 0.5 for s in scales)
+    symmetric = not any(t.zero_point for t in (x, z, at.y))
+    if at.y.element is I16 and at["pot_scale_int16"] and powers and symmetric:
+        return clipped(
+            combine("add" if sign > 0 else "sub", *(power_shifted(at, n, t) for n, t in ((a, x), (b, z)))),
+            low,
+            high,
+            I16,
+        )
+    left = 15 if at.y.element is I16 else 20
+    whole = 2 * max(scales[:2])
+    (m1, s1), (m2, s2), (m3, s3) = map(
+        quantized_multiplier, (scales[0] / whole, scales[1] / whole, whole / ((1 << left) * scales[2]))
+    )
+    a, b = aligned(a, b)
+    return at.apply(
+        "quant.add", a, b, zero_points=(x.zero_point, z.zero_point, at.y.zero_point), multipliers=(m1, sign * m2, m3),
+        shifts=(s1, s2, s3), left_shift=left, rounding=at.rounding, to=at.y.element, min=low, max=high,
+    )  # fmt: skip
+
+
+def power_shifted(at: At, x: Node, of: Tensor) -> Node:
+    """Numbers of 16 bits whose scale is a power of two, in the result's."""
+    shift = round(math.log2(float(at.y.scale) / float(of.scale)))
+    if shift < 0:
+        raise Unsupported("an operand's scale above the result's, both powers of two")
+    return requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
+
+
+@rule("MUL", accuracy=f"quantised: exact; {FLOATS}")
+def multiply(at: At, a: Node, b: Node) -> Known:
+    x, z, y = at.input(0), at.input(1), at.y
+    if not y.is_quantised:
+        return activated(at, combine("mul", a, b))
+    low, high = activation_range(at, y)
+    m, s = quantized_multiplier(float(x.scale * z.scale / y.scale))
+    a, b = aligned(a, b)
+    return at.apply(
+        "quant.mul", a, b, zero_points=(x.zero_point, z.zero_point, y.zero_point), multiplier=m, shift=s, rounding=at.rounding,
+        to=y.element, min=low, max=high,
+    )  # fmt: skip
+
+
+@rule("DIV", "FLOOR_DIV", "FLOOR_MOD", "POW", "SQUARED_DIFFERENCE", "ATAN2", accuracy=FLOATS)
+def binary(at: At, a: Node, b: Node) -> Known:
+    """Take floats and plain integers."""
+    if at.y.is_quantised:
+        raise Unsupported("quantised numbers")
+    if at.op == "SQUARED_DIFFERENCE":
+        difference = combine("sub", a, b)
+        return difference * difference
+    names = {"DIV": "true_div", "FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}
+    if at.op == "DIV":
+        return activated(at, at.onnx("Div", a, b))
+    return combine(names[at.op], a, b)
+
+
+@rule("ADD_N")
+def add_n(at: At, *xs: Node) -> Known:
+    if at.y.is_quantised:
+        raise Unsupported("quantised numbers")
+    found = xs[0]
+    for x in xs[1:]:
+        found = combine("add", found, x)
+    return found
+
+
+@rule("MAXIMUM", "MINIMUM")
+def extreme(at: At, a: Node, b: Node) -> Known:
+    """Take numbers of one scale."""
+    same_scale(at)
+    return combine(at.op.lower(), a, b)
+
+
+def same_scale(at: At, *others: Tensor) -> None:
+    """Refuse operators that move numbers from one scale to another without rescaling them."""
+    quantised = [t for t in (*at.inputs, *at.outputs) if t is not None and t.is_quantised and t.element.bits < 32]
+    if any(t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised):
+        raise Unsupported("operands of different scales")
+
+
+COMPARISONS = {
+    "EQUAL": "eq",
+    "NOT_EQUAL": "neq",
+    "LESS": "lt",
+    "LESS_EQUAL": "le",
+    "GREATER": "gt",
+    "GREATER_EQUAL": "ge",
+}
+
+
+@rule(*COMPARISONS)
+def compare(at: At, a: Node, b: Node) -> Known:
+    if at.x.is_quantised and a.element.bits < 32:
+        a, b = (
+            requantized(at, less_zero(n, t.zero_point) * at_i32(n, 1 << 8), float(t.scale), I32)
+            for n, t in ((a, at.input(0)), (b, at.input(1)))
+        )
+    return combine(COMPARISONS[at.op], a, b)
+
+
+@rule("LOGICAL_AND", "LOGICAL_OR")
+def logical(at: At, a: Node, b: Node) -> Known:
+    return combine("and_" if at.op == "LOGICAL_AND" else "or_", a, b)
+
+
+@rule("SELECT", "SELECT_V2")
+def select(at: At, condition: Node, a: Node, b: Node) -> Known:
+    if at.op == "SELECT" and condition.rank == 1 < a.rank:
+        condition = condition.dimshuffle([0, *["x"] * (a.rank - 1)])
+    return choose(condition, a, b)
+
+
+@rule("PRELU", accuracy=f"quantised: exact; {FLOATS}")
+def prelu(at: At, x: Node, alpha: Node) -> Known:
+    t, a, y = at.x, at.input(1), at.y
+    x, alpha = aligned(x, alpha)
+    if not y.is_quantised:
+        return choose(x.scalar("lt", 0.0), x * alpha, x)
+    plain, slope = less_zero(x, t.zero_point), less_zero(alpha, a.zero_point)
+    above = requantized(at, plain, float(t.scale / y.scale), y.element, y.zero_point)
+    below = requantized(at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point)
+    return choose(plain.scalar("ge", at_i32(plain, 0)), above, below)
+
+
+# Conversions
+
+
+@rule("QUANTIZE")
+def quantize(at: At, x: Node) -> Known:
+    """From floats, and from other scales."""
+    y = at.y
+    if at.x.is_quantised:
+        return rescaled(at, x, at.x, y)
+    whole = (x / float(y.scale)).scalar("round_half_away_from_zero")
+    low, high = (v - y.zero_point for v in y.element.limits)
+    kept = whole.scalar("maximum", float(low)).scalar("minimum", float(high)).cast(I32)
+    return (kept + at_i32(kept, y.zero_point)).cast(y.element)
+
+
+@rule("DEQUANTIZE")
+def dequantize(at: At, x: Node) -> Known:
+    if x.element.kind == "float":
+        return x.cast(F32)
+    if len(at.x.scales) == 1:
+        return less_zero(x, at.x.zero_point).cast(F32) * float(at.x.scale)
+    order = [0 if n == at.x.axis else "x" for n in range(x.rank)]
+    zeros, scales = (
+        at.node(v).dimshuffle(order) for v in (at.x.zero_points.astype(np.int32), at.x.scales.astype(np.float32))
+    )
+    return (x.cast(I32) - zeros).cast(F32) * scales
+
+
+@rule("CAST")
+def cast(at: At, x: Node) -> Known:
+    to = at.y.element
+    return x.scalar("trunc").cast(to) if x.element.kind == "float" and to.is_integer else x.cast(to)
+
+
+# Softmax and normalisation
+
+
+@rule("LOG_SOFTMAX", accuracy=FLOATS)
+def log_softmax(at: At, x: Node) -> Known:
+    """Take floats."""
+    if at.y.is_quantised:
+        raise Unsupported("quantised numbers")
+    return at.onnx("LogSoftmax", x, axis=-1)

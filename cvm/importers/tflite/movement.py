@@ -1,0 +1,337 @@
+"""Operators that move elements, and those that compute shapes and indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import I32
+from cvm.dialect.program.builder import Node
+from cvm.importers.onnx.gather_scatter_topk import taken
+from cvm.importers.onnx.movement import FAR, broadcast, cut, pieces, reshaped, with_border
+from cvm.importers.onnx.rules import Array, known_size, real_axes, static
+
+from .arithmetic import activated, same_scale
+from .quantization import at_i32, rescaled
+from .rules import FLOATS, At, Known, Unsupported, rule
+from .schema import ELEMENTS, TYPES
+
+
+def place(axis: int, rank: int) -> int:
+    return real_axes((axis,), rank)[0]
+
+
+@rule("RESHAPE")
+def reshape(at: At, x: Node, shape: Array | None = None) -> Known:
+    wanted = shape.reshape(-1) if shape is not None else at["new_shape"]
+    return reshaped(at, x, [int(n) for n in wanted])
+
+
+@rule("SQUEEZE")
+def squeeze(at: At, x: Node) -> Known:
+    axes = real_axes([int(a) for a in at["squeeze_dims"]], x.rank) or [j for j, n in enumerate(x.shape) if n == 1]
+    return x.dimshuffle([j for j in range(x.rank) if j not in axes])
+
+
+@rule("EXPAND_DIMS")
+def expand_dims(at: At, x: Node, axis: Array) -> Known:
+    return x.with_ones((place(axis.item(), x.rank + 1),))
+
+
+@rule("TRANSPOSE")
+def transpose(at: At, x: Node, axes: Array) -> Known:
+    return x.dimshuffle(real_axes(axes.reshape(-1).tolist(), x.rank))
+
+
+@rule("CONCATENATION")
+def concatenate(at: At, *xs: Node) -> Known:
+    """Rescale operands of other scales."""
+    quantised = at.y.is_quantised
+    parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
+    axis = place(at["axis"], parts[0].rank)
+    found = at.apply("cvm.concatenate", *parts, axis=axis) if len(parts) > 1 else parts[0]
+    return found if quantised else activated(at, found)
+
+
+@rule("PACK")
+def pack(at: At, *xs: Node) -> Known:
+    axis = place(at["axis"], xs[0].rank + 1)
+    rows = [x.with_ones((axis,)) for x in xs]
+    return at.apply("cvm.concatenate", *rows, axis=axis) if len(rows) > 1 else rows[0]
+
+
+@rule("UNPACK")
+def unpack(at: At, x: Node) -> Any:
+    axis = place(at["axis"], x.rank)
+    parts = pieces(at, x, axis, [1] * static(x, "what is unpacked", (axis,))[0])
+    return [at.node(p).dimshuffle([j for j in range(x.rank) if j != axis]) for p in parts]
+
+
+@rule("SPLIT")
+def split(at: At, axis: Array, x: Node) -> Any:
+    along, count = place(axis.item(), x.rank), at["num_splits"]
+    (n,) = static(x, "what is split", (along,))
+    if count < 1 or n % count:
+        raise ValueError(f"{n} elements in {count} parts")
+    return pieces(at, x, along, [n // count] * count)
+
+
+@rule("SPLIT_V")
+def split_v(at: At, x: Node, sizes: Array, axis: Array) -> Any:
+    along, parts = place(axis.item(), x.rank), [int(n) for n in sizes.reshape(-1)]
+    (n,) = static(x, "what is split", (along,))
+    rest = n - sum(p for p in parts if p >= 0)
+    return pieces(at, x, along, [rest if p < 0 else p for p in parts])
+
+
+@rule("SLICE")
+def slice_(at: At, x: Node, begin: Array, size: Array) -> Known:
+    first, count = ([int(n) for n in a.reshape(-1)] for a in (begin, size))
+    last = [FAR if n == -1 else b + n for b, n in zip(first, count, strict=True)]
+    return cut(at, x, first, last, [1] * x.rank)
+
+
+@rule("STRIDED_SLICE")
+def strided_slice(at: At, x: Node, begin: Array, end: Array, strides: Array) -> Known:
+    if at["offset"]:
+        raise Unsupported("an end that is an offset")
+    bounds = [[int(n) for n in a.reshape(-1)] for a in (begin, end, strides)]
+    entries = len(bounds[0])
+    found: list[list[int]] = [[], [], []]
+    shape: list[int | str] = []
+    for n in range(entries):
+        bit, axis = 1 << n, len(found[0])
+        if at["ellipsis_mask"] & bit:
+            kept = x.rank - axis - sum(not (at["new_axis_mask"] >> m) & 1 for m in range(n + 1, entries))
+            shape += range(axis, axis + kept)
+            for row, value in zip(found, (0, FAR, 1), strict=True):
+                row += [value] * kept
+        elif at["new_axis_mask"] & bit:
+            shape.append("x")
+        else:
+            first, last, step = (b[n] for b in bounds)
+            size = known_size(x.shape[axis], "an axis that is sliced")
+            if at["shrink_axis_mask"] & bit:
+                first, step = first + size if first < 0 else first, 1
+                last = first + 1
+            else:
+                first = (0 if step > 0 else FAR) if at["begin_mask"] & bit else first
+                last = (FAR if step > 0 else -FAR) if at["end_mask"] & bit else last
+                first = 0 if step > 0 and first < -size else first
+                last = (-FAR if step < 0 else 0) if last < -size else last
+                shape.append(axis)
+            for row, value in zip(found, (first, last, step), strict=True):
+                row.append(value)
+    rest = range(len(found[0]), x.rank)
+    for row, value in zip(found, (0, FAR, 1), strict=True):
+        row += [value] * len(rest)
+    return cut(at, x, *found).dimshuffle([*shape, *rest])
+
+
+@rule("PAD", "PADV2")
+def pad(at: At, x: Node, pads: Array, value: Node | None = None) -> Known:
+    """With the number that stands for zero."""
+    same_scale(at)
+    before, after = ([int(n) for n in column] for column in pads.T)
+    if value is None:
+        value = at.node(np.array(at.y.zero_point if at.y.is_quantised else 0, x.element.dtype))
+    return with_border(at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value))
+
+
+@rule("MIRROR_PAD")
+def mirror_pad(at: At, x: Node, pads: Array) -> Known:
+    for axis, (before, after) in enumerate(pads.tolist()):
+        if before or after:
+            (n,) = static(x, "an axis with a border", (axis,))
+            edge = at["mode"]  # 1 is SYMMETRIC, which repeats the element at the edge
+            if not 0 <= before <= n - 1 + edge or not 0 <= after <= n - 1 + edge:
+                raise ValueError(f"a border of {before} and {after} of {n} elements")
+            places = np.pad(np.arange(n), (before, after), "symmetric" if edge else "reflect")
+            x = at.apply("builtin.gather", x, at.node(places), axes=(axis,), mode="clip")
+    return x
+
+
+@rule("GATHER")
+def gather(at: At, x: Node, indices: Known) -> Known:
+    if at["batch_dims"]:
+        raise Unsupported("batch_dims")
+    return taken(at, x, indices, place(at["axis"], x.rank))
+
+
+@rule("GATHER_ND")
+def gather_nd(at: At, x: Node, indices: Node) -> Known:
+    return at.onnx("GatherND", x, indices, batch_dims=0)
+
+
+@rule("SCATTER_ND")
+def scatter_nd(at: At, indices: Node, updates: Node, shape: Array) -> Known:
+    zeros = at.node(np.zeros([int(n) for n in shape.reshape(-1)], updates.element.dtype))
+    return at.onnx("ScatterND", zeros, indices, updates, reduction="add")
+
+
+@rule("ARG_MAX", "ARG_MIN")
+def arg_max(at: At, x: Node, axis: Array) -> Known:
+    name = "builtin.argmax" if at.op == "ARG_MAX" else "builtin.argmin"
+    return at.apply(name, x, axis=place(axis.item(), x.rank)).cast(at.y.element)
+
+
+@rule("TOPK_V2")
+def top_k(at: At, x: Node, k: Array) -> Any:
+    values, places = at.onnx("TopK", x, k, axis=-1, largest=1, sorted=1)
+    return [values, at.node(places).cast(at.outputs[1].element)]
+
+
+@rule("TILE")
+def tile(at: At, x: Node, reps: Array) -> Known:
+    return at.onnx("Tile", x, tuple(int(n) for n in reps.reshape(-1)))
+
+
+@rule("BROADCAST_TO")
+def broadcast_to(at: At, x: Node, shape: Array) -> Known:
+    return broadcast(at, x, [int(n) for n in shape.reshape(-1)])
+
+
+@rule("SHAPE")
+def shape(at: At, x: Known) -> Known:
+    return np.array([known_size(n, "a shape") for n in x.shape], ELEMENTS[TYPES[at["out_type"]]].dtype)
+
+
+@rule("RANK")
+def rank(at: At, x: Known) -> Known:
+    return np.array(len(x.shape), np.int32)
+
+
+@rule("FILL")
+def fill(at: At, shape: Array, value: Node) -> Known:
+    return broadcast(at, value, [int(n) for n in shape.reshape(-1)])
+
+
+@rule("ZEROS_LIKE")
+def zeros_like(at: At, x: Node) -> Known:
+    return np.zeros(static(x, "zeros"), x.element.dtype)
+
+
+@rule("RANGE")
+def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
+    return at.onnx("Range", start, limit, delta)
+
+
+@rule("REVERSE_V2")
+def reverse(at: At, x: Node, axes: Array) -> Known:
+    back = real_axes(axes.reshape(-1).tolist(), x.rank)
+    bounds = ([(-1, -FAR, -1)[k] if j in back else (0, FAR, 1)[k] for j in range(x.rank)] for k in range(3))
+    return cut(at, x, *bounds)
+
+
+@rule("ONE_HOT")
+def one_hot(at: At, indices: Node, depth: Array, on: Node, off: Node) -> Known:
+    values = at.apply("cvm.concatenate", off.dimshuffle(["x"]), on.dimshuffle(["x"]), axis=0)
+    return at.onnx("OneHot", indices, depth, values, axis=at["axis"])
+
+
+@rule("CUMSUM")
+def cumulative(at: At, x: Node, axis: Array) -> Known:
+    how = {"exclusive": at["exclusive"], "reverse": at["reverse"]}
+    return at.apply("builtin.cumulative", x, axis=place(axis.item(), x.rank), scalar_op="add", **how)
+
+
+@rule("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
+def blocks(at: At, x: Node) -> Known:
+    n, h, w, c = static(x, "blocks")
+    b, deeper = at["block_size"], at.op == "SPACE_TO_DEPTH"
+    if b < 1 or (h % b or w % b if deeper else c % (b * b)):
+        raise ValueError(f"blocks of {b} in {(h, w, c)}")
+    split = (n, h // b, b, w // b, b, c) if deeper else (n, h, w, b, b, c // (b * b))
+    parts = at.apply("cvm.reshape", x, target_shape=split).dimshuffle((0, 1, 3, 2, 4, 5))
+    to = (n, h // b, w // b, c * b * b) if deeper else (n, h * b, w * b, c // (b * b))
+    return at.apply("cvm.reshape", parts, target_shape=to)
+
+
+@rule("SPACE_TO_BATCH_ND")
+def space_to_batch(at: At, x: Node, block: Array, pads: Array) -> Known:
+    sizes, rank = [int(n) for n in block.reshape(-1)], x.rank
+    borders = [(0, 0), *pads.tolist(), *[(0, 0)] * (rank - 1 - len(sizes))]
+    zero = at.node(np.array(at.y.zero_point if at.y.is_quantised else 0, x.element.dtype))
+    x = with_border(at, x, [b for b, _ in borders], [a for _, a in borders], zero)
+    batch, *shape = static(x, "blocks")
+    inner, rest = shape[: len(sizes)], shape[len(sizes) :]
+    split = [batch, *(n for d, b in zip(inner, sizes, strict=True) for n in (d // b, b)), *rest]
+    k = len(sizes)
+    order = [*range(2, 2 * k + 1, 2), 0, *range(1, 2 * k, 2), *range(2 * k + 1, 2 * k + 1 + len(rest))]
+    parts = at.apply("cvm.reshape", x, target_shape=tuple(split)).dimshuffle(order)
+    to = (batch * int(np.prod(sizes)), *(d // b for d, b in zip(inner, sizes, strict=True)), *rest)
+    return at.apply("cvm.reshape", parts, target_shape=to)
+
+
+@rule("BATCH_TO_SPACE_ND")
+def batch_to_space(at: At, x: Node, block: Array, crops: Array) -> Known:
+    sizes = [int(n) for n in block.reshape(-1)]
+    batch, *shape = static(x, "blocks")
+    k, count = len(sizes), int(np.prod(sizes))
+    inner, rest = shape[:k], shape[k:]
+    parts = at.apply("cvm.reshape", x, target_shape=(*sizes, batch // count, *shape))
+    order = [k, *(n for j in range(k) for n in (k + 1 + j, j)), *range(2 * k + 1, 2 * k + 1 + len(rest))]
+    to = (batch // count, *(d * b for d, b in zip(inner, sizes, strict=True)), *rest)
+    whole = at.apply("cvm.reshape", parts.dimshuffle(order), target_shape=to)
+    cuts = crops.tolist()
+    begin = [0, *(c[0] for c in cuts), *[0] * len(rest)]
+    end = [FAR, *(n - c[1] for n, c in zip(to[1:], cuts, strict=False)), *[FAR] * len(rest)]
+    return cut(at, whole, begin, end, [1] * whole.rank)
+
+
+# Resizing
+
+
+def centres(at: At, n: int, m: int) -> tuple[int, int]:
+    """Sizes of which the quotient is the scale of an axis: of n elements to m."""
+    corners = at["align_corners"] and m > 1
+    return n - corners, m - corners
+
+
+@rule("RESIZE_NEAREST_NEIGHBOR")
+def resize_nearest(at: At, x: Node, size: Array) -> Known:
+    for axis, m in zip((1, 2), size.reshape(-1).tolist(), strict=True):
+        (n,) = static(x, "an axis that is resized", (axis,))
+        over, under = centres(at, n, m)
+        places = (np.arange(m, dtype=np.float32) + np.float32(0.5 * at["half_pixel_centers"])) * (
+            np.float32(over) / np.float32(under)
+        )
+        places = np.floor(places + np.float32(0.5)) if at["align_corners"] else np.floor(places)
+        x = along(at, x, np.clip(places.astype(np.int64), 0, n - 1), axis)
+    return x
+
+
+def along(at: At, x: Node, places: np.ndarray, axis: int) -> Node:
+    return at.apply("builtin.gather", x, at.node(places), axes=(axis,), mode="clip")
+
+
+@rule("RESIZE_BILINEAR", accuracy=f"quantised: exact; {FLOATS}")
+def resize_bilinear(at: At, x: Node, size: Array) -> Known:
+    """Weigh quantised numbers with 10 bits."""
+    if not at.x.is_quantised:
+        mode = "align_corners" if at["align_corners"] else "half_pixel" if at["half_pixel_centers"] else "asymmetric"
+        shape = [x.shape[0], *(int(n) for n in size.reshape(-1)), x.shape[3]]
+        return at.onnx(
+            "Resize", x, None, None, tuple(shape), mode="linear", coordinate_transformation_mode=mode, antialias=0
+        )
+    one = 1 << 10
+    parts = [x.cast(I32)]
+    for axis, m in zip((1, 2), size.reshape(-1).tolist(), strict=True):
+        (n,) = static(x, "an axis that is resized", (axis,))
+        over, under = centres(at, n, m)
+        scale = (one * over + under // 2) // under
+        places = np.arange(m, dtype=np.int64) * scale + (scale // 2 - one // 2 if at["half_pixel_centers"] else 0)
+        low = np.maximum(np.where(places < 0, -(-places // one), places // one), 0)
+        high = np.minimum(np.where(places + one - 1 < 0, 0, (places + one - 1) // one), n - 1)
+        weight = places - one * low
+        order = ["x" if j != axis else 0 for j in range(4)]
+        parts = [
+            along(at, part, place, axis) * at.node(w.astype(np.int32)).dimshuffle(order)
+            for part in parts
+            for place, w in ((low, one - weight), (high, weight))
+        ]
+    total = parts[0] + parts[1] + parts[2] + parts[3]
+    half, whole = (at_i32(total, v) for v in (1 << 19, 1 << 20))
+    nudged = total.scalar("gt", at_i32(total, 0)).scalar("switch", total + half, total - half)
+    return at.apply("dali.div", nudged, whole).cast(x.element)

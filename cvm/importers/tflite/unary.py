@@ -1,0 +1,265 @@
+"""Functions of one operand. Of quantised numbers they are look-up tables, computed while importing as the reference kernels compute
+an element; of floats, scalar operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cvm.dialect.ir.types import I16
+from cvm.dialect.program.builder import Node
+
+from .quantization import quantized_multiplier, round_away, scaled
+from .rules import FLOATS, At, Known, Unsupported, rule
+
+Function = Callable[[At, np.ndarray], np.ndarray]
+F64 = np.float64
+
+
+def tabulated(at: At, x: Node, function: Function) -> Node:
+    """The table of a function of all numbers of an element type, in i64, clamped to the result's type."""
+    low, high = x.element.limits
+    found = np.clip(function(at, np.arange(low, high + 1, dtype=np.int64)), *at.y.element.limits)
+    return at.apply("quant.table", x, at.node(found.astype(at.y.element.dtype)))
+
+
+def logarithm(at: At, q: np.ndarray) -> np.ndarray:
+    """Give the least result for numbers that are not positive."""
+    return np.where(
+        q > at.x.zero_point, of_real(np.log)(at, np.maximum(q, at.x.zero_point + 1)), at.y.element.limits[0]
+    )
+
+
+def of_real(function: Callable[[Any], Any]) -> Function:
+    """A function of the real numbers that elements stand for, in f32, rounded half away from zero."""
+
+    def run(at: At, q: np.ndarray) -> np.ndarray:
+        if at.x.element is I16:
+            raise Unsupported("a table with interpolation")
+        with np.errstate(all="ignore"):
+            real = at.x.scale * (q - at.x.zero_point).astype(np.float32)
+            found = np.asarray(function(real.astype(F64))).astype(np.float32) * (np.float32(1) / at.y.scale)
+        found = round_away(np.clip(np.nan_to_num(found), -(2.0**30), 2.0**30).astype(np.float32))
+        return (found + np.float32(at.y.zero_point)).astype(np.int64)
+
+    return run
+
+
+def erf(x: Any) -> Any:
+    return np.vectorize(math.erf)(x)
+
+
+def relu_x(least: float, most: float | None) -> Function:
+    """The number in the result's scale, within the limits of the activation."""
+
+    def run(at: At, q: np.ndarray) -> np.ndarray:
+        y = at.y
+        factor = float(at.x.scale / y.scale)
+        low = y.zero_point + int(round_away(np.float32(least) / y.scale))
+        found = np.maximum(scaled(q - at.x.zero_point, factor, at.rounding) + y.zero_point, low)
+        return found if most is None else np.minimum(found, y.zero_point + int(round_away(np.float32(most) / y.scale)))
+
+    return run
+
+
+def leaky_relu(at: At, q: np.ndarray) -> np.ndarray:
+    x, alpha = q - at.x.zero_point, np.float32(at["alpha"])
+    factors = (float(at.x.scale / at.y.scale), float(at.x.scale * alpha / at.y.scale))
+    above, below = (scaled(x, f, at.rounding) for f in factors)
+    return np.where(x >= 0, above, below) + at.y.zero_point
+
+
+def absolute(at: At, q: np.ndarray) -> np.ndarray:
+    x = np.abs(q - at.x.zero_point)
+    same = at.x.scale == at.y.scale
+    return (x if same else scaled(x, float(at.x.scale / at.y.scale), at.rounding)) + at.y.zero_point
+
+
+def high_multiply_16(a: np.ndarray, b: int) -> np.ndarray:
+    """gemmlowp's rounding doubling high multiplication of 16 bits."""
+    product = a * b
+    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
+    return np.clip(np.where(nudged >= 0, nudged >> 15, -(-nudged >> 15)), -(1 << 15), (1 << 15) - 1)
+
+
+def divide_by_power(x: np.ndarray, exponent: int) -> np.ndarray:
+    """x / 2^exponent, halves away from zero."""
+    mask = (1 << exponent) - 1
+    return (x >> exponent) + ((x & mask) > (mask >> 1) + (x < 0))
+
+
+def hard_swish(at: At, q: np.ndarray) -> np.ndarray:
+    """x * relu6(x + 3) / 6 in 16 bits of fixed point."""
+
+    def multiplier(factor: float) -> tuple[int, int]:
+        m, s = quantized_multiplier(factor)
+        return min((m + (1 << 15)) >> 16, (1 << 15) - 1), 31 - s
+
+    def shifted(x: np.ndarray, by: int) -> np.ndarray:
+        return np.clip(x << by, -(1 << 15), (1 << 15) - 1)
+
+    fine = np.float32(1 / 128) * at.x.scale
+    (out, out_exponent), (relu, exponent) = (
+        multiplier(float(fine / s)) for s in (at.y.scale, np.float32(3.0) / np.float32(32768.0))
+    )
+    if out_exponent > 0:
+        raise Unsupported("a result's scale below 1/128 of its operand's")
+    x = (q - at.x.zero_point) << 7
+    value = shifted(x, exponent - 1) if exponent > 0 else x
+    value = high_multiply_16(value, relu)
+    value = shifted(value, 1) if exponent > 0 else divide_by_power(value, -exponent)
+    value = (value + (1 << 15)) >> 1
+    product = value * high_multiply_16(x, out)
+    truncated = np.where(product >= 0, product >> 15, -(-product >> 15))
+    return divide_by_power(truncated, -out_exponent) + at.y.zero_point
+
+
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """m and s with 1 / sqrt(value) = m / 2^s in gemmlowp's fixed point, by Newton's method."""
+    if value <= 1:
+        return (1 << 31) - 1, 31
+    shift = 11
+    while value >= 1 << 29:
+        value, shift = value // 4, shift + 1
+    pairs = (32 - value.bit_length() - 1) // 2 - 1
+    shift, value = shift - pairs, value << 2 * pairs
+
+    def times(a: int, b: int) -> int:
+        product = a * b
+        nudged = product + ((1 << 30) if product >= 0 else 1 - (1 << 30))
+        return nudged >> 31 if nudged >= 0 else -(-nudged >> 31)
+
+    def up(a: int, by: int) -> int:  # a value with `by` integer bits less
+        return max(-(1 << 31), min((1 << 31) - 1, a << by))
+
+    half = int(divide_by_power(np.array(value >> 1), 1))
+    three_halves, x = (1 << 28) + (1 << 27), 1 << 28
+    for _ in range(5):
+        cube = up(times(times(x, x), x), 6)
+        x = up(times(three_halves, x) - times(half, cube), 3)
+    x = times(x, 1518500250)
+    return (x << -shift, 31) if shift < 0 else (x, 31 + shift)
+
+
+def rsqrt(at: At, q: np.ndarray) -> np.ndarray:
+    factor = 1.0 / (math.sqrt(float(at.x.scale)) * float(at.y.scale))
+    m, s = quantized_multiplier(factor)
+    found = np.full(q.shape, at.y.element.limits[1])
+    for k, n in enumerate((q - at.x.zero_point).tolist()):
+        if n > 0:
+            root, shift = inverse_square_root(n)
+            data = scaled(1, (root, shift - 20), at.rounding)
+            found[k] = scaled(data, (m, s + 20), at.rounding) + at.y.zero_point
+    return found
+
+
+def sigmoid_table() -> np.ndarray:
+    """The logistic function of k / 24 in units of 2^-16, each entry raised by half of the interpolation's error beside it."""
+    here, middle, after = (65536 / (1 + np.exp(-(np.arange(257) + d) / 24)) for d in (0.0, 0.5, 1.0))
+    found = np.floor(here + (middle - (here + after) / 2) / 2 + 0.5).astype(np.int64)
+    found[255] = 65535
+    return found
+
+
+SIGMOID = sigmoid_table()
+
+
+def fixed_point_input(at: At, q: np.ndarray) -> np.ndarray:
+    """Numbers of 16 bits in units of 3/4 of 2^-12, as the table of the logistic function takes them."""
+    exponent = math.log2(float(at.x.scale)) + 12
+    if exponent in (0, 1) if at.op == "TANH" else exponent == 0:
+        return q * (3 << int(exponent))
+    factor, shift = np.float32(at.x.scale) * np.float32(4096) * np.float32(3), 0
+    while factor <= 32767.0 / 2.0 and shift <= 30:
+        factor, shift = factor * np.float32(2), shift + 1
+    return (q * int(factor) + ((1 << shift) >> 1)) >> shift
+
+
+def interpolated(x: np.ndarray, bits: int) -> np.ndarray:
+    """The logistic function of |x|, whose low bits interpolate between the table's entries, with as many bits more."""
+    place = np.minimum(np.abs(x) >> bits, 255)
+    between = np.abs(x) & ((1 << bits) - 1)
+    return (SIGMOID[place] << bits) + between * (SIGMOID[place + 1] - SIGMOID[place])
+
+
+def logistic_16(at: At, q: np.ndarray) -> np.ndarray:
+    x = fixed_point_input(at, q)
+    found = np.where(np.abs(x) >> 9 >= 255, 0x7FFF << 10, interpolated(x, 9))
+    return np.where(x >= 0, found + (1 << 9), (1 << 25) - found + (1 << 9) - 1) >> 10
+
+
+def tanh_16(at: At, q: np.ndarray) -> np.ndarray:
+    x = fixed_point_input(at, q)
+    found = np.where(np.abs(x) >> 8 >= 255, 0xFFFF << 8, interpolated(x, 8))
+    one = 1 << 23
+    return np.where(x >= 0, found - one + (1 << 7), one - found + (1 << 7) - 1) >> 8
+
+
+def by_width(narrow: Function, wide: Function) -> Function:
+    return lambda at, q: (wide if at.x.element is I16 else narrow)(at, q)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+GELU = {
+    True: lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    False: lambda x: 0.5 * x * (1 + erf(x * math.sqrt(0.5))),
+}  # by whether it is approximated
+
+TABLES: dict[str, Function] = {
+    "LOGISTIC": by_width(of_real(sigmoid), logistic_16),
+    "TANH": by_width(of_real(np.tanh), tanh_16),
+    "ELU": of_real(lambda x: np.where(x < 0, np.expm1(x), x)),
+    "GELU": lambda at, q: of_real(GELU[at["approximate"]])(at, q),
+    "EXP": of_real(np.exp),
+    "LOG": logarithm,
+    "RSQRT": rsqrt,
+    "ABS": absolute,
+    "HARD_SWISH": hard_swish,
+    "LEAKY_RELU": leaky_relu,
+    "RELU": relu_x(0.0, None),
+    "RELU6": relu_x(0.0, 6.0),
+    "RELU_N1_TO_1": relu_x(-1.0, 1.0),
+    "RELU_0_TO_1": relu_x(0.0, 1.0),
+}  # of quantised numbers
+
+OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
+    "LOGISTIC": lambda at, x: x.scalar("sigmoid"),
+    "ELU": lambda at, x: at.onnx("Elu", x, alpha=1.0),
+    "GELU": lambda at, x: at.onnx("Gelu", x, approximate="tanh" if at["approximate"] else "none"),
+    "RSQRT": lambda at, x: 1.0 / x.scalar("sqrt"),
+    "HARD_SWISH": lambda at, x: x * (x + 3.0).scalar("maximum", 0.0).scalar("minimum", 6.0) / 6.0,
+    "LEAKY_RELU": lambda at, x: at.onnx("LeakyRelu", x, alpha=float(at["alpha"])),
+    "RELU": lambda at, x: x.scalar("maximum", 0.0),
+    "RELU6": lambda at, x: x.scalar("maximum", 0.0).scalar("minimum", 6.0),
+    "RELU_N1_TO_1": lambda at, x: x.scalar("maximum", -1.0).scalar("minimum", 1.0),
+    "RELU_0_TO_1": lambda at, x: x.scalar("maximum", 0.0).scalar("minimum", 1.0),
+    "SQUARE": lambda at, x: x * x,
+    "LOGICAL_NOT": lambda at, x: x.scalar("invert"),
+    "ROUND": lambda at, x: x.scalar("round_half_to_even"),
+    **{
+        name: lambda at, x, f=f: x.scalar(f).cast(x.element)
+        for name, f in (
+            ("TANH", "tanh"), ("EXP", "exp"), ("LOG", "log"), ("ABS", "abs_"), ("NEG", "neg"), ("SIN", "sin"), ("COS", "cos"),
+            ("SQRT", "sqrt"), ("FLOOR", "floor"), ("CEIL", "ceil"), ("SIGN", "sgn"),
+        )
+    },
+}  # fmt: skip
+
+
+def function(at: At, x: Node) -> Known:
+    """Look numbers of 8 and 16 bits up in a table of all values."""
+    if not at.x.is_quantised:
+        return OF_FLOATS[at.op](at, x)
+    if at.op not in TABLES or x.element.bits > 16:
+        raise Unsupported(f"{at.op.lower()} of quantised {x.element}")
+    return tabulated(at, x, TABLES[at.op])
+
+
+rule(*sorted(TABLES.keys() | OF_FLOATS.keys()), accuracy=f"quantised: exact; {FLOATS}")(function)

@@ -1,0 +1,151 @@
+"""Models of TensorFlow Lite: equal to LiteRT's reference kernels in every byte, on every target; damaged files are diagnosed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tflite_cases import CASES, EXPECTED, FOLDER, Draw, digest, inputs, models, of_litert, one
+from tflite_models import Tensor
+
+import cvm
+from cvm.importers.tflite.rules import RULES
+from cvm.importers.tflite.schema import OPERATORS
+
+RECORDED = json.loads(EXPECTED.read_text("utf-8"))
+MODELS = {name: (data, count) for name, data, count in models()}
+PUBLISHED = [name for name in MODELS if name not in CASES]
+TARGETS: list[dict[str, Any]] = [
+    {"target": "cpu"},
+    {"target": "cpu", "cpu": "x86-64-v2"},
+    {"target": "cpu", "cpu": "x86-64-v3"},
+    {"target": "cpu", "optimize": 0},
+    {"target": "cuda-sim"},
+]
+
+
+def outputs(name: str, count: int, **how: Any) -> list[list[np.ndarray]]:
+    """The outputs of calls in turn; state is passed on."""
+    data = MODELS[name][0]
+    module = cvm.from_tflite(data)
+    main = module.functions["main"]
+    f = cvm.compile(module, **how)
+    states = [
+        np.zeros(a.known_type.array_shape, a.known_type.element.dtype) for a in main.arguments if a.name == "state"
+    ]
+    details = [(a.known_type.array_shape, a.known_type.element.dtype) for a in main.arguments if a.name != "state"]
+    rows: list[list[np.ndarray]] = []
+    for sample in inputs(name, details, count):  # type: ignore[arg-type]
+        found = f(*sample, *states)
+        found = list(found) if isinstance(found, tuple) else [found]
+        states = found[len(found) - len(states) :]
+        rows.append(found[: len(found) - len(states)])
+    return rows
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_equals_the_reference_kernel(name: str) -> None:
+    assert digest(outputs(name, MODELS[name][1], target="reference")) == RECORDED[name]
+
+
+@pytest.mark.parametrize("how", TARGETS, ids=lambda how: "-".join(map(str, how.values())))
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_model_equals_the_reference_kernels(name: str, how: dict[str, Any]) -> None:
+    if how["target"] == "cuda-sim":
+        few = outputs(name, 2, **how)
+        for got, expected in zip(few, outputs(name, 2), strict=True):
+            assert all(map(np.array_equal, got, expected))
+    else:
+        assert digest(outputs(name, MODELS[name][1], **how)) == RECORDED[name]
+
+
+def test_bytes_do_not_depend_on_threads() -> None:
+    before = cvm.get_num_threads()
+    try:
+        for n in (1, 2):
+            cvm.set_num_threads(n)
+            assert digest(outputs(PUBLISHED[1], MODELS[PUBLISHED[1]][1])) == RECORDED[PUBLISHED[1]]
+    finally:
+        cvm.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_litert_gives_what_was_recorded(name: str) -> None:
+    litert = pytest.importorskip("ai_edge_litert")
+    if litert.__version__ != RECORDED["ai-edge-litert"]:
+        pytest.skip(f"recorded with {RECORDED['ai-edge-litert']}")
+    assert of_litert(name, *MODELS[name]) == RECORDED[name]
+
+
+def test_damaged_files_are_diagnosed() -> None:
+    data = (FOLDER / "hello_world_int8.tflite").read_bytes()
+    random = np.random.default_rng(0)
+    for n in range(300):
+        broken = bytearray(data if n % 3 else data[: int(random.integers(0, len(data)))])
+        for at in random.integers(8, max(len(broken), 9), 1 + n % 7):
+            if at < len(broken):
+                broken[at] = random.integers(256)
+        try:
+            cvm.from_tflite(bytes(broken))
+        except cvm.ParseError as e:
+            assert e.diagnostics[0].message.startswith(("the model", "1 operator", "2 operator", "3 operator"))
+    for wrong, said in ((b"", "identifier"), (b"\0" * 64, "identifier"), (b"\xff\xff\xff\x7fTFL3", "refers to bytes")):
+        with pytest.raises(cvm.ParseError, match=said):
+            cvm.from_tflite(wrong)
+    with pytest.raises(cvm.ParseError, match="no such file"):
+        cvm.from_tflite("nowhere.tflite")
+
+
+def test_all_refusals_at_once() -> None:
+    from tflite_models import Operator, model
+
+    x, y = Tensor((2, 3), "FLOAT32"), Tensor((2, 3), "FLOAT32")
+    nodes = [Operator("WHERE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1]), Operator("HASHTABLE_SIZE", [0], [1])]
+    with pytest.raises(cvm.ParseError) as refused:
+        cvm.from_tflite(model([x, y], nodes, [0], [1]))
+    (diagnostic,) = refused.value.diagnostics
+    assert diagnostic.message == "3 operators of the model cannot be imported"
+    assert [n.message for n in diagnostic.notes] == [
+        "2 x HASHTABLE_SIZE: the language has no tables of strings (operators 1, 2)",
+        "1 x WHERE: its output's shape depends on the data (operator 0)",
+    ]
+
+
+def test_hybrid_operators_are_refused() -> None:
+    d = Draw("hybrid")
+    with pytest.raises(cvm.ParseError) as refused:
+        cvm.from_tflite(
+            one(
+                "FULLY_CONNECTED",
+                [Tensor((3, 20), "FLOAT32"), d.weights((7, 20), scale=0.1)],
+                [Tensor((3, 7), "FLOAT32")],
+            )
+        )
+    assert "hybrid" in refused.value.diagnostics[0].notes[0].message
+
+
+def test_sizes_of_inputs() -> None:
+    module = cvm.from_tflite(MODELS["hello_world_int8.tflite"][0], sizes={"serving_default_dense_input:0": [-1, 1]})
+    x = np.arange(-128, 128).astype(np.int8).reshape(-1, 1)
+    alone = cvm.compile(cvm.from_tflite(MODELS["hello_world_int8.tflite"][0]))
+    assert np.array_equal(cvm.compile(module)(x), np.concatenate([alone(row[None]) for row in x]))
+    with pytest.raises(cvm.ParseError, match="no input"):
+        cvm.from_tflite(MODELS["hello_world_int8.tflite"][0], sizes={"x": [1, 1]})
+
+
+def test_import_by_the_command_line(tmp_path: Path) -> None:
+    from cvm.cli import main
+
+    program = tmp_path / "micro.cvm"
+    assert main(["import", str(FOLDER / "micro_speech_quantized.tflite"), "-o", str(program)]) == 0
+    x = inputs("x", [((1, 1960), np.dtype("i1"))], 1)[0][0]
+    assert np.array_equal(
+        cvm.compile(program)(x), cvm.compile(cvm.from_tflite(FOLDER / "micro_speech_quantized.tflite"))(x)
+    )
+
+
+def test_the_table_of_rules_names_operators() -> None:
+    assert set(RULES) <= set(OPERATORS)
