@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from ...dialect.ir.types import ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
-from .addresses import size_value
 from .ir_builder import (
     BIT,
     PARALLEL,
@@ -52,6 +51,8 @@ BEYOND = -1  # the status of a call with arguments that are not in their ranges
 def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> Module:
     """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
     ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
+    from .addresses import size_value  # and with it analyses, which recalled functions do without
+
     few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
     many = ranges.keys() - few
     b, beyond = IRBuilder(), Block("beyond")
