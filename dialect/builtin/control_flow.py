@@ -17,6 +17,8 @@ from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .call import Calling
 
+MAX_STEPS = 1 << 40
+
 Step = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 
 
@@ -73,7 +75,7 @@ class Scan(Loop[T]):
         C(2, "trips is given if and only if scan = 0", lambda o: (o.trips is None) == (o.scan > 0), at="trips"),
         C(3, "the scanned values have a first axis", lambda o: all(isinstance(x, TensorType) and x.rank for x in o.scanned)),
         C(4, "the first axes of the scanned values have one size T", lambda o: all_of((lambda x=x: x.shape[0] == o.count) for x in o.scanned)),
-        C(5, "T >= 1", lambda o: o.count >= 1, at="trips"),
+        C(5, "T in [1, 2^40]", lambda o: all_of((lambda: o.count >= 1, lambda: o.count <= MAX_STEPS)), at="trips"),
         C(6, "callee has results, the first carry of them of the carried values' elements and ranks", lambda o: o.signature[1] and alike(o.carried, o.signature[1][: o.carry]), at="callee"),
         C(7, "callee leaves the carried values' shapes as they are", lambda o: same_types(o.carried, o.signature[1][: o.carry]), at="callee"),
         C(8, "callee gives tensors", lambda o: all(isinstance(y, TensorType) for y in o.signature[1]), at="callee"),
