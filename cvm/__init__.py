@@ -298,9 +298,27 @@ def __getattr__(name: str) -> _Any:
         import importlib
 
         return importlib.import_module(f".{name}", __name__)
-    if not name.startswith("_"):
+    near = ""
+    if not name.startswith("_") and not _is_module(name):
         from .operator_functions import function
 
         if (found := function(name)) is not None:
             return found
-    raise AttributeError(f"module 'cvm' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        near = "".join(f". Did you mean: {n!r}?" for n in get_close_matches(name, __dir__(), 1))
+    raise AttributeError(f"module 'cvm' has no attribute {name!r}{near}")
+
+
+def _is_module(name: str) -> bool:
+    """Test whether a module of the package has this name; `from cvm import name` asks for the attribute before it is loaded."""
+    return any(
+        _os.path.exists(_os.path.join(folder, name + end)) for folder in __path__ for end in (".py", "/__init__.py")
+    )
+
+
+def __dir__() -> list[str]:
+    """The public names: those of `__all__`, the operators as functions, and the modules of dialects."""
+    from .operator_functions import names
+
+    return sorted({*__all__, *names(), "dali", "theano"})

@@ -168,7 +168,11 @@ class VerifyError(Error):
     """The program breaks a rule of the language or of an operator."""
 
 
-class CallError(Error):
+class MissingFileError(ParseError, FileNotFoundError):
+    """There is no file of this name."""
+
+
+class CallError(Error, TypeError):
     """A compiled function was called with arguments that it does not take, or failed while running."""
 
 
@@ -194,4 +198,5 @@ def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         where = Span(Source(str(path), ""), 0, 0)
-        raise ParseError(Diagnostic(f"the program cannot be read: {reason.lower()}", where, "parse.file")) from None
+        kind = MissingFileError if isinstance(e, FileNotFoundError) else ParseError
+        raise kind(Diagnostic(f"the program cannot be read: {reason.lower()}", where, "parse.file")) from None
