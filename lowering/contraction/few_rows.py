@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
+from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation.expressions import (
     Expr,
@@ -57,18 +57,20 @@ class FewRows:
     epilogue: Block
 
     @property
-    def count(self) -> int:
-        return prod(map(extent_of, self.rows))
+    def count(self) -> int | None:
+        """The number of rows; None where it is known only by a call."""
+        found = product(tuple(i.extent for i in self.rows))
+        return found if isinstance(found, int) else None
 
 
 def match_few_rows(kernel: Kernel, constants: Mapping[Tensor, np.ndarray]) -> FewRows | None:
-    """The rows and weights of a kernel whose sizes are known; None if it is another nest."""
+    """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
     parts = sum_of_products(kernel, 1)
     if parts is None or parts[2] or parts[4].element.kind != "float":
         return None
     (*rows, column), folds, _, (a, b), acc, epilogue = parts
     values, weights = (a, b) if depends(b, {column}) else (b, a)
-    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (*rows, column, *folds)):
+    if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *folds)):
         return None
     known = known_terms(weights, constants, (column, *folds))
     if known is None or depends(values, {column}) or not stores_columns(epilogue, column):
@@ -80,17 +82,23 @@ def why_not_few_rows(found: FewRows | None) -> str:
     """The reason why a nest is not computed so, if there is one."""
     if found is None:
         return "no rows are multiplied by constant weights of floats"
-    if found.count > MOST_ROWS:
+    if found.count is None or not 0 < found.count <= MOST_ROWS:
         return "too many rows"
+    return why_not_panels(found)
+
+
+def why_not_panels(found: FewRows) -> str:
+    """The same of its weights alone."""
     if extent_of(found.column) < processor().tile_vector_bytes // found.accumulator.element.bytes:
         return "too few columns for a vector"
     return "too few weights" if found.weights.size < MIN_WEIGHTS else ""
 
 
 def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
-    """The kernel that multiplies so, and its weights."""
-    element, shape = found.accumulator.element, tuple(map(extent_of, found.rows))
-    lanes, count, columns = processor().tile_vector_bytes // element.bytes, found.count, extent_of(found.column)
+    """The kernel that multiplies so, and its weights. Rows of unknown number go one after the other over a panel."""
+    element, together = found.accumulator.element, found.rows if found.count else ()
+    shape = tuple(map(extent_of, together))
+    lanes, count, columns = processor().tile_vector_bytes // element.bytes, found.count or 1, extent_of(found.column)
     vectors = min(MOST_VECTORS, (processor().vector_registers - 2) // count - 1, -(-columns // lanes))
     wide = vectors * lanes
     panels = -(-columns // wide)
@@ -101,7 +109,7 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
     sums = Tensor("sums", (count, wide), element, "register")
     panel, r, v, lane = Index("panel", panels), Index("r", count), Index("v", vectors), Index("l", lanes)
     place, start = (r, v * lanes + lane), Var("j", I64)
-    at: dict[Expr, Expr] = dict(zip(found.rows, unflatten(r, shape), strict=True))
+    at: dict[Expr, Expr] = dict(zip(together, unflatten(r, shape), strict=True))
 
     def each(body: Block) -> For:
         around = For(v, (For(lane, body, kind="vector", width=lanes),), kind="unrolled")
@@ -123,5 +131,10 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
         *loops_of(found.folds, (each((add,)),)),
         For(v, (begin, of_row), kind="unrolled"),
     )
-    tiles = kernel_from_body(kernel, "tiles", (For(panel, body, kind="parallel"),), kernel.outputs)
+    tiles = kernel_from_body(
+        kernel,
+        "tiles",
+        (For(panel, body if found.count else loops_of(found.rows, body), kind="parallel"),),
+        kernel.outputs,
+    )
     return LoweredContraction((tiles,), {}, {weights: array}, frozenset({tiles}))

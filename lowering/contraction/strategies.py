@@ -19,13 +19,14 @@ from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import F32, F64, I32, ElementType
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor
 from ...dialect.notation.loops import Kernel, reshaped_parameters
+from ...dialect.notation.reduce_in_order import MIN_TERMS
 from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
-from .few_rows import FewRows, lower_few_rows, match_few_rows, why_not_few_rows
+from .few_rows import FewRows, lower_few_rows, match_few_rows, why_not_few_rows, why_not_panels
 from .k_packing import extent_of, is_plain, only_read, size_of
 from .m_vectorized import lower_m_vectorized, m_vectorized_cost
 from .match import Contraction, LoweredContraction, match_contraction, windowed
@@ -174,7 +175,10 @@ def _lowered(
     sizes = problem.magnitudes
     if isinstance(large, Expr):
         plain = replace(kernel, name=f"{kernel.name}.small")
-        return _after(sizes, made).only(large).beside(LoweredContraction((plain,), {}).only(~large))
+        rows = match_few_rows(plain, constants)
+        few = rows is not None and rows.weights[0].size < MIN_TERMS and not why_not_panels(rows)
+        small = lower_few_rows(plain, rows) if rows is not None and few else LoweredContraction((plain,), {})
+        return _after(sizes, made).only(large).beside(small.only(~large))
     return _after(sizes, made)
 
 
@@ -390,14 +394,8 @@ def _few_rows(problem: Problem) -> FewRows | None:
 def _few_rows_cost(problem: Problem) -> float:
     found = _few_rows(problem)
     assert found is not None
-    return (
-        found.count
-        * found.weights.size
-        / processor().lanes
-        * found.accumulator.element.bytes
-        / 4
-        * processor().fma_cycles
-    )
+    vectors = found.weights.size / processor().lanes * found.accumulator.element.bytes / 4
+    return (found.count or 1) * vectors * processor().fma_cycles
 
 
 def _by_few_rows(problem: Problem) -> Version | None:

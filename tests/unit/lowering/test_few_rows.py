@@ -54,3 +54,14 @@ def test_too_many_rows_or_too_little_work(rows: int, columns: int, terms: int) -
     """Panels of columns take less time for many rows, and for few columns or terms there is hardly any work."""
     program = text(rows, columns, terms, np.ones((columns, terms), np.float32), "f32")
     assert "taken few_rows" not in cvm.compile(program).lower("strategies")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 7])
+def test_rows_known_only_by_a_call(rows: int) -> None:
+    random = np.random.default_rng(rows)
+    x, w, b = (random.standard_normal(s).astype(np.float32) for s in ((rows, 70), (133, 70), (133,)))
+    opened = text(1, 133, 70, w, "f32").replace("tensor<1x", "tensor<?x")
+    legal(opened)
+    compiled = cvm.compile(opened)
+    assert "small.tiles" in compiled.lower("schedule")
+    np.testing.assert_array_equal(compiled(x, b), cvm.compile(opened, optimize=0)(x, b), strict=True)
