@@ -65,7 +65,8 @@ class PanelPacking:
         panels go over a share before the next one, so that what they are multiplied with stays near."""
         read, rows = only_read(self.c.b), self.c.row.extent
         count = product((*(i.extent for i in self.c.outer), self.tiling.panels))
-        if read is None or not is_plain(read) or self.c.guard or self.tiling.own or self.tiling.parts(steps) > 1:
+        waits = max(self.tiling.parts(steps), self.tiling.parts(self.tiling.terms)) > 1  # the sums of all rows
+        if read is None or not is_plain(read) or self.c.guard or self.tiling.own or waits:
             return
         if isinstance(rows, int) and isinstance(count, int) and isinstance(steps, int):
             most = count * self.tiling.width * rows * steps // processor().parallel_products  # of these pieces
