@@ -44,7 +44,7 @@ def transpose(at: At, x: Node, axes: Array) -> Known:
     return x.dimshuffle(real_axes(axes.reshape(-1).tolist(), x.rank))
 
 
-@rule("CONCATENATION")
+@rule("CONCATENATION", accuracy="exact; ui8 of several scales within 1")
 def concatenate(at: At, *xs: Node) -> Known:
     """Rescale operands of other scales."""
     quantised = at.y.is_quantised
