@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 
 from ...dialect.ir.sizes import Dim
-from ..processor import processor
+from ..processor import Processor, processor
 from .k_packing import is_multiple
 
 LOADS_PER_PRODUCT = 8  # cost model: loads that take as long as an instruction of a product, beside which most run
@@ -48,14 +49,8 @@ class Product:
 
     def best(self, rows: Dim, blocks: Dim | None, along: str = "n", fixed: int = 0, more: float = 0) -> MicroKernel:
         """The micro-kernel of least cost, with a `fixed` number of vectors where that is given."""
-        least_rows = rows if isinstance(rows, int) else MIN_ORDERED
-        least_blocks = blocks if isinstance(blocks, int) else inf
-        found = [
-            m
-            for m in self.shapes(along)
-            if m.rows <= least_rows and (m.vectors == fixed if fixed else m.vectors <= least_blocks)
-        ]
-        return min(found, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
+        known = [n if isinstance(n, int) else None for n in (rows, blocks)]
+        return _best(self, *known, along, fixed, more, processor())
 
 
 @dataclass(frozen=True)
@@ -74,13 +69,28 @@ class MicroKernel:
         fits = self.vectors > 1 and held <= processor().vector_registers + 1
         return 2 if fits and is_multiple(steps, 2) else 1
 
-    def cost(self, rows: Dim, blocks: Dim | None, more: float = 0) -> float:
+    def cost(self, rows: Dim | None, blocks: Dim | None, more: float = 0) -> float:
         """The cycles that a step of all tiles occupies a multiply-add unit, with `more` instructions for each sum."""
         sums = self.rows * self.vectors
         cycles = processor().fma_cycles  # of whatever is done with whole vectors
         beside = self.rows + self.vectors * cycles + LOOP_INSTRUCTIONS / self.steps_together(2)
         step = (self.product.instructions + more) * sums * cycles + beside / LOADS_PER_PRODUCT
         return _tiles(rows, self.rows) * _tiles(blocks, self.vectors) * step
+
+
+@lru_cache(maxsize=1 << 12)
+def _best(
+    product: Product, rows: int | None, blocks: int | None, along: str, fixed: int, more: float, _: Processor
+) -> MicroKernel:
+    """The micro-kernel of least cost for a processor, the one at hand."""
+    least_rows = MIN_ORDERED if rows is None else rows
+    least_blocks = inf if blocks is None else blocks
+    found = [
+        m
+        for m in product.shapes(along)
+        if m.rows <= least_rows and (m.vectors == fixed if fixed else m.vectors <= least_blocks)
+    ]
+    return min(found, key=lambda m: (m.cost(rows, blocks, more), -m.rows * m.vectors))
 
 
 def _tiles(size: Dim | None, each: int) -> float:
