@@ -11,32 +11,16 @@ from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
 
 CODE = "parse.kernel"
-MARKS = {"LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":"}
-MARKS |= {"EQUAL": "=", "__ANON_0": "->", "__ANON_1": "..", "TENSOR": "a type such as tensor<4xi32>"}
-MARKS |= {
-    "SYMBOL": "a name such as @k",
-    "STRING": "a message in quotes",
-    "_KERNEL": "kernel",
-    "_IN": "in",
-    "VALUE": "%name",
-}
-MARKS |= {"INTEGER": "a whole number", "NAME": "a word", "SIZE": "?N"}
+MARKS = {
+    "LPAR": "(", "RPAR": ")", "LBRACE": "{", "RBRACE": "}", "LSQB": "[", "RSQB": "]", "COMMA": ",", "COLON": ":",
+    "EQUAL": "=", "__ANON_0": "->", "__ANON_1": "..", "TENSOR": "a type such as tensor<4xi32>", "VALUE": "%name",
+    "SYMBOL": "a name such as @k", "STRING": "a message in quotes", "INTEGER": "a whole number", "NAME": "a word",
+    "SIZE": "?N",
+}  # fmt: skip
 WORDS = (
-    "alloc",
-    "assert",
-    "else",
-    "for",
-    "if",
-    "in",
-    "kernel",
-    "let",
-    "of",
-    "overlap",
-    "prefetch",
-    "scheduled",
-    "streaming",
+    "alloc", "assert", "else", "for", "if", "in", "kernel", "let", "of", "overlap", "prefetch", "scheduled", "streaming",
     "sums",
-)
+)  # fmt: skip
 GROUPS = (  # tokens that mean one thing together
     ({"_FOR", "_IF", "_LET", "_ALLOC", "_ASSERT", "_PREFETCH"}, {"VALUE"}, "a statement"),
     ({"FLOAT", "MINUS", "LPAR"}, {"INTEGER", "BOOLEAN", "VALUE", "NAME", "SIZE", "LSQB", "NOT"}, "an expression"),
@@ -64,9 +48,8 @@ def explain(error: UnexpectedInput, source: Source, base: int, end: int) -> Diag
     got = "the end" if ended else str(token)
     wanted = _expected(set(getattr(error, "accepts", None) or getattr(error, "expected", ()) or ()))
     near = did_you_mean(got, WORDS) if got.isalpha() and got not in WORDS else ""
-    return Diagnostic(
-        f"expected {wanted}, got {got}{near}", Span(source, start, start + (0 if ended else len(got))), CODE
-    )
+    place = Span(source, start, start if ended else start + len(got))
+    return Diagnostic(f"expected {wanted}, got {got}{near}", place, CODE)
 
 
 def _expected(terminals: set[str]) -> str:

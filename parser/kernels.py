@@ -47,7 +47,6 @@ _PREFIX = {row.symbol: name for name, row in SCALARS.items() if row.arity == 1 a
 _SIZES = {"floordiv": "//", "mul": "*", "max": "max", "min": "min"}
 assert all(symbol in _BINARY for level in PRECEDENCE for symbol in level)
 
-
 KINDS = ("serial", "parallel", "vector", "unrolled", "block", "thread", "matrix")
 _HEAD = re.compile(r"^[ \t]*kernel\b", re.MULTILINE)
 Places: TypeAlias = dict[Statement, Span]
@@ -171,13 +170,8 @@ class _Reader:
         first, last = self.typed(start, I64), self.typed(stop, I64)
         if isinstance(first, Const) and not first.value:
             first = ZERO  # passes compare the start with it
-        size = (
-            self.size(extent)
-            if extent is not None
-            else last.value
-            if isinstance(last, Const)
-            else getattr(last, "size", 0)
-        )
+        known = last.value if isinstance(last, Const) else getattr(last, "size", 0)
+        size = known if extent is None else self.size(extent)
         index = self.name(Index(str(name)[1:], size))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
@@ -204,19 +198,20 @@ class _Reader:
         return Alloc(self.tensor(tensor, str(space)))
 
     def store(self, name: Any, at: Any, value: Any, streaming: Any) -> Statement:
-        tensor = self.known(self.names, name, "buffer")
-        if not isinstance(tensor, Tensor):
-            raise self.mistake(f"{name} is no buffer that could be stored to", name)
+        tensor = self.buffer_named(name, "stored to")
         return Store(tensor, self.indices(at), self.typed(value, tensor.element), streaming is not None)
 
     def assert_(self, condition: Any, message: Any) -> Statement:
         return Assert(self.typed(condition, I1), _unquoted(str(message)), self.span(message))
 
     def prefetch(self, name: Any, at: Any) -> Statement:
+        return Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
+
+    def buffer_named(self, name: Any, use: str) -> Tensor:
         tensor = self.known(self.names, name, "buffer")
         if not isinstance(tensor, Tensor):
-            raise self.mistake(f"{name} is no buffer that could be prefetched", name)
-        return Prefetch(tensor, self.indices(at))
+            raise self.mistake(f"{name} is no buffer that could be {use}", name)
+        return tensor
 
     def indices(self, tree: Any) -> tuple[Expr, ...]:
         return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
@@ -294,8 +289,7 @@ class _Reader:
         chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
         type = None if row.predicate else expected
         if type is None:
-            known = (e.type for t in trees if (e := self.expression(t, None)) is not None)
-            type = next(known, None)
+            type = next((e.type for t in trees if (e := self.expression(t, None)) is not None), None)
         if type is None:
             return None
         operands = (*chooses, *(self.typed(t, type) for t in trees))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cvm.dialect.ir.types import Type
 
 PICTURES = (".png", ".jpg", ".jpeg")
 LITERAL = "+-0123456789.[("
+WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf}
 
 
 def read_array(text: str, type: Type | None) -> np.ndarray:
@@ -24,12 +26,7 @@ def read_array(text: str, type: Type | None) -> np.ndarray:
     A file of text or a picture and a literal have no element type of their own; that of an .npy or .npz file is kept.
     """
     suffix = Path(text).suffix.lower()
-    if (text[0] in LITERAL and suffix not in (".npy", ".npz", ".csv", *PICTURES)) or text in (
-        "true",
-        "false",
-        "nan",
-        "inf",
-    ):
+    if text in WORDS or (text[0] in LITERAL and suffix not in (".npy", ".npz", ".csv", *PICTURES)):
         return _fitting(_literal(text), type, text)
     if suffix == ".csv":
         return _fitting(_table(text, type), type, text)
@@ -59,19 +56,13 @@ def load(path: str) -> np.ndarray | dict[str, np.ndarray]:
 
 
 def _literal(text: str) -> np.ndarray:
-    words = {"true": True, "false": False, "nan": float("nan"), "inf": float("inf")}
     try:
-        value = words[text] if text in words else ast.literal_eval(text)
-        found = np.array(value)
+        found = np.array(WORDS[text] if text in WORDS else ast.literal_eval(text))
         if found.dtype.kind not in "biufc":
             raise ValueError("expected numbers")
         return found
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as e:
-        said = (
-            str(e).partition(" (")[0].partition(". The")[0]
-            if isinstance(e, ValueError)
-            else "expected numbers in lists"
-        )
+        said = re.split(r" \(|\. The", str(e))[0] if isinstance(e, ValueError) else "expected numbers in lists"
         raise Usage(f"{text[:60]} is no array: {said}") from None
 
 

@@ -37,26 +37,19 @@ def check(options: Namespace) -> int:
         if not module.functions:
             mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
             continue
-        warned += _warnings(module)
+        functions = module.functions.values()
+        warned += [d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
         overflows += possible_overflows(module) if options.overflow else []
         if options.format == "text":
-            functions = module.functions.values()
             operations = sum(len(f.operations) for f in functions)
             print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(operations, 'operation')}")
     found = [*warned, *overflows, *mistakes]
     if options.format != "text":
         print(as_json(found) if options.format == "json" else as_sarif(found))
     else:
-        _print(warned, "warning", in_colour(sys.stderr))
-        _print(overflows, "possible overflow", in_colour(sys.stderr))
-        _print(mistakes, "error", in_colour(sys.stderr))
+        for some, what in ((warned, "warning"), (overflows, "possible overflow"), (mistakes, "error")):
+            _print(some, what, in_colour(sys.stderr))
     return 1 if mistakes or overflows or (warned and options.werror) else 0
-
-
-def _warnings(module: Module) -> list[cvm.Diagnostic]:
-    """The warnings of a legal program."""
-    functions = module.functions.values()
-    return [d for f in functions for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
 
 
 def _print(diagnostics: list[cvm.Diagnostic], what: str, colours: bool) -> None:

@@ -45,12 +45,10 @@ class Side:
     def function(self) -> Function:
         assert self.program is not None
         found = self.program.functions.get(self.entry) if isinstance(self.program, Module) else signature(self.program)
-        if found is None or isinstance(found, Graph):
-            raise Usage(
-                f"{self.label} has no function @{self.entry}"
-                if found is None
-                else "diff compares functions, not graphs"
-            )
+        if found is None:
+            raise Usage(f"{self.label} has no function @{self.entry}")
+        if isinstance(found, Graph):
+            raise Usage("diff compares functions, not graphs")
         return found
 
     def values(self) -> dict[str, Value]:
@@ -95,7 +93,7 @@ class Difference:
 
 def diff(options: Namespace) -> int:
     a, b = _sides(options)
-    names = [n for n in a.values() if n in (b.saved if b.saved is not None else b.values())]
+    names = _common(a, b)
     if not names:
         raise Usage(f"{a.label} and {b.label} have no value of one name")
     given = options.inputs or options.input or options.random_inputs is not None or not a.function.arguments
@@ -107,6 +105,12 @@ def diff(options: Namespace) -> int:
             return 1
     print(f"{a.label} and {b.label}: all {len(names)} values are the same")
     return 0
+
+
+def _common(a: Side, b: Side) -> list[str]:
+    """The names of the values that both sides have."""
+    theirs = b.saved if b.saved is not None else b.values()
+    return [n for n in a.values() if n in theirs]
 
 
 def _sides(options: Namespace) -> tuple[Side, Side]:
@@ -128,9 +132,8 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
         program = read_level(name)
         if pipeline:
             program = read_level(f"{name} after {pipeline}", text_after(program, pipeline).encode())
-        parts = (
-            [name] * (len(set(files)) > 1) + [pipeline] * (len(set(pipelines)) > 1) + [target] * (len(set(targets)) > 1)
-        )
+        differing = ((name, files), (pipeline, pipelines), (target, targets))
+        parts = [part for part, both in differing if len(set(both)) > 1]
         entry = options.entry if isinstance(program, Module) else entries(program)[0]
         sides.append(Side(" ".join(filter(None, parts)) or name, entry, program, target))
     return sides[0], sides[1]
@@ -143,8 +146,7 @@ def explain_targets(module: Module, entry: str, a: str, b: str, arrays: Arrays, 
 
 def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
-    theirs = b.saved if b.saved is not None else b.values()
-    names = [n for n in a.values() if n in theirs]
+    names = _common(a, b)
     results = [v.name for v in a.function.results if v.name in names]
     for wanted in (names, results, *([n] for n in names)):  # what is wrong in fused code may be right where it is shown
         if wanted and (said := _explain(a, b, wanted, arrays, ulps)):
@@ -234,13 +236,10 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
     types = [v.known_type.array_shape for v in function.arguments]
     for size in dict.fromkeys(d.key for shape in types for d in shape if isinstance(d, Size) and d.is_atom):
         at = [[isinstance(d, Size) and d.key == size for d in shape] for shape in types]
-        whole = max(
-            n for array, axes in zip(arrays, at, strict=True) for n, hit in zip(array.shape, axes, strict=True) if hit
-        )
+        whole = max(n for x, axes in zip(arrays, at, strict=True) for n, hit in zip(x.shape, axes, strict=True) if hit)
         for n in (1, 2, 3, 4, 8, 16, 32, 64):
-            cut = [
-                x[tuple(slice(n) if hit else slice(None) for hit in axes)] for x, axes in zip(arrays, at, strict=True)
-            ]
+            cuts = (tuple(slice(n if hit else None) for hit in axes) for axes in at)
+            cut = [x[part] for x, part in zip(arrays, cuts, strict=True)]
             if n < whole and shows(cut):
                 arrays = cut
                 break
@@ -251,10 +250,7 @@ def _small(function: Function, arrays: Arrays, differs: Callable[[Arrays], Diffe
                 for start in range(0, arrays[k].size, step):
                     fresh = arrays[k].copy()
                     part = fresh.reshape(-1)[start : start + step]
-                    if value == 1:
-                        part[part != 0] = 1
-                    else:
-                        part[...] = 0
+                    part[...] = (part != 0) * value
                     changed = not np.array_equal(fresh, arrays[k], equal_nan=fresh.dtype.kind in "fc")
                     if changed and shows([*arrays[:k], fresh, *arrays[k + 1 :]]):
                         arrays = [*arrays[:k], fresh, *arrays[k + 1 :]]

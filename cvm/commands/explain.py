@@ -7,11 +7,11 @@ from argparse import Namespace
 from functools import cache
 from importlib.resources import files
 from textwrap import dedent, indent
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cvm.cli import Usage
 from cvm.dialect.ir.suggest import did_you_mean
-from cvm.dialect.spec.op import OPERATORS, Operator
+from cvm.dialect.spec.op import OPERATORS
 
 GENERAL = {  # what may follow any operator's name in a code
     "attributes": "an operator has the attributes of its page, each with a value of the kind stated there; those without a default are given",
@@ -37,10 +37,7 @@ def explain(options: Namespace) -> int:
         known = [*rules(), *violations()]
         raise Usage(f"there is no code {options.code}{did_you_mean(options.code, known)}")
     parts = [f"{options.code}: {found.text}"]
-    if found.wrong:
-        parts.append(f"wrong\n{indent(found.wrong, '  ')}")
-    if found.right:
-        parts.append(f"right\n{indent(found.right, '  ')}")
+    parts += [f"{side}\n{indent(text, '  ')}" for side in ("wrong", "right") if (text := getattr(found, side))]
     print("\n\n".join(parts))
     return 0
 
@@ -53,12 +50,9 @@ def rule_of(code: str) -> Rule | None:
     if name not in OPERATORS:
         return None
     operator = OPERATORS[name]
-    text = GENERAL.get(last) or next((c.text for n, c in _constraints(operator) if n == last), None)
+    constraints = (*operator.placement, *operator.constraints, *operator.afterwards)
+    text = GENERAL.get(last) or next((c.text for c in constraints if f"C{c.number}" == last), None)
     return None if text is None else Rule(text, violations().get(code, ""), dedent(operator.example).strip())
-
-
-def _constraints(operator: type[Operator[Any]]) -> list[tuple[str, Any]]:
-    return [(f"C{c.number}", c) for c in (*operator.placement, *operator.constraints, *operator.afterwards)]
 
 
 @cache

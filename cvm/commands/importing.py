@@ -60,16 +60,12 @@ def _program(options: Namespace, archive: str | None) -> tuple[str, Mapping[str,
         raise Usage("--size is of ONNX and .tflite models, --rounding of the latter")
     if path.suffix.lower() == ".tosa":
         return _onnx_text(cvm.from_tosa(path), {}, archive)
-    if (reader := _importer(path.suffix.lower().removeprefix("."))) is not None:
+    suffix = path.suffix.lower().removeprefix(".")
+    load_offered("cvm.importers", suffix)
+    if (reader := IMPORTERS.get(suffix)) is not None:
         return _onnx_text(reader(path), {}, archive)
     model = read_model(path)
     return program_text(model, archive), model.constants
-
-
-def _importer(suffix: str) -> Callable[[Path], Module] | None:
-    """The importer of another package for files with this suffix."""
-    load_offered("cvm.importers", suffix)
-    return IMPORTERS.get(suffix)
 
 
 def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) -> tuple[str, Mapping[str, np.ndarray]]:

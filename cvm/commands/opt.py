@@ -43,15 +43,14 @@ def opt(options: Namespace) -> int:
     if options.run_reproducer:
         heads = read_reproducer(data.decode("utf-8", "replace"), options.program)
         pipeline, target, cpu = heads.get("pipeline", ""), heads.get("target"), heads.get("cpu")
-    chosen = _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
+    chosen = _passes(pipeline, target)
     names = [p.name for p in chosen]
     for flag in ("print_before", "print_after"):
         for name in getattr(options, flag):
             _known(name)
             if name not in names:
-                raise Usage(
-                    f"--{flag.replace('_', '-')} {name}: the pipeline is {target or ','.join(names) or 'empty'}"
-                )
+                shown = target or ",".join(names) or "empty"
+                raise Usage(f"--{flag.replace('_', '-')} {name}: the pipeline is {shown}")
     watch = Watch(
         frozenset([*options.print_before, *(["all"] * options.print_before_all)]),
         frozenset([*options.print_after, *(["all"] * options.print_after_all)]),
@@ -80,8 +79,11 @@ def opt(options: Namespace) -> int:
 
 def text_after(program: Level, pipeline: str = "", target: str | None = None) -> str:
     """The text of a program after passes, or after all passes of a target."""
-    chosen = _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
-    return _text_after(program, chosen, target if not pipeline else None, Watch())
+    return _text_after(program, _passes(pipeline, target), target if not pipeline else None, Watch())
+
+
+def _passes(pipeline: str, target: str | None) -> Sequence[Pass]:
+    return _of_target(target) if target and not pipeline else tuple(_chosen(pipeline, target))
 
 
 def _of_target(target: str) -> Sequence[Pass]:
@@ -97,7 +99,10 @@ def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watc
     if isinstance(program, Plan):
         return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
-        made = {name: _of_function(passes, program, f, watch) for name, f in program.functions.items()}
+        made = dict(program.functions)
+        for name, f in made.items():
+            if not isinstance(f, Graph):  # whose operations stand for its whole clock
+                made[name] = run_passes(watch.over(passes, name), f, context_of(program, f))
         return print_module(program.with_functions(made), watch.generic)
     return "\n".join(_below(passes, program, target, watch))
 
@@ -140,13 +145,11 @@ def _chosen(pipeline: str, target: str | None = None) -> Iterator[Pass]:
     names = [part.partition("{")[0].strip() for part in asked]
     for name in names:
         _known(name)
-    if target is None:
-        levels = {p.level for name, p in all_passes().items() if name in names}
-        variant: Sequence[Pass] = (
-            TARGETS["cuda"] if "gpu" in levels else PIPELINES["step"] if "pack_state" in names else ()
-        )
-    else:
+    variant: Sequence[Pass] = PIPELINES["step"] if "pack_state" in names else ()
+    if target is not None:
         variant = _of_target(target)
+    elif any(p.level == "gpu" for name, p in all_passes().items() if name in names):
+        variant = TARGETS["cuda"]
     known = {**all_passes(), **{p.name: p for p in variant}}
     for name, part in zip(names, asked, strict=True):
         given = part.partition("{")[2].rpartition("}")[0]
@@ -172,9 +175,8 @@ def _options(p: Pass, text: str) -> dict[str, object]:
         elif kind is int and re.fullmatch(r"-?[0-9]{1,18}", value):
             found[name] = int(value)
         else:
-            raise Usage(
-                f"{p.name}{{{name}}}: expected {'true or false' if kind is bool else 'a whole number'}, got {value!r}"
-            )
+            wanted = "true or false" if kind is bool else "a whole number"
+            raise Usage(f"{p.name}{{{name}}}: expected {wanted}, got {value!r}")
     return found
 
 
@@ -196,13 +198,6 @@ def _complete(passes: Sequence[Pass], form: str) -> tuple[list[Pass], str]:
         found.append(p)
         form = p.level if p.level in FORMS else "loops"
     return found, form
-
-
-def _of_function(passes: Sequence[Pass], module: Module, function: Function, watch: Watch) -> Function:
-    """The function after graph passes; a graph, whose operations stand for its whole clock, stays as it is."""
-    if isinstance(function, Graph):
-        return function
-    return run_passes(watch.over(passes, function.name), function, context_of(module, function))
 
 
 def _below(passes: Sequence[Pass], module: Module, target: str | None, watch: Watch) -> Iterator[str]:

@@ -36,9 +36,8 @@ def reduce(options: Namespace) -> int:
         path = Path(file.name)
         status = _run(path, text, options)
         if status == 0:
-            raise Usage(
-                f"--test does not fail on {options.program}" + f" with {options.expect!r}" * bool(options.expect)
-            )
+            wanted = f" with {options.expect!r}" if options.expect else ""
+            raise Usage(f"--test does not fail on {options.program}{wanted}")
         tried = 0
 
         def interesting(candidate: str) -> bool:
@@ -76,19 +75,12 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
     while True:
         before = text
         for candidates in (_modules, _lines, _numbers):
-            text = _while_possible(text, candidates, interesting, name)
+            while (
+                found := next((c for c in candidates(text, name) if c != text and interesting(c)), None)
+            ) is not None:
+                text = found
         if text == before:
             return text
-
-
-def _while_possible(
-    text: str, candidates: Callable[[str, str], Iterator[str]], interesting: Interesting, name: str
-) -> str:
-    while True:
-        found = next((c for c in candidates(text, name) if c != text and interesting(c)), None)
-        if found is None:
-            return text
-        text = found
 
 
 def _modules(text: str, name: str) -> Iterator[str]:

@@ -40,9 +40,8 @@ def run(options: Namespace) -> int:
     function = module.functions.get(options.entry) if module else signature(program)
     profile = TARGETS[options.target].profile
     if options.profile and (profile is None or isinstance(function, Graph)):
-        raise Usage(
-            f"--profile is for functions on the target {', '.join(t.name for t in TARGETS.values() if t.profile)}"
-        )
+        able = ", ".join(t.name for t in TARGETS.values() if t.profile)
+        raise Usage(f"--profile is for functions on the target {able}")
     if module and isinstance(function, Graph):
         from cvm.commands.run_clocked import run_graph
 

@@ -28,22 +28,9 @@ def _refusal(name: str, reason: str) -> Callable[..., Any]:
 
 ARRAY_FUNCTIONS["around"] = ARRAY_FUNCTIONS["round"]
 METHODS = (
-    "var",
-    "std",
-    "argmax",
-    "argmin",
-    "argsort",
-    "cumsum",
-    "cumprod",
-    "take",
-    "diagonal",
-    "trace",
-    "round",
-    "copy",
-    "dot",
-    "choose",
-    "searchsorted",
-)
+    "var", "std", "argmax", "argmin", "argsort", "cumsum", "cumprod", "take", "diagonal", "trace", "round", "copy", "dot",
+    "choose", "searchsorted",
+)  # fmt: skip
 NUMPY_FUNCTIONS |= {n: checked(f"np.{n}", f) for n, f in ARRAY_FUNCTIONS.items()}
 NUMPY_FUNCTIONS |= {n: _refusal(n, reason) for n, reason in REFUSED.items()}
 for _name in METHODS:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..array_api import astype, concatenate, where, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import TracedArray, apply, fail
-from .table import along_axis, arrays_of, known_size, numpy_function
+from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
 
 @numpy_function
@@ -88,16 +89,13 @@ def _matrix(x: TracedArray) -> tuple[int, int]:
     return known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
 
 
-def _filled(name: str, value: Any) -> None:
-    def like(x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
-        return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
-
-    like.__name__ = name
-    numpy_function(like)
+def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+    return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
 
 
-for _name, _value in (("zeros_like", 0), ("ones_like", 1), ("empty_like", 0)):
-    _filled(_name, _value)
+ARRAY_FUNCTIONS |= {
+    f"{name}_like": partial(_filled, value) for name, value in (("zeros", 0), ("ones", 1), ("empty", 0))
+}
 
 
 @numpy_function
@@ -146,25 +144,19 @@ def split(x: Any, sections: Any, axis: int = 0) -> Any:
     return array_split(x, sections, axis)
 
 
-def _split_along(name: str, axis: int) -> None:
-    def along(x: Any, sections: Any) -> Any:
-        return split(x, sections, 0 if axis == 1 and x.ndim == 1 else axis)
-
-    along.__name__ = name
-    numpy_function(along)
+def _split_along(along: int, x: Any, sections: Any) -> Any:
+    return split(x, sections, 0 if along == 1 and x.ndim == 1 else along)
 
 
-for _axis, _name in enumerate(("vsplit", "hsplit", "dsplit")):
-    _split_along(_name, _axis)
+ARRAY_FUNCTIONS |= {f"{letter}split": partial(_split_along, axis) for axis, letter in enumerate("vhd")}
 
 
-def _of_rank_at_least(rank: int) -> Callable[..., Any]:
-    def atleast(*arrays: Any) -> Any:
-        found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
-        return found[0] if len(found) == 1 else tuple(found)
+def _of_rank_at_least(rank: int, *arrays: Any) -> Any:
+    found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
+    return found[0] if len(found) == 1 else tuple(found)
 
-    atleast.__name__ = f"atleast_{rank}d"
-    return numpy_function(atleast)
+
+ARRAY_FUNCTIONS |= {f"atleast_{rank}d": partial(_of_rank_at_least, rank) for rank in (1, 2, 3)}
 
 
 NEW_AXES = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
@@ -175,21 +167,14 @@ def _with_axes(x: Any, rank: int) -> Any:
     return np.expand_dims(x, NEW_AXES[rank, x.ndim]) if x.ndim < rank else x
 
 
-for _rank in (1, 2, 3):
-    _of_rank_at_least(_rank)
+def _joined(rank: int, along: int, arrays: Sequence[Any]) -> Any:
+    found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
+    return concatenate(found, 0 if found[0].ndim == 1 else along)
 
 
-def _joined(name: str, rank: int, axis: int) -> None:
-    def joined(arrays: Sequence[Any]) -> Any:
-        found = [_with_axes(x, rank) for x in arrays_of(*arrays)]
-        return concatenate(found, 0 if found[0].ndim == 1 else axis)
-
-    joined.__name__ = name
-    numpy_function(joined)
-
-
-for _name, _rank, _axis in (("vstack", 2, 0), ("hstack", 1, 1), ("dstack", 3, 2)):
-    _joined(_name, _rank, _axis)
+ARRAY_FUNCTIONS |= {
+    f"{letter}stack": partial(_joined, *how) for letter, how in (("v", (2, 0)), ("h", (1, 1)), ("d", (3, 2)))
+}
 
 
 @numpy_function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,17 @@ from ..array_api import astype, concatenate, where, whole_axis, whole_number
 from ..numpy_or_dali_ufuncs import common
 from ..trace import TracedArray, apply, fail
 from .indexing import take_along_axis
-from .table import along_axis, arrays_of, known_numbers, numpy_function
+from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_numbers, numpy_function
 
 
-def _place(operator: str) -> Callable[..., Any]:
-    def place(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
-        whole = axis is None
-        if x.dtype.kind == "c":
-            return argmax(_is_extreme(operator, x, axis), axis, keepdims=keepdims)
-        found = apply(operator, np.ravel(x) if whole else x, axis=0 if whole else whole_axis(axis, x.ndim))
-        if not keepdims:
-            return found
-        return np.reshape(found, (1,) * x.ndim) if whole else np.expand_dims(found, axis)
-
-    place.__name__ = operator.partition(".")[2]
-    return numpy_function(place)
+def _place(operator: str, x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
+    whole = axis is None
+    if x.dtype.kind == "c":
+        return _place("builtin.argmax", _is_extreme(operator, x, axis), axis, keepdims=keepdims)
+    found = apply(operator, np.ravel(x) if whole else x, axis=0 if whole else whole_axis(axis, x.ndim))
+    if not keepdims:
+        return found
+    return np.reshape(found, (1,) * x.ndim) if whole else np.expand_dims(found, axis)
 
 
 def _is_extreme(operator: str, x: Any, axis: int | None) -> Any:
@@ -38,7 +34,7 @@ def _is_extreme(operator: str, x: Any, axis: int | None) -> Any:
     return where(np.any(missing, axis=axis, keepdims=True), missing, first & last)
 
 
-argmax, argmin = _place("builtin.argmax"), _place("builtin.argmin")
+ARRAY_FUNCTIONS |= {name: partial(_place, f"builtin.{name}") for name in ("argmax", "argmin")}
 
 
 @numpy_function
@@ -63,19 +59,14 @@ def sort(x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool
     return take_along_axis(x, argsort(x, axis), axis)
 
 
-def _scan(scalar_op: str, name: str) -> None:
-    def scan(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-        x = np.ravel(x) if axis is None else x
-        wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" else x.dtype
-        x = astype(x, wide if dtype is None else dtype)
-        return apply("builtin.cumulative", x, axis=whole_axis(axis or 0, x.ndim), scalar_op=scalar_op)
-
-    scan.__name__ = name
-    numpy_function(scan)
+def _scan(scalar_op: str, x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    x = np.ravel(x) if axis is None else x
+    wide = (np.uint64 if x.dtype.kind == "u" else np.int64) if x.dtype.kind in "biu" else x.dtype
+    x = astype(x, wide if dtype is None else dtype)
+    return apply("builtin.cumulative", x, axis=whole_axis(axis or 0, x.ndim), scalar_op=scalar_op)
 
 
-_scan("add", "cumsum")
-_scan("mul", "cumprod")
+ARRAY_FUNCTIONS |= {"cumsum": partial(_scan, "add"), "cumprod": partial(_scan, "mul")}
 
 
 @numpy_function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from ..array_api import Axes, astype, where, whole_axes, whole_axis
 from ..trace import fail
 from .layout import broadcast_to
 from .order import sort
-from .table import along_axis, arrays_of, known_size, numpy_function
+from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
 
 def _count(x: Any, over: tuple[int, ...]) -> Any:
@@ -79,25 +80,17 @@ def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
     return np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
-def _without_nan(name: str, start: Any, nothing: bool) -> None:
-    """A reduction of the elements that are not NaN; `nothing` is NaN where there are none."""
-
-    def reduce(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        function = getattr(np, name)
-        if x.dtype.kind != "f":
-            return function(x, axis=axis, keepdims=keepdims)
-        missing = np.isnan(x)
-        found = function(where(missing, start, x), axis=axis, keepdims=keepdims)
-        return where(np.all(missing, axis=axis, keepdims=keepdims), np.nan, found) if nothing else found
-
-    reduce.__name__ = f"nan{name}"
-    numpy_function(reduce)
+def _without_nan(reduce: Any, start: float, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """A reduction of the elements that are not NaN; it is NaN where there are none and the start is infinite."""
+    if x.dtype.kind != "f":
+        return reduce(x, axis=axis, keepdims=keepdims)
+    missing = np.isnan(x)
+    found = reduce(where(missing, start, x), axis=axis, keepdims=keepdims)
+    return where(np.all(missing, axis=axis, keepdims=keepdims), np.nan, found) if np.isinf(start) else found
 
 
-_without_nan("sum", 0.0, False)
-_without_nan("prod", 1.0, False)
-_without_nan("max", -np.inf, True)
-_without_nan("min", np.inf, True)
+STARTS = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
+ARRAY_FUNCTIONS |= {f"nan{n}": partial(_without_nan, getattr(np, n), start) for n, start in STARTS.items()}
 
 
 @numpy_function

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from difflib import unified_diff
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -48,24 +49,23 @@ def perform(test: Filetest, command: str, update: bool = False) -> list[str]:
     """Run one command of a file, and raise Failure where the program is not as the file says. `update` writes its golden lines
     in place of comparing them, and gives the diff of the file."""
     asked = test.command(command)
-    if not is_command(asked.name):
+    at = f"{test.path}:{asked.line}"
+    if asked.name not in names():
         near = did_you_mean(asked.name, names())
-        raise Failure(
-            f"{test.path}:{asked.line}: unknown command {asked.name!r}{near}; the commands are {', '.join(names())}"
-        )
+        raise Failure(f"{at}: unknown command {asked.name!r}{near}; the commands are {', '.join(names())}")
     try:
         with compiling_for(resolve(asked.options["cpu"])) if "cpu" in asked.options else nullcontext():
             _known_options(asked)
             printed = _COMMANDS.get(asked.name, _text)(test, asked)
     except (Usage, cvm.Error) as e:
-        raise Failure(f"{test.path}:{asked.line}: `// test {command}`: {e}") from None
+        raise Failure(f"{at}: `// test {command}`: {e}") from None
     if printed is None:
         return []
     if checks := test.checks.get(command):
         check_text("\n".join(line for lines in printed.values() for line in lines), checks, test.path)
         return []
     if asked.name in CHECK_ONLY:
-        raise Failure(f"{test.path}:{asked.line}: there is no `// check:` line after `// test {command}`")
+        raise Failure(f"{at}: there is no `// check:` line after `// test {command}`")
     if update:
         return bless(test.path, command, printed)
     written = test.golden(command)
@@ -124,10 +124,6 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_COMMANDS, *all_stages(), *passes())))
 
 
-def is_command(name: str) -> bool:
-    return name in names()
-
-
 def passes() -> list[str]:
     """The names of `cvm opt --list`."""
     return [line.split()[0] for line in listing() if line.startswith("  ")]
@@ -140,7 +136,8 @@ def _text(test: Filetest, asked: Command) -> Golden:
     """The text of a stage, or what a pass makes of the program."""
     program, name = _program(test, asked), asked.name
     if name in all_stages():
-        return _of_entries(test, program, lambda entry: compiled(program, entry).lower(name))
+        found = {entry: _lines(compiled(program, entry).lower(name)) for entry in entries(program)}
+        return found if isinstance(program, Module) else _whole(test, found[program.name])
     if isinstance(program, Module) and (p := all_passes().get(name)) is not None and p.level == "graph":
         found = {}
         for entry, function in program.functions.items():
@@ -148,13 +145,13 @@ def _text(test: Filetest, asked: Command) -> Golden:
             if new is not function:
                 found[entry] = _lines(print_module(program.with_functions({entry: new})))
         return found
-    return _whole(test, text_after(program, name))
+    return _whole(test, _lines(text_after(program, name)))
 
 
 def opt(test: Filetest, asked: Command) -> Golden:
     """The whole file after a pipeline of `cvm opt`, after its last function."""
     pipeline = " ".join(asked.words[1:])
-    return _whole(test, text_after(_program(test, asked), pipeline, asked.options.get("target")))
+    return _whole(test, _lines(text_after(_program(test, asked), pipeline, asked.options.get("target"))))
 
 
 def graph(test: Filetest, asked: Command) -> Golden:
@@ -179,16 +176,10 @@ def _reads_back(printed: str, again: str) -> None:
         raise Failure("the printed program reads back as another one:", diff)
 
 
-def _of_entries(test: Filetest, program: Level, text: Callable[[str], str]) -> Golden:
-    if not isinstance(program, Module):
-        return _whole(test, text(entries(program)[0]))
-    return {entry: _lines(text(entry)) for entry in entries(program)}
-
-
-def _whole(test: Filetest, text: str) -> Golden:
+def _whole(test: Filetest, lines: list[str]) -> Golden:
     if not test.functions:
         raise Failure(f"{test.path} has no function after which golden lines could stand")
-    return {[*test.functions][-1]: _lines(text)}
+    return {[*test.functions][-1]: lines}
 
 
 def fmt(test: Filetest, asked: Command) -> Golden:
@@ -209,7 +200,7 @@ def digest(test: Filetest, asked: Command) -> Golden:
         raise Usage(f"expected seed=number, got {seed}")
     program, found = _program(test, asked), {}
     for entry in entries(program):
-        for target in _targets(asked, ("cpu",)):
+        for target in _targets(asked, ["cpu"]):
             f: Any = compiled(program, entry, target)
             if isinstance(f, CompiledGraph):
                 raise Usage(f"@{entry} is a graph; digests are of functions")
@@ -218,7 +209,7 @@ def digest(test: Filetest, asked: Command) -> Golden:
             lines = [f"%{v.name} sha256 {sha256(r)}" for v, r in zip(f.function.results, results, strict=True)]
             if found.setdefault(entry, lines) != lines:
                 raise Failure(f"@{entry} gives other bits on {target}:", unified_diff(found[entry], lines, lineterm=""))
-    return found if isinstance(program, Module) else _whole(test, "\n".join(line for x in found.values() for line in x))
+    return found if isinstance(program, Module) else _whole(test, [line for x in found.values() for line in x])
 
 
 def _lines(text: str) -> list[str]:
@@ -246,13 +237,11 @@ def overflow(test: Filetest, asked: Command) -> None:
 def _same_set(test: Filetest, missing: list[Expected], found: Iterable[cvm.Diagnostic]) -> None:
     unexpected = []
     for d in found:
-        match = next(
-            (e for e in missing if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)), None
-        )
-        if match is None:
-            unexpected.append(d)
+        matches = [e for e in missing if (e.line, e.code) == (d.line, d.code) and d.message.startswith(e.message)]
+        if matches:
+            missing.remove(matches[0])
         else:
-            missing.remove(match)
+            unexpected.append(d)
     said = [f"{test.path}:{e.line}: expected, not found: {e.code}: {e.message}" for e in missing]
     said += [f"{test.path}:{d.line}: not expected: {d}" for d in unexpected]
     if said:
@@ -266,10 +255,8 @@ def run(test: Filetest, asked: Command) -> None:
         raise Failure(f"{test.path}:{asked.line}: there is no `// run:` line")
     program = _program(test, asked)
     wrong = []
-    targets = _targets(
-        asked, tuple(t for t in TARGETS if not TARGETS[t].missing()) if isinstance(program, Module) else ("cpu",)
-    )
-    for target in targets:
+    ready = [t for t in TARGETS if not TARGETS[t].missing()] if isinstance(program, Module) else ["cpu"]
+    for target in _targets(asked, ready):
         for line, text, call in calls:
             try:
                 said = _call(program, call, target)
@@ -281,9 +268,9 @@ def run(test: Filetest, asked: Command) -> None:
         raise Failure("\n".join(wrong))
 
 
-def _targets(asked: Command, default: tuple[str, ...]) -> tuple[str, ...]:
+def _targets(asked: Command, default: list[str]) -> list[str]:
     """The targets that the command names, or these; Skipped where one cannot run here."""
-    chosen = tuple(asked.options["target"].split(",")) if "target" in asked.options else default
+    chosen = asked.options["target"].split(",") if "target" in asked.options else default
     for name in chosen:
         try:
             lacking = find_target(name).missing()
@@ -299,19 +286,15 @@ def calls_of(test: Filetest) -> Iterable[tuple[int, str, Call]]:
     for n, line in enumerate(test.lines):
         if line.startswith("// run:"):
             first, text = n + 1, line.removeprefix("// run:")
-            while _goes_on(text) and test.lines[n + 1 : n + 2] and test.lines[n + 1].startswith("//  "):
-                n += 1
-                text += "\n" + test.lines[n].removeprefix("//")
+            for more in takewhile(lambda more: more.startswith("//  "), test.lines[first:]):
+                opened = sum(text.count(c) for c in "[(") > sum(text.count(c) for c in "])")
+                if not opened and not text.rstrip().endswith(("==", "~=", ",")):
+                    break
+                text += "\n" + more.removeprefix("//")
             try:
                 yield first, " ".join(text.split()), read_call(text)
             except (ValueError, TypeError) as e:
                 raise Failure(f"{test.path}:{first}: {e}") from None
-
-
-def _goes_on(text: str) -> bool:
-    return sum(text.count(c) for c in "[(") > sum(text.count(c) for c in "])") or text.rstrip().endswith(
-        ("==", "~=", ",")
-    )
 
 
 def _call(program: Level, call: Call, target: str) -> str | None:
@@ -344,11 +327,8 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
     try:
         result = f(*arrays)
     except cvm.Error as e:
-        return (
-            None
-            if any(d.code == code and d.message.startswith(message) for d in e.diagnostics)
-            else f"it failed otherwise: {e}"
-        )
+        expected = any(d.code == code and d.message.startswith(message) for d in e.diagnostics)
+        return None if expected else f"it failed otherwise: {e}"
     return f"it did not fail, and gave {result}"
 
 

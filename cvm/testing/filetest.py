@@ -17,11 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 GOLDEN, HEADER = "//>", "//= "
-CHECK_ONLY = (
-    "llvm-opt",
-    "asm",
-    "ptx",
-)  # text that LLVM or NVIDIA's compiler writes: it differs from version to version
+CHECK_ONLY = ("llvm-opt", "asm", "ptx")  # text of LLVM or of NVIDIA's compiler, which differs between versions
 WITHOUT_TEXT = ("run", "check", "overflow")
 ENDS = ("error", "warning")  # expectations at the end of a line
 CHECKS = ("check", "check-next", "check-not", "check-dag")
@@ -164,15 +160,11 @@ class Filetest:
         """The file's text with these golden lines, and without those of commands that it does not test."""
         goldens = self.golden_commands
         kept = {c: golden if c == command else self.golden(c) for c in goldens}
-        inside = {
-            n
-            for _, last in self.functions.values()
-            for n in range(last + 1, last + 1 + len(_golden_block(self.lines, last)))
-        }
+
         lines: list[str] = []
         ends = {last: name for name, (_, last) in self.functions.items()}
         for n, line in enumerate(self.lines):
-            if n in inside or line.startswith((GOLDEN, HEADER)):
+            if line.startswith((GOLDEN, HEADER)):
                 continue
             lines.append(line)
             for c in goldens if n in ends else ():
@@ -219,11 +211,9 @@ def _near_miss(line: str) -> str | None:
     if "//" not in line or line.startswith((GOLDEN, HEADER)):
         return None
     if (m := re.match(r"\s*//\s*([A-Za-z]+)\s+([a-z][\w-]*)(\s.*)?$", line)) is not None and _near(m[1], "test"):
-        from .commands import is_command
+        from .commands import names
 
-        if line.startswith("// test "):
-            return None
-        return f"// test {m[2]}" if is_command(m[2]) else None
+        return f"// test {m[2]}" if m[2] in names() and not line.startswith("// test ") else None
     if (m := re.match(r"\s*//\s*(run|RUN|Run)\s*@", line)) is not None:
         return "// run: @"
     for m in re.finditer(r"//(\s*)([A-Za-z]+(?:[-_][A-Za-z]+)?)(\s?):", line):

@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from .filetest import Filetest
+from .filetest import Failure, Filetest, bless, coloured
 
 BLESSED = "cvm-blessed"  # the user property of an item that has changed its file: the diff
 
@@ -30,8 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix != ".cvm":
         return None
-    from .filetest import Filetest
-
     test = Filetest.load(file_path)
     return File.from_parent(parent, path=file_path, test=test) if test.is_test() else None
 
@@ -55,7 +52,6 @@ class Item(pytest.Item):
 
     def runtest(self) -> None:
         from .commands import Skipped, perform
-        from .filetest import Filetest
 
         try:
             diff = perform(Filetest.load(self.path), self.name, self.config.option.cvm_bless)
@@ -68,16 +64,12 @@ class Item(pytest.Item):
             self.user_properties.append((BLESSED, "\n".join(diff)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        from .filetest import Failure, coloured
-
         if not isinstance(excinfo.value, Failure):
             return super().repr_failure(excinfo, style)
         colour = self.config.get_terminal_writer().hasmarkup
         return "\n".join([str(excinfo.value.args[0]), *coloured(excinfo.value.diff, colour)])
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        from .filetest import Filetest
-
         return self.path, Filetest.load(self.path).command(self.name).line - 1, f"{self.path.name}: {self.name}"
 
 
@@ -85,8 +77,6 @@ class Comments(Item):
     """The comments that are no expectation and look like one, and the expectations that nothing looks at."""
 
     def runtest(self) -> None:
-        from .filetest import Failure, Filetest, bless
-
         if self.config.option.cvm_bless:
             self._blessed(bless(self.path))
         if problems := list(Filetest.load(self.path).problems()):
@@ -101,8 +91,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if name == BLESSED
     ]
     if diffs:
-        from .filetest import coloured
-
         terminalreporter.section("golden lines written")
         for text in diffs:
             for line in coloured(text.splitlines(), terminalreporter._tw.hasmarkup):

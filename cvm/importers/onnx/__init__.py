@@ -22,7 +22,7 @@ from cvm.dialect.program.verify import verify
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
-from . import (
+from . import (  # noqa: F401  (they fill the table)
     control_flow_and_recurrence,
     elementwise,
     gather_scatter_topk,
@@ -40,20 +40,6 @@ from .importer import Importer, Missing, read_initializers
 from .qdq import fuse_qdq
 from .reading import read_model
 from .rules import Items, Unsupported
-
-RULES_OF = (
-    control_flow_and_recurrence,
-    elementwise,
-    gather_scatter_topk,
-    matmul_conv_pool,
-    microsoft,
-    movement,
-    quantized,
-    reductions_and_normalization,
-    resize,
-    sequences,
-    signal,
-)  # which enter their rules in the table
 
 SHOWN = 5  # nodes of one kind
 
@@ -85,10 +71,9 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
         given = given_constants(proto.graph, constants)
         names = Names()
         for v in proto.graph.input:
-            if v.name in given or v.name not in values:
-                if v.name in given:
-                    values[v.name] = given[v.name]
-                    continue
+            if v.name in given:
+                values[v.name] = given[v.name]
+            elif v.name not in values:
                 argument = Value(names.of(v.name), dims.type_of(v))
                 values[v.name] = to.builder.node(argument)
                 to.names[argument] = v.name

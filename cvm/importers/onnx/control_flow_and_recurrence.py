@@ -11,10 +11,10 @@ import cvm
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
 
-from .elementwise import number
+from .elementwise import ACTIVATIONS, number
 from .loops import Step, scan, while_loop
 from .matmul_conv_pool import product
-from .movement import FAR, cut
+from .movement import FAR, cut, part
 from .rules import Because, Known, Unsupported, known_size, rule
 
 if TYPE_CHECKING:
@@ -183,10 +183,8 @@ def flipped(at: At, x: Node) -> Node:
 
 def at_step(at: At, x: Node, axis: int, t: int) -> Node:
     """The slice of a value at a place along an axis, without that axis."""
-    begin, end = [0] * x.rank, [FAR] * x.rank
-    begin[axis], end[axis] = t, t + 1
     if isinstance(x.shape[axis], int):
-        found = cut(at, x, begin, end, [1] * x.rank)
+        found = part(at, x, axis, t, t + 1)
     else:
         one = at.node(np.zeros((1,) * x.rank, bool))
         found = at.apply("builtin.strided_slice_like", x, one, axes=(axis,), begin=(t,))
@@ -201,33 +199,26 @@ DEFAULTS = {"RNN": [TANH], "GRU": [SIGMOID, TANH], "LSTM": [SIGMOID, TANH, TANH]
 Squash = Callable[[Node], Node]
 
 
+SQUASHING: dict[str, Callable[[Node, Any], Node]] = {
+    **{n.lower(): ACTIVATIONS[n] for n in ("Elu", "HardSigmoid", "LeakyRelu", "Softsign", "ThresholdedRelu")},
+    "affine": lambda x, at: x * at["alpha"] + at["beta"],
+    "relu": lambda x, at: x.scalar("maximum", 0.0),
+    "scaledtanh": lambda x, at: (x * at["beta"]).scalar("tanh") * at["alpha"],
+    "sigmoid": lambda x, at: x.scalar("sigmoid"),
+    "softplus": lambda x, at: x.scalar("softplus"),
+    "tanh": lambda x, at: x.scalar("tanh"),
+}
+ALPHA, BETA = {"hardsigmoid": 0.2, "leakyrelu": 0.01}, {"hardsigmoid": 0.5, "scaledtanh": 1.0}  # others are 1 and 0
+
+
 def squashing(name: str, alpha: float | None, beta: float | None) -> Squash:
     """A function that recurrent layers apply, by name."""
-
-    def either(value: float | None, default: float) -> float:
-        return default if value is None else value
-
-    plain = {"sigmoid": "sigmoid", "tanh": "tanh", "softplus": "softplus"}
     key = name.lower()
-    if key in plain:
-        return lambda x: x.scalar(plain[key])
-    if key == "relu":
-        return lambda x: x.scalar("maximum", 0.0)
-    if key == "affine":
-        return lambda x: x * either(alpha, 1.0) + either(beta, 0.0)
-    if key == "leakyrelu":
-        return lambda x: x.scalar("lt", 0.0).scalar("switch", x * either(alpha, 0.01), x)
-    if key == "thresholdedrelu":
-        return lambda x: x.scalar("gt", either(alpha, 1.0)).scalar("switch", x, number(x, 0))
-    if key == "scaledtanh":
-        return lambda x: (x * either(beta, 1.0)).scalar("tanh") * either(alpha, 1.0)
-    if key == "hardsigmoid":
-        return lambda x: (x * either(alpha, 0.2) + either(beta, 0.5)).scalar("maximum", 0.0).scalar("minimum", 1.0)
-    if key == "elu":
-        return lambda x: x.scalar("lt", 0.0).scalar("switch", x.scalar("expm1") * either(alpha, 1.0), x)
-    if key == "softsign":
-        return lambda x: x / (x.scalar("abs_") + 1.0)
-    raise Unsupported(f"the activation {name}")
+    if key not in SQUASHING:
+        raise Unsupported(f"the activation {name}")
+    alpha = ALPHA.get(key, 1.0) if alpha is None else alpha
+    beta = BETA.get(key, 0.0) if beta is None else beta
+    return lambda x: SQUASHING[key](x, {"alpha": alpha, "beta": beta})
 
 
 @rule("RNN", "GRU", "LSTM")
@@ -316,9 +307,7 @@ def run_direction(
 
 def piece(at: At, x: Node, k: int, size: int) -> Node:
     """The k-th piece of so many elements along the last axis."""
-    begin, end = [0] * x.rank, [FAR] * x.rank
-    begin[-1], end[-1] = k * size, (k + 1) * size
-    return cut(at, x, begin, end, [1] * x.rank)
+    return part(at, x, x.rank - 1, k * size, (k + 1) * size)
 
 
 def rnn_step(at: At, into: Node, h: Node, c: Any, r: Node, rb: Any, p: Any, hidden: int, f: Sequence[Squash]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from cvm.dialect.ir.types import F16, F32, F64, I1, UI8, ElementType
 from cvm.dialect.program.builder import Node
 
 from .elements import element_of
-from .rules import Array, Function, Known, Unsupported, aligned, rule
+from .rules import Array, Known, Unsupported, aligned, rule
 
 if TYPE_CHECKING:
     from .importer import At
@@ -28,16 +28,10 @@ UNARY = {
 }  # fmt: skip
 
 
-def unary(name: str) -> Function:
-    def run(at: At, x: Node) -> Known:
-        y = x.scalar(name)
-        return y if y.element is I1 else y.cast(x.element)
-
-    return run
-
-
-for _name, _scalar in UNARY.items():
-    rule(_name)(unary(_scalar))
+@rule(*UNARY)
+def unary(at: At, x: Node) -> Known:
+    y = x.scalar(UNARY[at.op])
+    return y if y.element is I1 else y.cast(x.element)
 
 
 def where(condition: Node, then: Any, otherwise: Any) -> Node:
@@ -79,15 +73,9 @@ ACTIVATIONS: dict[str, Callable[[Node, Any], Node]] = {
 }
 
 
-def activation(formula: Callable[[Node, Any], Node]) -> Function:
-    def run(at: At, x: Node) -> Known:
-        return formula(x, at).cast(x.element)
-
-    return run
-
-
-for _name, _formula in ACTIVATIONS.items():
-    rule(_name)(activation(_formula))
+@rule(*ACTIVATIONS)
+def activation(at: At, x: Node) -> Known:
+    return ACTIVATIONS[at.op](x, at).cast(x.element)
 
 
 @rule("Gelu")
@@ -132,11 +120,14 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def binary(name: str) -> Function:
-    def run(at: At, a: Node, b: Node) -> Known:
-        return combine(name, a, stretched(at, a, b))
+def on_sizes(at: At, a: Array, b: Array) -> Array:
+    return ON_SIZES[at.op](a.astype(object), b.astype(object))
 
-    return run
+
+@rule("Add", "Sub", "Mul", symbolic=on_sizes)
+@rule(*(name for name in BINARY if name not in ON_SIZES))
+def binary(at: At, a: Node, b: Node) -> Known:
+    return combine(BINARY[at.op], a, stretched(at, a, b))
 
 
 def stretched(at: At, a: Node, b: Node) -> Node:
@@ -147,16 +138,7 @@ def stretched(at: At, a: Node, b: Node) -> Node:
     return b.dimshuffle([*range(b.rank), *["x"] * (a.rank - axis - b.rank)])
 
 
-def on_sizes(name: str) -> Callable[..., Any] | None:
-    function = ON_SIZES.get(name)
-    return None if function is None else lambda at, a, b: function(a.astype(object), b.astype(object))
-
-
-for _name, _scalar in BINARY.items():
-    rule(_name, symbolic=on_sizes(_name))(binary(_scalar))
-
-
-@rule("Div", symbolic=on_sizes("Div"))
+@rule("Div", symbolic=on_sizes)
 def divide(at: At, a: Node, b: Node) -> Known:
     x, y = aligned(a, stretched(at, a, b))
     return x / y if x.element.kind == "float" else truncated_quotient(at, x, y)
@@ -208,20 +190,13 @@ def prelu(at: At, x: Node, slope: Node) -> Known:
     return choose(x.scalar("lt", number(x, 0)), combine("mul", x, slope), x)
 
 
-def variadic(name: str) -> Function:
-    def run(at: At, *xs: Node) -> Known:
-        return reduce(lambda a, b: combine(name, a, b), xs)
-
-    return run
+VARIADIC = {"Sum": "add", "Mean": "add", "Max": "maximum", "Min": "minimum"}
 
 
-for _name, _scalar in (("Sum", "add"), ("Max", "maximum"), ("Min", "minimum")):
-    rule(_name)(variadic(_scalar))
-
-
-@rule("Mean")
-def mean(at: At, *xs: Node) -> Known:
-    return reduce(lambda a, b: combine("add", a, b), xs) / float(len(xs))
+@rule(*VARIADIC)
+def variadic(at: At, *xs: Node) -> Known:
+    found = reduce(partial(combine, VARIADIC[at.op]), xs)
+    return found / float(len(xs)) if at.op == "Mean" else found
 
 
 @rule("Where", symbolic=lambda at, c, a, b: np.where(c.astype(bool), a.astype(object), b.astype(object)))

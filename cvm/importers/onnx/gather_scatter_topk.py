@@ -12,7 +12,7 @@ from cvm.dialect.program.builder import Node
 
 from .elements import I64
 from .elementwise import number, where
-from .movement import FAR, reshaped
+from .movement import part, reshaped
 from .rules import Array, Known, Unsupported, real_axes, rule, static
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def how(indices: Any) -> dict[str, str]:
     return {"mode": "clip"} if isinstance(indices, np.ndarray) else {}
 
 
-def gather_sizes(at: At, x: Array, indices: Array) -> Array:
-    return np.asarray(np.take(x, indices.astype(np.int64), at["axis"]))
-
-
-@rule("Gather", symbolic=gather_sizes)
+@rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))
 def gather(at: At, x: Node, indices: Known) -> Known:
     (axis,) = real_axes((at["axis"],), x.rank)
     return taken(at, x, indices, axis)
@@ -63,12 +59,8 @@ def coordinates(at: At, x: Node, indices: Node, batch: int = 0) -> list[Node]:
     count = static(indices, "the number of coordinates", (indices.rank - 1,))[0]
     if not 0 < batch + count <= x.rank:
         raise ValueError(f"{count} coordinates for {x.rank - batch} axes")
-    begin, end = [0] * indices.rank, [FAR] * indices.rank
-    found: list[Node] = []
-    for k in range(count):
-        begin[-1], end[-1] = k, k + 1
-        part = at.apply("cvm.slice", indices, begin=tuple(begin), end=tuple(end), strides=(1,) * indices.rank)
-        found.append(part.dimshuffle(range(indices.rank - 1)))
+    last = indices.rank - 1
+    found = [part(at, indices, last, k, k + 1).dimshuffle(range(last)) for k in range(count)]
     return [at.apply("builtin.iota_like", found[0], axis=j) for j in range(batch)] + [n.cast(I64) for n in found]
 
 
@@ -124,8 +116,7 @@ def largest(at: At, x: Node, k: int) -> list[Known]:
     if isinstance(x.shape[axis], int) and k > x.shape[axis]:
         raise ValueError(f"{k} of {x.shape[axis]} elements are wanted")
     order = at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0)
-    end = tuple(k if j == axis else FAR for j in range(x.rank))
-    first = at.apply("cvm.slice", order, begin=(0,) * x.rank, end=end, strides=(1,) * x.rank)
+    first = part(at, order, axis, 0, k)
     return [taken(at, x, first, axis, elements=True), first]
 
 
@@ -140,20 +131,11 @@ def one_hot(at: At, indices: Node, depth: Array, values: Node) -> Known:
     return where(wanted.scalar("eq", at_end), on, off)
 
 
-@rule("CumSum")
-def cumulative_sum(at: At, x: Node, axis: Array) -> Known:
-    return cumulative(at, x, int(axis.reshape(())), "add")
-
-
-@rule("CumProd")
-def cumulative_product(at: At, x: Node, axis: Array) -> Known:
-    return cumulative(at, x, int(axis.reshape(())), "mul")
-
-
-def cumulative(at: At, x: Node, axis: int, scalar_op: str) -> Node:
-    (axis,) = real_axes((axis,), x.rank)
+@rule("CumSum", "CumProd")
+def cumulative(at: At, x: Node, axis: Array) -> Known:
+    (along,) = real_axes((axis.reshape(()),), x.rank)
     flags = {"exclusive": bool(at["exclusive"]), "reverse": bool(at["reverse"])}
-    return at.apply("builtin.cumulative", x, axis=axis, scalar_op=scalar_op, **flags)
+    return at.apply("builtin.cumulative", x, axis=along, scalar_op={"CumSum": "add", "CumProd": "mul"}[at.op], **flags)
 
 
 @rule("Compress")

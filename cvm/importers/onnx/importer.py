@@ -84,12 +84,9 @@ class Importer:
         found = [self.node(np.array(v, np.int64)) if isinstance(v, int) else self._count(v) for v in value.flat]
         rows = [n.dimshuffle(["x"]) for n in found]
         joined = self.builder.apply("cvm.concatenate", *rows, axis=0) if len(rows) > 1 else rows[0]
-        return joined.dimshuffle([]) if value.ndim == 0 and joined.rank == 0 else self._shaped(joined, value.shape)
-
-    def _shaped(self, x: Node, shape: tuple[int, ...]) -> Node:
-        return (
-            self.builder.apply("cvm.reshape", x, target_shape=shape) if shape else self.builder.apply("cvm.squeeze", x)
-        )
+        if value.shape:
+            return self.builder.apply("cvm.reshape", joined, target_shape=value.shape)
+        return self.builder.apply("cvm.squeeze", joined)
 
     def _count(self, size: Size) -> Node:
         ones = self.like((size,)).scalar("second", 1).cast(elements.I64)
@@ -151,39 +148,34 @@ class Importer:
 
     def _import(self, at: At) -> None:
         node = at.node_proto
-        if any(isinstance(at.values.get(name), Missing) for name in at.reads()):
-            made: Sequence[Any] = [MISSING] * len(node.output)
-        else:
+        made: Sequence[Any] = [MISSING] * len(node.output)
+        if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
                 found = at.run()
                 several = isinstance(found, (tuple, list)) and not isinstance(found, Items)
-                made = found if several else [found]
-                if len(made) < len(node.output) and any(node.output[len(made) :]):
-                    raise Unsupported(f"output {node.output[len(made)]!r}")
+                results = found if several else [found]
+                if any(node.output[len(results) :]):
+                    raise Unsupported(f"output {node.output[len(results)]!r}")
                 if len(self.builder.operations) > MAX_OPERATIONS:
                     raise Unsupported(f"a program of more than {MAX_OPERATIONS} operations")
+                made = results
             except (Unsupported, NotImplementedError) as e:
                 self.refuse(at, str(e) if isinstance(e, Because) else f"{e} is not supported")
                 if isinstance(e, Unsupported) and e.of is not None:
                     self.needed |= self.inputs_of(e.of)
-                made = [MISSING] * len(node.output)
             except Undecided:
                 self.refuse(at, "what it does depends on unknown sizes")
-                made = [MISSING] * len(node.output)
             except cvm.Error as e:
                 self.refuse(at, e.diagnostics[0].message)
-                made = [MISSING] * len(node.output)
             except MemoryError:
                 self.refuse(at, "it takes more memory than there is")
-                made = [MISSING] * len(node.output)
             except (ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as e:
                 self.refuse(at, f"it is not as {self.system} defines it: {e}")
-                made = [MISSING] * len(node.output)
         for name, value in zip(node.output, made, strict=False):
             if name:
-                value = at.values[name] = (
-                    self.builder.known.get(value.value, value) if isinstance(value, Node) else value
-                )
+                if isinstance(value, Node):
+                    value = self.builder.known.get(value.value, value)
+                at.values[name] = value
                 if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
                     self.names.setdefault(value.value, name)
 

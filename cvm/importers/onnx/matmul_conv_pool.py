@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from cvm.dialect.program.builder import Node
 
 from .elementwise import combine
 from .movement import FAR, reshaped
-from .reductions_and_normalization import extreme, total
+from .reductions_and_normalization import extreme, mean, total
 from .rules import Array, Known, Unsupported, known_size, rule, static
 
 if TYPE_CHECKING:
@@ -155,10 +155,6 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int
 
 @rule("Conv")
 def conv(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
-    return convolved(at, x, w, b)
-
-
-def convolved(at: At, x: Node, w: Node, b: Node | None) -> Node:
     kernel = kernel_sizes(at, w)
     strides, dilations, before, after = spatial(at, x, kernel)
     if any(n < 0 for n in (*before, *after)):
@@ -326,27 +322,23 @@ def average_pool(at: At, x: Node) -> Known:
 
 @rule("LpPool")
 def lp_pool(at: At, x: Node) -> Known:
-    kernel, p = at["kernel_shape"], at["p"]
+    kernel = at["kernel_shape"]
     seen = windows(at, x, kernel, *pool_windows(at, x, kernel))
-    sums = total(seen.scalar("abs_").scalar("pow", float(p)), tuple(range(x.rank, seen.rank)))
-    return sums.scalar("pow", 1 / p).cast(x.element)
+    return lp_norm(seen, tuple(range(x.rank, seen.rank)), at["p"])
 
 
-@rule("GlobalAveragePool")
-def global_average_pool(at: At, x: Node) -> Known:
-    from .reductions_and_normalization import mean
+def lp_norm(x: Node, over: tuple[int, ...], p: int) -> Node:
+    return total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element)
 
+
+GLOBAL: dict[str, Callable[[At, Node, tuple[int, ...]], Node]] = {
+    "GlobalAveragePool": mean,
+    "GlobalMaxPool": lambda at, x, over: extreme(x, over, "max"),
+    "GlobalLpPool": lambda at, x, over: lp_norm(x, over, at["p"]),
+}
+
+
+@rule(*GLOBAL)
+def global_pool(at: At, x: Node) -> Known:
     over = tuple(range(2, x.rank))
-    return mean(at, x, over).with_ones(over)
-
-
-@rule("GlobalMaxPool")
-def global_max_pool(at: At, x: Node) -> Known:
-    over = tuple(range(2, x.rank))
-    return extreme(x, over, "max").with_ones(over)
-
-
-@rule("GlobalLpPool")
-def global_lp_pool(at: At, x: Node) -> Known:
-    over, p = tuple(range(2, x.rank)), at["p"]
-    return total(x.scalar("abs_").scalar("pow", float(p)), over).scalar("pow", 1 / p).cast(x.element).with_ones(over)
+    return GLOBAL[at.op](at, x, over).with_ones(over)

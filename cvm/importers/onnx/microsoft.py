@@ -78,11 +78,9 @@ def qlinear_mul(
     c_scale: Array,
     c_zero: Array,
 ) -> Known:
-    product = (a.cast(I32) - at.node(np.array(one(a_zero), np.int32))) * (
-        b.cast(I32) - at.node(np.array(one(b_zero), np.int32))
-    )
+    x, y = (n.cast(I32) - at.node(np.array(one(zero), np.int32)) for n, zero in ((a, a_zero), (b, b_zero)))
     factor = f32(one(a_scale)) * f32(one(b_scale)) / f32(one(c_scale))
-    return requantize(at, product, at.node(np.array(factor)), one(c_zero))
+    return requantize(at, x * y, at.node(np.array(factor)), one(c_zero))
 
 
 @rule("com.microsoft.QLinearGlobalAveragePool")
@@ -104,13 +102,11 @@ def qgemm(
     sums = dot(at, a, rows, a_zero, b_zero, c if c is None or c.rank == 1 else None)
     sums = sums + c if c is not None and c.rank != 1 else sums
     alpha = f32(1.0 if at["alpha"] is None else at["alpha"])
-    factor = alpha * f32(one(a_scale)) * b_scale.astype(np.float32)
+    factor = np.asarray(alpha * f32(one(a_scale)) * b_scale.astype(np.float32))
+    factor = factor if factor.size > 1 else factor.reshape(())
     if y_scale is None or y_zero is None:
-        return sums.cast(F32) * at.node(np.asarray(factor) if factor.size > 1 else np.asarray(factor).reshape(()))
-    factor = factor / f32(one(y_scale))
-    return requantize(
-        at, sums, at.node(np.asarray(factor) if factor.size > 1 else np.asarray(factor).reshape(())), one(y_zero)
-    )
+        return sums.cast(F32) * at.node(factor)
+    return requantize(at, sums, at.node(np.asarray(factor / f32(one(y_scale)))), one(y_zero))
 
 
 @rule("com.microsoft.QLinearSoftmax")

@@ -35,22 +35,10 @@ def constant(at: At) -> Known:
     raise Unsupported("a sparse constant, or one of strings,")
 
 
-def symbolic_shape(at: At, x: Array) -> Any:
-    return np.array(x.shape, np.int64)[at["start"] or 0 : at["end"]]
-
-
-@rule("Shape", symbolic=symbolic_shape)
+@rule("Shape", symbolic=lambda at, x: np.array(x.shape, np.int64)[at["start"] or 0 : at["end"]])
 def shape(at: At, x: Known) -> Known:
     sizes = tuple(x.shape)[at["start"] or 0 : at["end"]]
-    if all(isinstance(n, int) for n in sizes):
-        return np.array(sizes, np.int64)
-    return as_objects(sizes)
-
-
-def as_objects(values: Sequence[Any]) -> Array:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    return np.array(sizes, np.int64 if all(isinstance(n, int) for n in sizes) else object)
 
 
 @rule("Size", symbolic=lambda at, x: np.array(x.size))
@@ -100,11 +88,7 @@ def eye_like(at: At, x: Node) -> Known:
 # Other shapes
 
 
-def take_sizes(x: Array, shape: Any) -> Array:
-    return x.reshape([int(n) for n in shape])
-
-
-@rule("Reshape", since=5, symbolic=lambda at, x, shape: take_sizes(x, shape))
+@rule("Reshape", since=5, symbolic=lambda at, x, shape: x.reshape([int(n) for n in shape]))
 def reshape(at: At, x: Node, shape: Ints) -> Known:
     """Sizes that are not known are kept, split off or merged."""
     target: list[Dim] = list(shape)
@@ -207,11 +191,7 @@ def given_axes(at: At, axes: Any) -> tuple[Any, ...] | None:
     return None if found is None else tuple(found)
 
 
-def squeeze_sizes(at: At, x: Array, axes: Any = None) -> Array:
-    return np.squeeze(x, given_axes(at, axes))
-
-
-@rule("Squeeze", symbolic=squeeze_sizes)
+@rule("Squeeze", symbolic=lambda at, x, axes=None: np.squeeze(x, given_axes(at, axes)))
 def squeeze(at: At, x: Node, axes: Array | None = None) -> Known:
     given = given_axes(at, axes)
     return at.apply("cvm.squeeze", x, axes=() if given is None else real_axes(given, x.rank)) if given != () else x
@@ -250,11 +230,7 @@ def transpose(at: At, x: Node) -> Known:
 # Parts and pieces together
 
 
-def join_sizes(at: At, *xs: Array) -> Array:
-    return np.concatenate([x.astype(object) for x in xs], at["axis"])
-
-
-@rule("Concat", symbolic=join_sizes)
+@rule("Concat", symbolic=lambda at, *xs: np.concatenate([x.astype(object) for x in xs], at["axis"]))
 def concatenate(at: At, *xs: Node) -> Known:
     first, axis = xs[0], 1 if at["axis"] is None else at["axis"]
     return at.apply("cvm.concatenate", *xs, axis=axis % first.rank) if len(xs) > 1 else first
@@ -301,6 +277,13 @@ def cut(at: At, x: Node, begin: Sequence[int], end: Sequence[int], strides: Sequ
     return at.apply("cvm.slice", x, begin=tuple(begin), end=tuple(end), strides=tuple(strides))
 
 
+def part(at: At, x: Node, axis: int, start: int, stop: int) -> Node:
+    """The elements from one place to another along an axis."""
+    begin, end = [0] * x.rank, [FAR] * x.rank
+    begin[axis], end[axis] = start, stop
+    return cut(at, x, begin, end, [1] * x.rank)
+
+
 def bound(at: At, x: Node, axis: int, n: Dim, step: Dim) -> int:
     """A bound as a number: of sizes, one that is the whole axis or counts from its end."""
     if isinstance(n, int):
@@ -337,13 +320,11 @@ def pieces(at: At, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Known]:
     start = 0
     for n in sizes:
         length = known_size(n, "a piece")
-        begin, end = [0] * x.rank, [FAR] * x.rank
-        begin[axis], end[axis] = start, start + length
         start += length
         whole = x.shape[axis]
         if isinstance(whole, int) and (length < 0 or start > whole):
             raise ValueError(f"the pieces are longer than the axis, which has {whole} elements")
-        found.append(cut(at, x, begin, end, [1] * x.rank))
+        found.append(part(at, x, axis, start - length, start))
     if isinstance(x.shape[axis], int) and start != x.shape[axis]:
         raise ValueError(f"the pieces have {start} of {x.shape[axis]} elements")
     return found

@@ -22,15 +22,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from cvm.dialect.ir.sizes import Dim
 from cvm.dialect.program.builder import Node
-
-if TYPE_CHECKING:
-    pass
 
 Array: TypeAlias = np.ndarray
 Ints: TypeAlias = tuple[Dim, ...]

@@ -9,8 +9,8 @@ import numpy as np
 from cvm.dialect.program.builder import Node
 
 from .control_flow_and_recurrence import at_step, stacked
-from .movement import FAR, cut
-from .rules import Array, Items, Known, known_size, real_axes, rule, static
+from .movement import pieces
+from .rules import Array, Items, Known, real_axes, rule, static
 
 if TYPE_CHECKING:
     from .importer import At
@@ -75,17 +75,5 @@ def split(at: At, x: Node, sizes: Array | None = None) -> Any:
         whole = [at_step(at, x, axis, k) for k in range(n)]
         return Items(s.with_ones((axis,)) for s in whole) if keep else Items(whole)
     each = int(sizes.reshape(())) if sizes.ndim == 0 else 0
-    ends = (
-        [min(each, n - k) for k in range(0, n, each)]
-        if sizes.ndim == 0
-        else [known_size(int(m), "a piece") for m in sizes]
-    )
-    found, start = [], 0
-    for m in ends:
-        begin, end = [0] * x.rank, [FAR] * x.rank
-        begin[axis], end[axis] = start, start + m
-        found.append(cut(at, x, begin, end, [1] * x.rank))
-        start += m
-    if start != n:
-        raise ValueError(f"the pieces have {start} of {n} elements")
-    return Items(found)
+    ends = [min(each, n - k) for k in range(0, n, each)] if sizes.ndim == 0 else list(map(int, sizes))
+    return Items(pieces(at, x, axis, ends))
