@@ -14,12 +14,7 @@ from cvm.importers.onnx.folding import FoldingBuilder
 
 from .graph import ELEMENTS, Graph, Operator
 
-UNSIGNED = {
-    I8: ELEMENT_TYPES["ui8"],
-    I16: ELEMENT_TYPES["ui16"],
-    I32: ELEMENT_TYPES["ui32"],
-    I64: ELEMENT_TYPES["ui64"],
-}
+UNSIGNED = {e: ELEMENT_TYPES[f"u{e.name}"] for e in (I8, I16, I32, I64)}
 UNSIGNED_DTYPE = {e.dtype: u.dtype for e, u in UNSIGNED.items()}
 DOUBLE = 3  # of the enumeration RoundingMode; the others round once
 
@@ -92,6 +87,11 @@ def ufunc(name: str, *xs: Node) -> Node:
     return xs[0].builder.apply("numpy.elementwise", *xs, ufunc=name)
 
 
+def alone(x: Node) -> Node:
+    """The only element of a tensor."""
+    return x.dimshuffle([])
+
+
 def scalar(x: Node, value: int) -> Node:
     """A number of the type of a node."""
     return x.constant(np.array(value, x.element.dtype))
@@ -116,16 +116,6 @@ def arithmetic_right_shift(at: At, x: Node, by: Node) -> Node:
     before = ufunc("right_shift", x, ufunc("maximum", ufunc("subtract", by, scalar(by, 1)), scalar(by, 0)))
     some = ufunc("minimum", by, scalar(by, 1))  # nothing is rounded where nothing is shifted
     return ufunc("add", shifted, ufunc("bitwise_and", before, some))
-
-
-@rule("CLZ")
-def clz(at: At, x: Node) -> Node:
-    """The width less the ones of the number with all lower bits set."""
-    bits = x.cast(UNSIGNED[I32])
-    for by in (1, 2, 4, 8, 16):
-        bits = ufunc("bitwise_or", bits, ufunc("right_shift", bits, scalar(bits, by)))
-    ones = ufunc("bitwise_count", bits).cast(I32)
-    return ufunc("subtract", scalar(ones, 32), ones)
 
 
 @rule("INTDIV")
@@ -165,37 +155,6 @@ def clamp(at: At, x: Node) -> Node:
     return clipped(x, int(low), int(high))
 
 
-@rule("SELECT")
-def select(at: At, condition: Node, a: Node, b: Node) -> Node:
-    return condition.scalar("switch", a, b)
-
-
-@rule("CAST")
-def cast(at: At, x: Node) -> Node:
-    return x.cast(at.result)
-
-
-@rule("IDENTITY")
-def identity(at: At, x: Node) -> Node:
-    return x
-
-
-@rule("TABLE")
-def table(at: At, x: Node, entries: Node) -> Node:
-    """256 entries of i8, or 513 of i16 between which it interpolates in 7 bits."""
-
-    def entry(index: Node) -> Node:
-        return at.apply("builtin.gather", entries, index, axes=(0,), mode="clip")
-
-    wide = x.cast(I32)
-    if x.element is I8:
-        return entry(ufunc("add", wide, scalar(wide, 128)))
-    index = ufunc("add", ufunc("right_shift", wide, scalar(wide, 7)), scalar(wide, 256))
-    base, following = (entry(n).cast(I32) for n in (index, ufunc("add", index, scalar(index, 1))))
-    part = ufunc("multiply", ufunc("subtract", following, base), ufunc("bitwise_and", wide, scalar(wide, 127)))
-    return ufunc("add", ufunc("left_shift", base, scalar(base, 7)), part)
-
-
 def zero(at: At, n: int, unsigned: bool = False) -> int:
     """A zero point that has to be a constant; only numbers of 8 bits have one, and unsigned ones of 16 the middle."""
     found = at.constant(n).reshape(-1)
@@ -216,7 +175,7 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, *_: Node) -> Node:
     zeros = [zero(at, n, unsigned) for n, unsigned in zip((3, 4), signs, strict=True)]
     x = x.cast(UNSIGNED[x.element]) if signs[0] else x
     found = UNSIGNED[to] if signs[1] else to
-    rows = [n.cast(I32) if at["per_channel"] else n.cast(I32).dimshuffle([]) for n in (multiplier, shift)]
+    rows = [n.cast(I32) if at["per_channel"] else alone(n.cast(I32)) for n in (multiplier, shift)]
     rounding = "tosa_double" if at["rounding_mode"] == DOUBLE else "single"
     zero_points = {"input_zero_point": zeros[0], "zero_point": zeros[1]}
     return at.apply("quant.requantize", x, *rows, to=found, rounding=rounding, **zero_points).cast(to)
@@ -225,50 +184,23 @@ def rescale(at: At, x: Node, multiplier: Node, shift: Node, *_: Node) -> Node:
 # Contractions and windows
 
 
-def zero_point(node: Node) -> Node:
-    return node.dimshuffle([])
-
-
-def biased(bias: Node, channels: Any) -> Node:
-    """The bias, one for each channel; the file may have one for all."""
-    one = bias.array_type.size == 1 != channels
-    return bias.builder.apply("cvm.tile", bias, reps=(channels,)) if one else bias
-
-
-@rule("CONV2D")
-def conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
-    how = {"padding": at.pads("pad"), "stride": at["stride"], "dilation": at["dilation"]}
-    return at.apply("quant.conv2d", x, w, zero_point(x_zero), zero_point(w_zero), biased(bias, w.shape[0]), **how)
-
-
-@rule("DEPTHWISE_CONV2D")
-def depthwise_conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
-    how = {"padding": at.pads("pad"), "stride": at["stride"], "dilation": at["dilation"]}
-    zeros = zero_point(x_zero), zero_point(w_zero)
-    return at.apply("quant.depthwise_conv2d", x, w, *zeros, biased(bias, w.shape[2] * w.shape[3]), **how)
-
-
-@rule("TRANSPOSE_CONV2D")
-def transpose_conv2d(at: At, x: Node, w: Node, bias: Node, x_zero: Node, w_zero: Node) -> Node:
-    pads = tuple(-n for n in at.pads("out_pad"))
-    zeros = zero_point(x_zero), zero_point(w_zero)
-    return at.apply("quant.transpose_conv2d", x, w, *zeros, biased(bias, w.shape[0]), padding=pads, stride=at["stride"])
-
-
-@rule("MATMUL")
-def matmul(at: At, a: Node, b: Node, a_zero: Node, b_zero: Node) -> Node:
-    return at.apply("quant.batch_matmul", a, b, zero_point(a_zero), zero_point(b_zero))
+@rule("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
+def convolution(at: At, x: Node, w: Node, bias: Node, *zeros: Node) -> Node:
+    op = at.operator.op
+    channels = w.shape[2] * w.shape[3] if op == "DEPTHWISE_CONV2D" else w.shape[0]
+    if bias.array_type.size == 1 != channels:  # one for all channels
+        bias = at.apply("cvm.tile", bias, reps=(channels,))
+    if op == "TRANSPOSE_CONV2D":
+        how = {"padding": tuple(-n for n in at.pads("out_pad"))}
+    else:
+        how = {"padding": at.pads("pad"), "dilation": at["dilation"]}
+    return at.apply(f"quant.{op.lower()}", x, w, *map(alone, zeros), bias, stride=at["stride"], **how)
 
 
 @rule("AVG_POOL2D")
 def avg_pool2d(at: At, x: Node, *_: Node) -> Node:
     how = {"pool_size": at["kernel"], "padding": at.pads("pad"), "stride": at["stride"], "rounding": "tosa"}
     return at.apply("quant.avg_pool2d", x, input_zero_point=zero(at, 1), zero_point=zero(at, 2), **how)
-
-
-@rule("MAX_POOL2D")
-def max_pool2d(at: At, x: Node) -> Node:
-    return at.apply("quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"])
 
 
 @rule("RESIZE")
@@ -287,33 +219,7 @@ def reduce(at: At, x: Node) -> Node:
     return x.reduce(REDUCTIONS[at.operator.op], (at["axis"],)).with_ones((at["axis"],))
 
 
-@rule("REDUCE_SUM")
-def reduce_sum(at: At, x: Node) -> Node:
-    return x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],))
-
-
-@rule("ARGMAX")
-def argmax(at: At, x: Node) -> Node:
-    return at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32)
-
-
 # Movement
-
-
-@rule("CONCAT")
-def concat(at: At, x: Node, *more: Node) -> Node:
-    return at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x
-
-
-@rule("PAD")
-def pad(at: At, x: Node, _: Node, value: Node) -> Node:
-    around = at.ints(1)
-    return at.apply("quant.pad", x, zero_point(value), before=around[::2], after=around[1::2])
-
-
-@rule("RESHAPE")
-def reshape(at: At, x: Node, _: Node) -> Node:
-    return at.apply("cvm.reshape", x, target_shape=at.ints(1))
 
 
 @rule("REVERSE")
@@ -331,27 +237,31 @@ def slices(at: At, x: Node, *_: Node) -> Node:
     return at.apply("cvm.slice", x, begin=begin, end=end, strides=(1,) * x.rank)
 
 
-@rule("TILE")
-def tile(at: At, x: Node, _: Node) -> Node:
-    return at.apply("cvm.tile", x, reps=at.ints(1))
-
-
-@rule("TRANSPOSE")
-def transpose(at: At, x: Node) -> Node:
-    return at.apply("cvm.transpose", x, axes=at["perms"])
-
-
 def rows(indices: Node) -> Node:
     """For each of the indices, the batch that it is of."""
     shape: Any = indices.shape  # sizes of TOSA are known
     return indices.constant(np.indices(shape, np.int32)[0])
 
 
-@rule("GATHER")
-def gather(at: At, x: Node, indices: Node) -> Node:
-    return at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1))
-
-
-@rule("SCATTER")
-def scatter(at: At, x: Node, indices: Node, updates: Node) -> Node:
-    return at.apply("builtin.scatter", x, updates, rows(indices), indices, axes=(0, 1))
+RULES |= {
+    "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
+    "CAST": lambda at, x: x.cast(at.result),
+    "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
+    "CONCAT": lambda at, *xs: at.apply("cvm.concatenate", *xs, axis=at["axis"]) if len(xs) > 1 else xs[0],
+    "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
+    "IDENTITY": lambda at, x: x,
+    "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *map(alone, zeros)),
+    "MAX_POOL2D": lambda at, x: at.apply(
+        "quant.max_pool2d", x, pool_size=at["kernel"], padding=at.pads("pad"), stride=at["stride"]
+    ),
+    "PAD": lambda at, x, _, value: at.apply(
+        "quant.pad", x, alone(value), before=at.ints(1)[::2], after=at.ints(1)[1::2]
+    ),
+    "REDUCE_SUM": lambda at, x: x.sum((at["axis"],), dtype=x.element, acc_dtype=x.element).with_ones((at["axis"],)),
+    "RESHAPE": lambda at, x, _: at.apply("cvm.reshape", x, target_shape=at.ints(1)),
+    "SCATTER": lambda at, x, indices, new: at.apply("builtin.scatter", x, new, rows(indices), indices, axes=(0, 1)),
+    "SELECT": lambda at, condition, a, b: condition.scalar("switch", a, b),
+    "TABLE": lambda at, x, table: at.apply("quant.table", x, table, interpolate=x.element is I16),
+    "TILE": lambda at, x, _: at.apply("cvm.tile", x, reps=at.ints(1)),
+    "TRANSPOSE": lambda at, x: at.apply("cvm.transpose", x, axes=at["perms"]),
+}  # of operators that are one operation
