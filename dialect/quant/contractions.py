@@ -117,11 +117,7 @@ class Conv2d(Windowed[T]):
     layout: str = "NHWC"
     acc_dtype: ElementType | None = None  # i64 for x of 16 bits, else i32
 
-    symbols = {
-        "OC": lambda o: o.w.shape[0],
-        "C": lambda o: o.nchw(o.x.shape)[1],
-        "IC": lambda o: o.nchw(o.w.shape)[1],
-    }
+    symbols = {"OC": lambda o: o.w.shape[0], "C": lambda o: o.nchw(o.x.shape)[1], "IC": lambda o: o.nchw(o.w.shape)[1]}
     constraints = (
         ACC,
         quantised(1, "x", "w"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -12,18 +13,19 @@ from cvm.importers.onnx.elementwise import choose, combine
 from cvm.importers.onnx.rules import aligned
 
 from .quantization import (
+    LIMITS,
     activation_range,
     at_i32,
+    bounded,
     clipped,
     less_zero,
     quantized_multiplier,
     requantized,
     rescaled,
+    rounded,
 )
 from .rules import FLOATS, At, Known, Tensor, Unsupported, rule
 from .schema import ACTIVATIONS
-
-LIMITS = {"RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0)}
 
 
 def activated(at: At, y: Node) -> Node:
@@ -31,32 +33,24 @@ def activated(at: At, y: Node) -> Node:
     kind = ACTIVATIONS[at["activation"]]
     if kind == "TANH":
         return y.scalar("tanh")
-    if kind in LIMITS:
-        low, high = (None if v is None else y.constant(np.array(v, y.element.dtype)) for v in LIMITS[kind])
-        y = y.scalar("maximum", low) if low is not None else y
-        return y if high is None else y.scalar("minimum", high)
-    if kind != "NONE":
+    if kind not in LIMITS:
         raise Unsupported(f"activation {kind}")
-    return y
+    return bounded(y, kind)
 
 
 @rule("ADD", "SUB", accuracy=f"quantised: exact; {FLOATS}")
 def add(at: At, a: Node, b: Node) -> Known:
     x, z = at.input(0), at.input(1)
     if not at.y.is_quantised:
-        return activated(at, combine("add" if at.op == "ADD" else "sub", a, b))
+        return activated(at, combine(at.op.lower(), a, b))
     sign = 1 if at.op == "ADD" else -1
     scales = [float(t.scale) for t in (x, z, at.y)]
     low, high = activation_range(at, at.y)
     powers = all(math.frexp(s)[0] == 0.5 for s in scales)
     symmetric = not any(t.zero_point for t in (x, z, at.y))
     if at.y.element is I16 and at["pot_scale_int16"] and powers and symmetric:
-        return clipped(
-            combine("add" if sign > 0 else "sub", *(power_shifted(at, n, t) for n, t in ((a, x), (b, z)))),
-            low,
-            high,
-            I16,
-        )
+        a, b = power_shifted(at, a, x), power_shifted(at, b, z)
+        return clipped(combine(at.op.lower(), a, b), low, high, I16)
     left = 15 if at.y.element is I16 else 20
     whole = 2 * max(scales[:2])
     (m1, s1), (m2, s2), (m3, s3) = map(
@@ -96,23 +90,24 @@ def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
     if at.y.is_quantised:
         raise Unsupported("quantised numbers")
-    if at.op == "SQUARED_DIFFERENCE":
-        difference = combine("sub", a, b)
-        return difference * difference
-    names = {"DIV": "true_div", "FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2"}
     if at.op == "DIV":
         return activated(at, at.onnx("Div", a, b))
-    return combine(names[at.op], a, b)
+    names = {
+        "FLOOR_DIV": "floor_div",
+        "FLOOR_MOD": "mod",
+        "POW": "pow",
+        "ATAN2": "arctan2",
+        "SQUARED_DIFFERENCE": "sub",
+    }
+    found = combine(names[at.op], a, b)
+    return found * found if at.op == "SQUARED_DIFFERENCE" else found
 
 
 @rule("ADD_N")
 def add_n(at: At, *xs: Node) -> Known:
     if at.y.is_quantised:
         raise Unsupported("quantised numbers")
-    found = xs[0]
-    for x in xs[1:]:
-        found = combine("add", found, x)
-    return found
+    return reduce(lambda a, b: combine("add", a, b), xs)
 
 
 @rule("MAXIMUM", "MINIMUM")
@@ -122,7 +117,7 @@ def extreme(at: At, a: Node, b: Node) -> Known:
     return combine(at.op.lower(), a, b)
 
 
-def same_scale(at: At, *others: Tensor) -> None:
+def same_scale(at: At) -> None:
     """Refuse operators that move numbers from one scale to another without rescaling them."""
     quantised = [t for t in (*at.inputs, *at.outputs) if t is not None and t.is_quantised and t.element.bits < 32]
     if any(t.scale != quantised[0].scale or t.zero_point != quantised[0].zero_point for t in quantised):
@@ -182,10 +177,7 @@ def quantize(at: At, x: Node) -> Known:
     y = at.y
     if at.x.is_quantised:
         return rescaled(at, x, at.x, y)
-    whole = (x / float(y.scale)).scalar("round_half_away_from_zero")
-    low, high = (v - y.zero_point for v in y.element.limits)
-    kept = whole.scalar("maximum", float(low)).scalar("minimum", float(high)).cast(I32)
-    return (kept + at_i32(kept, y.zero_point)).cast(y.element)
+    return rounded(x / float(y.scale), y, y.element.limits)
 
 
 @rule("DEQUANTIZE")

@@ -11,11 +11,11 @@ import numpy as np
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
 from cvm.importers.onnx.movement import reshaped
-from cvm.importers.onnx.rules import Array, known_size, real_axes, static
+from cvm.importers.onnx.rules import known_size, real_axes, static
 
 from .arithmetic import activated, same_scale
-from .quantization import activation_range, at_i32, less_zero, quantized_multiplier, requantized
-from .rules import FLOATS, At, Known, Tensor, Unsupported, rule
+from .quantization import activation_range, less_zero, quantized_multiplier, requantized, rounded
+from .rules import FLOATS, At, Ints, Known, Tensor, Unsupported, rule
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
 ACCURACY = f"quantised: exact; {FLOATS}"
@@ -36,11 +36,9 @@ def windows(
     return (*before, *(p - b for p, b in zip(whole, before, strict=True))), strides
 
 
-def factors(at: At, x: Tensor, w: Tensor) -> float | list[float]:
+def factors(at: At, of: Tensor) -> list[float]:
     """The scale of the accumulators over the result's, one for each channel where the weights have several."""
-    if len(w.scales) > 1:
-        return [float(x.scale) * float(s) / float(at.y.scale) for s in w.scales]
-    return float(x.scale) * float(w.scale) / float(at.y.scale)
+    return [float(of.scale) * float(s) / float(at.y.scale) for s in at.input(1).scales]
 
 
 def check_quantised(at: At) -> None:
@@ -51,109 +49,58 @@ def check_quantised(at: At) -> None:
         raise Unsupported("a zero point of each channel")
 
 
-def finished(at: At, sums: Node, x: Tensor, w: Tensor) -> Node:
+def accumulators(at: At, name: str, of: Tensor, x: Node, w: Node, bias: Node | None = None, **how: Any) -> Node:
+    """Sums of products, with a bias in their type."""
+    zeros = (at.node(np.array(t.zero_point, np.int32)) for t in (of, at.input(1)))
+    more = () if bias is None else (bias.cast(I64 if x.element is I16 else I32),)
+    return at.apply(f"quant.{name}", x, w, *zeros, *more, **how)
+
+
+def finished(at: At, sums: Node, of: Tensor) -> Node:
     """Accumulators as quantised numbers of the result, through its activation."""
     if at.y.element is I32:
         return sums
-    limits = activation_range(at, at.y)
-    return requantized(at, sums, factors(at, x, w), at.y.element, at.y.zero_point, limits)
+    return requantized(at, sums, factors(at, of), at.y.element, at.y.zero_point, activation_range(at, at.y))
 
 
-def in_doubles(at: At, sums: Node, x: Tensor, w: Tensor) -> Node:
-    """The same by one product of f64 and a rounding of halves away from zero, as the reference kernel of dense layers does it."""
-    scales = np.array([float(x.scale) * float(s) / float(at.y.scale) for s in w.scales])
-    scaled = sums.cast(F64) * at.node(scales if len(scales) > 1 else scales.reshape(()))
-    low, high = activation_range(at, at.y)
-    bounds = (float(v - at.y.zero_point) for v in (low, high))
-    kept = (
-        scaled.scalar("round_half_away_from_zero")
-        .scalar("maximum", next(bounds))
-        .scalar("minimum", next(bounds))
-        .cast(I32)
-    )
-    return (kept + at_i32(kept, at.y.zero_point)).cast(at.y.element)
+def in_nchw(at: At, op: str, x: Node, *more: Any, **how: Any) -> Node:
+    """An ONNX operator of floats, and the fused activation."""
+    return activated(at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **how).dimshuffle(TO_NHWC))
 
 
-def zero_points(at: At, x: Tensor, w: Tensor) -> list[Node]:
-    return [at.node(np.array(t.zero_point, np.int32)) for t in (x, w)]
-
-
-def accumulator_bias(x: Node, bias: Node | None) -> list[Node]:
-    """The bias in the accumulators' type."""
-    return [] if bias is None else [bias.cast(I64 if x.element is I16 else I32)]
-
-
-@rule("CONV_2D", accuracy=ACCURACY)
+@rule("CONV_2D", "DEPTHWISE_CONV_2D", accuracy=ACCURACY)
 def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
-    dilations = (at["dilation_h"], at["dilation_w"])
-    pads, strides = windows(at, static(x, "a convolution", (1, 2)), static(w, "a kernel", (1, 2)), dilations)
-    groups = known_size(x.shape[3], "channels") // max(known_size(w.shape[3], "channels"), 1)
-    if not at.x.is_quantised:
-        return float_conv(at, x, w.dimshuffle(TO_NCHW), bias, pads, strides, dilations, groups)
-    how = {"padding": pads, "stride": strides, "dilation": dilations, "groups": groups}
-    sums = at.apply("quant.conv2d", x, w, *zero_points(at, at.x, at.input(1)), *accumulator_bias(x, bias), **how)
-    return finished(at, sums, at.x, at.input(1))
-
-
-def float_conv(
-    at: At, x: Node, w: Node, bias: Node | None, pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int], groups: int
-) -> Node:  # fmt: skip
-    given = () if bias is None else (bias,)
-    found = at.onnx(
-        "Conv", x.dimshuffle(TO_NCHW), w, *given, pads=pads, strides=strides, dilations=dilations, group=groups
-    )
-    return activated(at, found.dimshuffle(TO_NHWC))
-
-
-@rule("DEPTHWISE_CONV_2D", accuracy=ACCURACY)
-def depthwise(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
-    check_quantised(at)
-    dilations = (at["dilation_h"], at["dilation_w"])
-    kernel = static(w, "a kernel", (1, 2))
+    kernel, dilations, deep = static(w, "a kernel", (1, 2)), (at["dilation_h"], at["dilation_w"]), at.op != "CONV_2D"
     pads, strides = windows(at, static(x, "a convolution", (1, 2)), kernel, dilations)
-    channels, outputs = known_size(x.shape[3], "channels"), known_size(w.shape[3], "channels")
-    if not channels or outputs % channels:
+    channels, outputs = (known_size(n.shape[3], "channels") for n in (x, w))
+    if deep and (not channels or outputs % channels):
         raise ValueError(f"{outputs} channels of {channels}")
+    groups = channels if deep else channels // max(outputs, 1)
     if not at.x.is_quantised:
-        return float_conv(at, x, w.dimshuffle((3, 0, 1, 2)), bias, pads, strides, dilations, channels)
-    w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
-    how = {"padding": pads, "stride": strides, "dilation": dilations}
-    sums = at.apply(
-        "quant.depthwise_conv2d", x, w, *zero_points(at, at.x, at.input(1)), *accumulator_bias(x, bias), **how
-    )
-    return finished(at, sums, at.x, at.input(1))
+        w = w.dimshuffle((3, 0, 1, 2) if deep else TO_NCHW)
+        return in_nchw(at, "Conv", x, w, bias, pads=pads, strides=strides, dilations=dilations, group=groups)
+    how: dict[str, Any] = {"padding": pads, "stride": strides, "dilation": dilations}
+    if deep:
+        w = at.apply("cvm.reshape", w, target_shape=(*kernel, channels, outputs // channels))
+        return finished(at, accumulators(at, "depthwise_conv2d", at.x, x, w, bias, **how), at.x)
+    return finished(at, accumulators(at, "conv2d", at.x, x, w, bias, **how, groups=groups), at.x)
 
 
 @rule("TRANSPOSE_CONV", accuracy=ACCURACY)
-def transpose_conv(at: At, shape: Array, w: Node, x: Node, bias: Node | None = None) -> Known:
+def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
-    t, kernel, wanted = at.input(2), static(w, "a kernel", (1, 2)), [int(n) for n in shape.reshape(-1)[1:3]]
+    of, kernel, wanted = at.input(2), static(w, "a kernel", (1, 2)), shape[1:3]
     pads, strides = windows(at, wanted, kernel)
     sizes = static(x, "a transposed convolution", (1, 2))
     full = [(n - 1) * s + k for n, s, k in zip(sizes, strides, kernel, strict=True)]
-    pads = (*pads[:2], *(f - p - m for f, p, m in zip(full, pads[:2], wanted, strict=True)))
-    if not t.is_quantised:
-        turned = w.dimshuffle((3, 0, 1, 2))
-        zero = {
-            "auto_pad": "NOTSET",
-            "group": 1,
-            "strides": strides,
-            "pads": (*pads[:2], *(max(p, 0) for p in pads[2:])),
-        }
-        more = tuple(max(-p, 0) for p in pads[2:])
-        found = at.onnx(
-            "ConvTranspose",
-            x.dimshuffle(TO_NCHW),
-            turned,
-            *(() if bias is None else (bias,)),
-            **zero,
-            output_padding=more,
-        )
-        return activated(at, found.dimshuffle(TO_NHWC))
-    zeros = zero_points(at, t, at.input(1))
-    sums = at.apply("quant.transpose_conv2d", x, w, *zeros, *accumulator_bias(x, bias), padding=pads, stride=strides)
-    return finished(at, sums, t, at.input(1))
+    after = [f - p - m for f, p, m in zip(full, pads[:2], wanted, strict=True)]
+    if of.is_quantised:
+        how = {"padding": (*pads[:2], *after), "stride": strides}
+        return finished(at, accumulators(at, "transpose_conv2d", of, x, w, bias, **how), of)
+    how = {"pads": (*pads[:2], *(max(p, 0) for p in after)), "output_padding": tuple(max(-p, 0) for p in after)}
+    w = w.dimshuffle((3, 0, 1, 2))
+    return in_nchw(at, "ConvTranspose", x, w, bias, **how, strides=strides, auto_pad="NOTSET", group=1)
 
 
 @rule("FULLY_CONNECTED", accuracy=ACCURACY)
@@ -165,8 +112,11 @@ def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known
     lead = x.shape[:-1] if at["keep_num_dims"] else (-1,)
     rows = x if x.rank == 2 and x.shape[1] == k else at.apply("cvm.reshape", x, target_shape=(-1, k))
     if at.x.is_quantised:
-        sums = at.apply("quant.dense", rows, w, *zero_points(at, at.x, at.input(1)), *accumulator_bias(x, bias))
-        found = in_doubles(at, sums, at.x, at.input(1))
+        # one product of f64 and a rounding of halves away from zero, as the reference kernel does it
+        sums = accumulators(at, "dense", at.x, rows, w, bias).cast(F64)
+        scales = np.array(factors(at, at.x))
+        scaled = sums * at.node(scales if len(scales) > 1 else scales.reshape(()))
+        found = rounded(scaled, at.y, activation_range(at, at.y))
     else:
         found = activated(at, at.apply("cvm.dense", rows, w, *(() if bias is None else (bias,))))
     return reshaped(at, found, (*lead, n)) if len(lead) > 1 else found
@@ -183,42 +133,33 @@ def batch_matmul(at: At, a: Node, b: Node) -> Known:
         return at.onnx("MatMul", a, b)
     if a.rank != b.rank and b.rank != 2:
         raise Unsupported("batches of different rank")
-    sums = at.apply("quant.batch_matmul", a, b, *zero_points(at, at.x, at.input(1)))
-    return requantized(at, sums, factors(at, at.x, at.input(1)), at.y.element, at.y.zero_point)
-
-
-# Pooling
-
-
-def pool(at: At, x: Node) -> tuple[Sequence[int], dict[str, Any]]:
-    kernel = (at["filter_height"], at["filter_width"])
-    pads, strides = windows(at, static(x, "pooling", (1, 2)), kernel)
-    return kernel, {"padding": pads, "stride": strides}
+    sums = accumulators(at, "batch_matmul", at.x, a, b)
+    return requantized(at, sums, factors(at, at.x), at.y.element, at.y.zero_point)
 
 
 @rule("MAX_POOL_2D", "AVERAGE_POOL_2D", accuracy=ACCURACY)
 def pooling(at: At, x: Node) -> Known:
     """An average is over the elements that are inside, in integers with halves away from zero."""
     same_scale(at)
-    kernel, how = pool(at, x)
+    kernel = (at["filter_height"], at["filter_width"])
+    pads, strides = windows(at, static(x, "pooling", (1, 2)), kernel)
     if at.x.is_quantised:
         low, high = activation_range(at, at.y)
         name = "quant.max_pool2d" if at.op == "MAX_POOL_2D" else "quant.avg_pool2d"
-        return at.apply(name, x, pool_size=kernel, min=low, max=high, **how)
+        return at.apply(name, x, pool_size=kernel, padding=pads, stride=strides, min=low, max=high)
     name = "MaxPool" if at.op == "MAX_POOL_2D" else "AveragePool"
-    given = {"kernel_shape": kernel, "pads": how["padding"], "strides": how["stride"], "auto_pad": "NOTSET"}
-    return activated(at, at.onnx(name, x.dimshuffle(TO_NCHW), **given).dimshuffle(TO_NHWC))
+    return in_nchw(at, name, x, kernel_shape=kernel, pads=pads, strides=strides, auto_pad="NOTSET")
 
 
 # Reductions
 
 
-def over(x: Node, axes: Array) -> tuple[int, ...]:
-    return tuple(sorted(set(real_axes(sorted({int(a) % max(x.rank, 1) for a in axes.reshape(-1)}), x.rank))))
+def over(x: Node, axes: Ints) -> tuple[int, ...]:
+    return tuple(sorted({real_axes((a,), x.rank)[0] for a in axes}))
 
 
 @rule("MEAN", "SUM", accuracy=ACCURACY)
-def mean(at: At, x: Node, axes: Array) -> Known:
+def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
         name = "ReduceMean" if at.op == "MEAN" else "ReduceSum"
@@ -231,8 +172,7 @@ def mean(at: At, x: Node, axes: Array) -> Known:
     if count:
         shift = min(count.bit_length() - 1, 32, 31 + (31 - s))
         m, s = (m << shift) // count, s + shift
-    low, high = at.y.element.limits
-    how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point, "min": low, "max": high}
+    how = {"to": at.y.element, "rounding": at.rounding, "zero_point": at.y.zero_point}
     found = at.apply("quant.requantize", sums, at.node(np.array(m, np.int32)), at.node(np.array(s, np.int32)), **how)
     return found.with_ones(along) if at["keep_dims"] else found
 
@@ -241,7 +181,7 @@ REDUCTIONS = {"REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD
 
 
 @rule(*REDUCTIONS, accuracy="exact but for products of floats")
-def reduce(at: At, x: Node, axes: Array) -> Known:
+def reduce(at: At, x: Node, axes: Ints) -> Known:
     same_scale(at)
     if at.op == "REDUCE_PROD" and at.x.is_quantised:
         raise Unsupported("quantised numbers")
@@ -249,7 +189,7 @@ def reduce(at: At, x: Node, axes: Array) -> Known:
 
 
 @rule("REDUCE_ANY", "REDUCE_ALL")
-def reduce_bools(at: At, x: Node, axes: Array) -> Known:
+def reduce_bools(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
-    found = x.reduce("any" if at.op == "REDUCE_ANY" else "all", along)
+    found = x.reduce(at.op.removeprefix("REDUCE_").lower(), along)
     return found.with_ones(along) if at["keep_dims"] else found

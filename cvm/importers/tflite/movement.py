@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from cvm.importers.onnx.rules import Array, known_size, real_axes, static
 
 from .arithmetic import activated, same_scale
 from .quantization import at_i32, rescaled
-from .rules import FLOATS, At, Known, Unsupported, rule
+from .rules import FLOATS, At, Ints, Known, Unsupported, rule
 from .schema import ELEMENTS, TYPES
 
 
@@ -23,14 +26,13 @@ def place(axis: int, rank: int) -> int:
 
 
 @rule("RESHAPE")
-def reshape(at: At, x: Node, shape: Array | None = None) -> Known:
-    wanted = shape.reshape(-1) if shape is not None else at["new_shape"]
-    return reshaped(at, x, [int(n) for n in wanted])
+def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
+    return reshaped(at, x, at["new_shape"].tolist() if shape is None else shape)
 
 
 @rule("SQUEEZE")
 def squeeze(at: At, x: Node) -> Known:
-    axes = real_axes([int(a) for a in at["squeeze_dims"]], x.rank) or [j for j, n in enumerate(x.shape) if n == 1]
+    axes = real_axes(at["squeeze_dims"], x.rank) or [j for j, n in enumerate(x.shape) if n == 1]
     return x.dimshuffle([j for j in range(x.rank) if j not in axes])
 
 
@@ -40,8 +42,8 @@ def expand_dims(at: At, x: Node, axis: Array) -> Known:
 
 
 @rule("TRANSPOSE")
-def transpose(at: At, x: Node, axes: Array) -> Known:
-    return x.dimshuffle(real_axes(axes.reshape(-1).tolist(), x.rank))
+def transpose(at: At, x: Node, axes: Ints) -> Known:
+    return x.dimshuffle(real_axes(axes, x.rank))
 
 
 @rule("CONCATENATION", accuracy="exact; ui8 of several scales within 1")
@@ -78,26 +80,23 @@ def split(at: At, axis: Array, x: Node) -> Any:
 
 
 @rule("SPLIT_V")
-def split_v(at: At, x: Node, sizes: Array, axis: Array) -> Any:
-    along, parts = place(axis.item(), x.rank), [int(n) for n in sizes.reshape(-1)]
-    (n,) = static(x, "what is split", (along,))
-    rest = n - sum(p for p in parts if p >= 0)
-    return pieces(at, x, along, [rest if p < 0 else p for p in parts])
+def split_v(at: At, x: Node, sizes: Ints, axis: Array) -> Any:
+    along = place(axis.item(), x.rank)
+    rest = static(x, "what is split", (along,))[0] - sum(n for n in sizes if n >= 0)
+    return pieces(at, x, along, [rest if n < 0 else n for n in sizes])
 
 
 @rule("SLICE")
-def slice_(at: At, x: Node, begin: Array, size: Array) -> Known:
-    first, count = ([int(n) for n in a.reshape(-1)] for a in (begin, size))
-    last = [FAR if n == -1 else b + n for b, n in zip(first, count, strict=True)]
-    return cut(at, x, first, last, [1] * x.rank)
+def slice_(at: At, x: Node, begin: Ints, size: Ints) -> Known:
+    end = [FAR if n == -1 else b + n for b, n in zip(begin, size, strict=True)]
+    return cut(at, x, begin, end, [1] * x.rank)
 
 
 @rule("STRIDED_SLICE")
-def strided_slice(at: At, x: Node, begin: Array, end: Array, strides: Array) -> Known:
+def strided_slice(at: At, x: Node, begin: Ints, end: Ints, strides: Ints) -> Known:
     if at["offset"]:
         raise Unsupported("an end that is an offset")
-    bounds = [[int(n) for n in a.reshape(-1)] for a in (begin, end, strides)]
-    entries = len(bounds[0])
+    entries = len(begin)
     found: list[list[int]] = [[], [], []]
     shape: list[int | str] = []
     for n in range(entries):
@@ -110,7 +109,7 @@ def strided_slice(at: At, x: Node, begin: Array, end: Array, strides: Array) -> 
         elif at["new_axis_mask"] & bit:
             shape.append("x")
         else:
-            first, last, step = (b[n] for b in bounds)
+            first, last, step = begin[n], end[n], strides[n]
             size = known_size(x.shape[axis], "an axis that is sliced")
             if at["shrink_axis_mask"] & bit:
                 first, step = first + size if first < 0 else first, 1
@@ -133,10 +132,14 @@ def strided_slice(at: At, x: Node, begin: Array, end: Array, strides: Array) -> 
 def pad(at: At, x: Node, pads: Array, value: Node | None = None) -> Known:
     """With the number that stands for zero."""
     same_scale(at)
-    before, after = ([int(n) for n in column] for column in pads.T)
-    if value is None:
-        value = at.node(np.array(at.y.zero_point if at.y.is_quantised else 0, x.element.dtype))
-    return with_border(at, x, before, after, value if value.rank == 0 else at.apply("cvm.squeeze", value))
+    before, after = pads.T.tolist()
+    if value is not None and value.rank:
+        value = at.apply("cvm.squeeze", value)
+    return with_border(at, x, before, after, zero(at, x) if value is None else value)
+
+
+def zero(at: At, x: Node) -> Node:
+    return at.node(np.array(at.y.zero_point if at.y.is_quantised else 0, x.element.dtype))
 
 
 @rule("MIRROR_PAD")
@@ -148,7 +151,7 @@ def mirror_pad(at: At, x: Node, pads: Array) -> Known:
             if not 0 <= before <= n - 1 + edge or not 0 <= after <= n - 1 + edge:
                 raise ValueError(f"a border of {before} and {after} of {n} elements")
             places = np.pad(np.arange(n), (before, after), "symmetric" if edge else "reflect")
-            x = at.apply("builtin.gather", x, at.node(places), axes=(axis,), mode="clip")
+            x = along(at, x, places, axis)
     return x
 
 
@@ -165,15 +168,14 @@ def gather_nd(at: At, x: Node, indices: Node) -> Known:
 
 
 @rule("SCATTER_ND")
-def scatter_nd(at: At, indices: Node, updates: Node, shape: Array) -> Known:
-    zeros = at.node(np.zeros([int(n) for n in shape.reshape(-1)], updates.element.dtype))
+def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
+    zeros = at.node(np.zeros(shape, updates.element.dtype))
     return at.onnx("ScatterND", zeros, indices, updates, reduction="add")
 
 
 @rule("ARG_MAX", "ARG_MIN")
 def arg_max(at: At, x: Node, axis: Array) -> Known:
-    name = "builtin.argmax" if at.op == "ARG_MAX" else "builtin.argmin"
-    return at.apply(name, x, axis=place(axis.item(), x.rank)).cast(at.y.element)
+    return at.apply(f"builtin.{at.op.lower().replace('_', '')}", x, axis=place(axis.item(), x.rank)).cast(at.y.element)
 
 
 @rule("TOPK_V2")
@@ -183,13 +185,13 @@ def top_k(at: At, x: Node, k: Array) -> Any:
 
 
 @rule("TILE")
-def tile(at: At, x: Node, reps: Array) -> Known:
-    return at.onnx("Tile", x, tuple(int(n) for n in reps.reshape(-1)))
+def tile(at: At, x: Node, reps: Ints) -> Known:
+    return at.onnx("Tile", x, reps)
 
 
 @rule("BROADCAST_TO")
-def broadcast_to(at: At, x: Node, shape: Array) -> Known:
-    return broadcast(at, x, [int(n) for n in shape.reshape(-1)])
+def broadcast_to(at: At, x: Node, shape: Ints) -> Known:
+    return broadcast(at, x, shape)
 
 
 @rule("SHAPE")
@@ -203,8 +205,8 @@ def rank(at: At, x: Known) -> Known:
 
 
 @rule("FILL")
-def fill(at: At, shape: Array, value: Node) -> Known:
-    return broadcast(at, value, [int(n) for n in shape.reshape(-1)])
+def fill(at: At, shape: Ints, value: Node) -> Known:
+    return broadcast(at, value, shape)
 
 
 @rule("ZEROS_LIKE")
@@ -218,8 +220,8 @@ def range_(at: At, start: Array, limit: Array, delta: Array) -> Known:
 
 
 @rule("REVERSE_V2")
-def reverse(at: At, x: Node, axes: Array) -> Known:
-    back = real_axes(axes.reshape(-1).tolist(), x.rank)
+def reverse(at: At, x: Node, axes: Ints) -> Known:
+    back = real_axes(axes, x.rank)
     bounds = ([(-1, -FAR, -1)[k] if j in back else (0, FAR, 1)[k] for j in range(x.rank)] for k in range(3))
     return cut(at, x, *bounds)
 
@@ -232,8 +234,7 @@ def one_hot(at: At, indices: Node, depth: Array, on: Node, off: Node) -> Known:
 
 @rule("CUMSUM")
 def cumulative(at: At, x: Node, axis: Array) -> Known:
-    how = {"exclusive": at["exclusive"], "reverse": at["reverse"]}
-    return at.apply("builtin.cumulative", x, axis=place(axis.item(), x.rank), scalar_op="add", **how)
+    return at.onnx("CumSum", x, axis, exclusive=at["exclusive"], reverse=at["reverse"])
 
 
 @rule("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
@@ -243,60 +244,53 @@ def blocks(at: At, x: Node) -> Known:
     if b < 1 or (h % b or w % b if deeper else c % (b * b)):
         raise ValueError(f"blocks of {b} in {(h, w, c)}")
     split = (n, h // b, b, w // b, b, c) if deeper else (n, h, w, b, b, c // (b * b))
-    parts = at.apply("cvm.reshape", x, target_shape=split).dimshuffle((0, 1, 3, 2, 4, 5))
     to = (n, h // b, w // b, c * b * b) if deeper else (n, h * b, w * b, c // (b * b))
-    return at.apply("cvm.reshape", parts, target_shape=to)
+    return rearranged(at, x, split, (0, 1, 3, 2, 4, 5), to)
+
+
+def rearranged(at: At, x: Node, split: Sequence[int], order: Sequence[int], to: Sequence[int]) -> Node:
+    parts = at.apply("cvm.reshape", x, target_shape=tuple(split)).dimshuffle(order)
+    return at.apply("cvm.reshape", parts, target_shape=tuple(to))
 
 
 @rule("SPACE_TO_BATCH_ND")
-def space_to_batch(at: At, x: Node, block: Array, pads: Array) -> Known:
-    sizes, rank = [int(n) for n in block.reshape(-1)], x.rank
-    borders = [(0, 0), *pads.tolist(), *[(0, 0)] * (rank - 1 - len(sizes))]
-    zero = at.node(np.array(at.y.zero_point if at.y.is_quantised else 0, x.element.dtype))
-    x = with_border(at, x, [b for b, _ in borders], [a for _, a in borders], zero)
+def space_to_batch(at: At, x: Node, block: Ints, pads: Array) -> Known:
+    k = len(block)
+    before, after = np.pad(pads, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
+    x = with_border(at, x, before, after, zero(at, x))
     batch, *shape = static(x, "blocks")
-    inner, rest = shape[: len(sizes)], shape[len(sizes) :]
-    split = [batch, *(n for d, b in zip(inner, sizes, strict=True) for n in (d // b, b)), *rest]
-    k = len(sizes)
-    order = [*range(2, 2 * k + 1, 2), 0, *range(1, 2 * k, 2), *range(2 * k + 1, 2 * k + 1 + len(rest))]
-    parts = at.apply("cvm.reshape", x, target_shape=tuple(split)).dimshuffle(order)
-    to = (batch * int(np.prod(sizes)), *(d // b for d, b in zip(inner, sizes, strict=True)), *rest)
-    return at.apply("cvm.reshape", parts, target_shape=to)
+    counts, rest = [d // b for d, b in zip(shape, block, strict=False)], shape[k:]
+    split = [batch, *chain(*zip(counts, block, strict=True)), *rest]
+    order = [*range(2, 2 * k + 1, 2), 0, *range(1, 2 * k, 2), *range(2 * k + 1, len(split))]
+    return rearranged(at, x, split, order, (batch * math.prod(block), *counts, *rest))
 
 
 @rule("BATCH_TO_SPACE_ND")
-def batch_to_space(at: At, x: Node, block: Array, crops: Array) -> Known:
-    sizes = [int(n) for n in block.reshape(-1)]
+def batch_to_space(at: At, x: Node, block: Ints, crops: Array) -> Known:
     batch, *shape = static(x, "blocks")
-    k, count = len(sizes), int(np.prod(sizes))
-    inner, rest = shape[:k], shape[k:]
-    parts = at.apply("cvm.reshape", x, target_shape=(*sizes, batch // count, *shape))
-    order = [k, *(n for j in range(k) for n in (k + 1 + j, j)), *range(2 * k + 1, 2 * k + 1 + len(rest))]
-    to = (batch // count, *(d * b for d, b in zip(inner, sizes, strict=True)), *rest)
-    whole = at.apply("cvm.reshape", parts.dimshuffle(order), target_shape=to)
-    cuts = crops.tolist()
-    begin = [0, *(c[0] for c in cuts), *[0] * len(rest)]
-    end = [FAR, *(n - c[1] for n, c in zip(to[1:], cuts, strict=False)), *[FAR] * len(rest)]
-    return cut(at, whole, begin, end, [1] * whole.rank)
+    k, images = len(block), batch // math.prod(block)
+    order = [k, *chain(*((k + 1 + j, j) for j in range(k))), *range(2 * k + 1, k + 1 + len(shape))]
+    to = (images, *(d * b for d, b in zip(shape, block, strict=False)), *shape[k:])
+    whole = rearranged(at, x, (*block, images, *shape), order, to)
+    before, after = np.pad(crops, ((1, x.rank - 1 - k), (0, 0))).T.tolist()
+    return cut(at, whole, before, [n - a for n, a in zip(to, after, strict=True)], [1] * x.rank)
 
 
 # Resizing
 
 
-def centres(at: At, n: int, m: int) -> tuple[int, int]:
-    """Sizes of which the quotient is the scale of an axis: of n elements to m."""
-    corners = at["align_corners"] and m > 1
-    return n - corners, m - corners
+def resizes(at: At, x: Node, size: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Rows and columns: the axis, its sizes before and after, and two of which the quotient is the scale."""
+    for axis, n, m in zip((1, 2), static(x, "an axis that is resized", (1, 2)), size, strict=True):
+        corners = at["align_corners"] and m > 1
+        yield axis, n, m, n - corners, m - corners
 
 
 @rule("RESIZE_NEAREST_NEIGHBOR")
-def resize_nearest(at: At, x: Node, size: Array) -> Known:
-    for axis, m in zip((1, 2), size.reshape(-1).tolist(), strict=True):
-        (n,) = static(x, "an axis that is resized", (axis,))
-        over, under = centres(at, n, m)
-        places = (np.arange(m, dtype=np.float32) + np.float32(0.5 * at["half_pixel_centers"])) * (
-            np.float32(over) / np.float32(under)
-        )
+def resize_nearest(at: At, x: Node, size: Ints) -> Known:
+    for axis, n, m, over, under in resizes(at, x, size):
+        places = np.arange(m, dtype=np.float32) + np.float32(0.5 * at["half_pixel_centers"])
+        places = places * (np.float32(over) / np.float32(under))
         places = np.floor(places + np.float32(0.5)) if at["align_corners"] else np.floor(places)
         x = along(at, x, np.clip(places.astype(np.int64), 0, n - 1), axis)
     return x
@@ -307,19 +301,15 @@ def along(at: At, x: Node, places: np.ndarray, axis: int) -> Node:
 
 
 @rule("RESIZE_BILINEAR", accuracy=f"quantised: exact; {FLOATS}")
-def resize_bilinear(at: At, x: Node, size: Array) -> Known:
+def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
     """Weigh quantised numbers with 10 bits."""
     if not at.x.is_quantised:
         mode = "align_corners" if at["align_corners"] else "half_pixel" if at["half_pixel_centers"] else "asymmetric"
-        shape = [x.shape[0], *(int(n) for n in size.reshape(-1)), x.shape[3]]
-        return at.onnx(
-            "Resize", x, None, None, tuple(shape), mode="linear", coordinate_transformation_mode=mode, antialias=0
-        )
+        how = {"mode": "linear", "coordinate_transformation_mode": mode, "antialias": 0}
+        return at.onnx("Resize", x, None, None, (x.shape[0], *size, x.shape[3]), **how)
     one = 1 << 10
     parts = [x.cast(I32)]
-    for axis, m in zip((1, 2), size.reshape(-1).tolist(), strict=True):
-        (n,) = static(x, "an axis that is resized", (axis,))
-        over, under = centres(at, n, m)
+    for axis, n, m, over, under in resizes(at, x, size):
         scale = (one * over + under // 2) // under
         places = np.arange(m, dtype=np.int64) * scale + (scale // 2 - one // 2 if at["half_pixel_centers"] else 0)
         low = np.maximum(np.where(places < 0, -(-places // one), places // one), 0)

@@ -13,7 +13,11 @@ from cvm.dialect.program.builder import Node
 from cvm.dialect.quant.rounding import ROUNDINGS
 
 from .rules import At, Tensor, Unsupported
+from .schema import ACTIVATIONS
 
+LIMITS: dict[str, tuple[float | None, float | None]] = {
+    "NONE": (None, None), "RELU": (0.0, None), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0),
+}  # fmt: skip
 MAX_MULTIPLIER = (1 << 31) - 1
 NO_SHIFT = 31  # the shift of `quant.requantize` that divides by 2^31 alone
 
@@ -49,18 +53,35 @@ def round_away(x: Any) -> Any:
 
 def activation_range(at: At, y: Tensor) -> tuple[int, int]:
     """The least and the largest number of the result that its activation lets pass."""
-    low, high = y.element.limits
     kind = at["activation"]
     if kind not in (0, 1, 2, 3):
         raise Unsupported(f"activation number {kind} of quantised numbers")
-    if kind == 0:
-        return low, high
-    least, most = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}[kind]
+    return limits_of(y, ACTIVATIONS[kind])
+
+
+def limits_of(y: Tensor, activation: str) -> tuple[int, int]:
+    """The least and the largest of a tensor's numbers that an activation gives."""
+    low, high = y.element.limits
+    least, most = LIMITS[activation]
 
     def place(value: float) -> int:
         return y.zero_point + int(round_away(np.float32(value) / y.scale))
 
-    return max(low, place(least)), high if most is None else min(high, place(most))
+    return low if least is None else max(low, place(least)), high if most is None else min(high, place(most))
+
+
+def bounded(x: Node, activation: str) -> Node:
+    """Floats, or integers without a scale, within the limits of an activation."""
+    for name, limit in zip(("maximum", "minimum"), LIMITS[activation], strict=True):
+        x = x if limit is None else x.scalar(name, x.constant(np.array(limit, x.element.dtype)))
+    return x
+
+
+def rounded(x: Node, y: Tensor, limits: tuple[int, int]) -> Node:
+    """Floats in units of a tensor's scale as numbers of it: halves away from zero, and within limits."""
+    low, high = (float(v - y.zero_point) for v in limits)
+    kept = x.scalar("round_half_away_from_zero").scalar("maximum", low).scalar("minimum", high).cast(I32)
+    return (kept + at_i32(kept, y.zero_point)).cast(y.element)
 
 
 def requantized(
@@ -68,14 +89,13 @@ def requantized(
     limits: tuple[int, int] | None = None, input_zero_point: int = 0,
 ) -> Node:  # fmt: skip
     """Accumulators times a factor, or times one for each place along the last axis; those of i64 have multipliers of 16 bits."""
-    several = not isinstance(factors, (int, float))
-    pairs = [quantized_multiplier(float(f)) for f in (factors if not isinstance(factors, (int, float)) else [factors])]
-    rounding = at.rounding
+    rows = np.asarray(factors, np.float64)
+    pairs, rounding = [quantized_multiplier(f) for f in rows.reshape(-1).tolist()], at.rounding
     if x.element is I64:
         rounding = "single"
         pairs = [((m + (1 << 15)) >> 16 if m < 0x7FFF0000 else 0x7FFF, s - 16) for m, s in pairs]
-    m, s = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
-    m, s = (m, s) if several else (m.reshape(()), s.reshape(()))
+    shape = rows.shape if rows.size > 1 else ()
+    m, s = (np.array(column, np.int32).reshape(shape) for column in zip(*pairs, strict=True))
     low, high = limits or to.limits
     how = {"to": to, "rounding": rounding, "zero_point": zero_point, "min": low, "max": high}
     return at.apply("quant.requantize", x, at.node(m), at.node(s), **how, input_zero_point=input_zero_point)

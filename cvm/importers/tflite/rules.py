@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from cvm.importers.onnx.rules import LATEST, Because, Function, Known, Rule, Uns
 from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}
+Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers
 ACCURACY: dict[str, str] = {}  # by operator
 FLOATS = "floats within the rounding of sums and of elementary functions"
 
@@ -152,4 +153,4 @@ class OnnxAt:
         return output == 0
 
 
-__all__ = ["ACCURACY", "FLOATS", "REFUSED", "RULES", "At", "Known", "Node", "Tensor", "Unsupported", "rule"]
+__all__ = ["ACCURACY", "FLOATS", "REFUSED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]

@@ -13,9 +13,9 @@ import numpy as np
 from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
 
-from .quantization import at_i32, clipped, quantized_multiplier, scaled
+from .quantization import at_i32, clipped, quantized_multiplier, round_away, scaled
 from .rules import FLOATS, At, Known, rule
-from .unary import divide_by_power
+from .unary import divide_by_power, high_multiply
 
 INTEGER_BITS = 5  # of the exponential's operand
 SUM_BITS = 12  # integer bits of the sum
@@ -60,10 +60,6 @@ def exponentials(factor: float) -> np.ndarray:
     return found.astype(np.int64)
 
 
-def times(a: int, b: int) -> int:
-    return (a * b + (1 << 30)) >> 31
-
-
 def exponential(a: int) -> int:
     """gemmlowp's exp of a number that is not positive: a polynomial on [-1/4, 0), times a factor for each higher bit."""
     if a == 0:
@@ -72,14 +68,14 @@ def exponential(a: int) -> int:
     quarter = 1 << (fraction - 2)
     rest = (a & (quarter - 1)) - quarter
     x = (rest << INTEGER_BITS) + (1 << 28)
-    square = times(x, x)
-    fourth = int(divide_by_power(np.array(times(square, square)), 2))
-    series = times(fourth + times(square, x), round(2**31 / 3)) + square
+    square = high_multiply(x, x)
+    fourth = int(divide_by_power(np.array(high_multiply(square, square)), 2))
+    series = high_multiply(fourth + high_multiply(square, x), round(2**31 / 3)) + square
     term = round(math.exp(-1 / 8) * 2**31)
-    found = term + times(term, x + int(divide_by_power(np.array(series), 1)))
+    found = term + high_multiply(term, x + int(divide_by_power(np.array(series), 1)))
     for exponent in range(-2, INTEGER_BITS):
         if (rest - a) >> (fraction + exponent) & 1:
-            found = times(found, round(math.exp(-(2.0**exponent)) * 2**31))
+            found = high_multiply(found, round(math.exp(-(2.0**exponent)) * 2**31))
     return found
 
 
@@ -90,16 +86,10 @@ def table_16(function: Callable[[Any], Any], low: float, high: float) -> np.ndar
     """The function on [low, high] at every number of 16 bits, interpolated between 513 entries of i16."""
     step = (high - low) / 512
     at = low + step * np.arange(512)
-
-    def rounded(v: Any) -> Any:
-        return np.where(v < 0, -np.floor(-v + 0.5), np.floor(v + 0.5))
-
-    here, middle, after = (rounded(function(p) * 32768.0) for p in (at, at + step / 2, at + step))
-    between = rounded((function(at + step) * 32768.0 + here) / 2)
-    entries = np.clip(here - rounded((between - middle) / 2), -32768, 32767)
-    last = np.clip(rounded(function(np.array([high])) * 32768.0), -32768, 32767)
-    del after
-    entries = np.concatenate([entries, last]).astype(np.int64)
+    here, middle, last = (round_away(function(p) * 32768.0) for p in (at, at + step / 2, np.array([high])))
+    between = round_away((function(at + step) * 32768.0 + here) / 2)
+    entries = np.append(here - round_away((between - middle) / 2), last)
+    entries = np.clip(entries, -32768, 32767).astype(np.int64)
     place = np.arange(1 << 16)
     k, offset = place >> 7, place & 127
     return (entries[k] + (((entries[k + 1] - entries[k]) * offset + 64) >> 7)).astype(np.int16)

@@ -13,7 +13,7 @@ import numpy as np
 from cvm.dialect.ir.types import I16
 from cvm.dialect.program.builder import Node
 
-from .quantization import quantized_multiplier, round_away, scaled
+from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
 from .rules import FLOATS, At, Known, Unsupported, rule
 
 Function = Callable[[At, np.ndarray], np.ndarray]
@@ -49,19 +49,12 @@ def of_real(function: Callable[[Any], Any]) -> Function:
     return run
 
 
-def erf(x: Any) -> Any:
-    return np.vectorize(math.erf)(x)
-
-
-def relu_x(least: float, most: float | None) -> Function:
+def relu(kind: str) -> Function:
     """The number in the result's scale, within the limits of the activation."""
 
     def run(at: At, q: np.ndarray) -> np.ndarray:
-        y = at.y
-        factor = float(at.x.scale / y.scale)
-        low = y.zero_point + int(round_away(np.float32(least) / y.scale))
-        found = np.maximum(scaled(q - at.x.zero_point, factor, at.rounding) + y.zero_point, low)
-        return found if most is None else np.minimum(found, y.zero_point + int(round_away(np.float32(most) / y.scale)))
+        found = scaled(q - at.x.zero_point, float(at.x.scale / at.y.scale), at.rounding) + at.y.zero_point
+        return np.clip(found, *limits_of(at.y, kind))
 
     return run
 
@@ -81,9 +74,12 @@ def absolute(at: At, q: np.ndarray) -> np.ndarray:
 
 def high_multiply_16(a: np.ndarray, b: int) -> np.ndarray:
     """gemmlowp's rounding doubling high multiplication of 16 bits."""
-    product = a * b
-    nudged = product + np.where(product >= 0, 1 << 14, 1 - (1 << 14))
-    return np.clip(np.where(nudged >= 0, nudged >> 15, -(-nudged >> 15)), -(1 << 15), (1 << 15) - 1)
+    return np.clip((a * b + (1 << 14)) >> 15, -(1 << 15), (1 << 15) - 1)
+
+
+def high_multiply(a: int, b: int) -> int:
+    """The same of 32 bits, not saturated."""
+    return (a * b + (1 << 30)) >> 31
 
 
 def divide_by_power(x: np.ndarray, exponent: int) -> np.ndarray:
@@ -128,20 +124,15 @@ def inverse_square_root(value: int) -> tuple[int, int]:
     pairs = (32 - value.bit_length() - 1) // 2 - 1
     shift, value = shift - pairs, value << 2 * pairs
 
-    def times(a: int, b: int) -> int:
-        product = a * b
-        nudged = product + ((1 << 30) if product >= 0 else 1 - (1 << 30))
-        return nudged >> 31 if nudged >= 0 else -(-nudged >> 31)
-
     def up(a: int, by: int) -> int:  # a value with `by` integer bits less
         return max(-(1 << 31), min((1 << 31) - 1, a << by))
 
     half = int(divide_by_power(np.array(value >> 1), 1))
     three_halves, x = (1 << 28) + (1 << 27), 1 << 28
     for _ in range(5):
-        cube = up(times(times(x, x), x), 6)
-        x = up(times(three_halves, x) - times(half, cube), 3)
-    x = times(x, 1518500250)
+        cube = up(high_multiply(high_multiply(x, x), x), 6)
+        x = up(high_multiply(three_halves, x) - high_multiply(half, cube), 3)
+    x = high_multiply(x, 1518500250)
     return (x << -shift, 31) if shift < 0 else (x, 31 + shift)
 
 
@@ -203,17 +194,13 @@ def by_width(narrow: Function, wide: Function) -> Function:
     return lambda at, q: (wide if at.x.element is I16 else narrow)(at, q)
 
 
-def sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 GELU = {
     True: lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    False: lambda x: 0.5 * x * (1 + erf(x * math.sqrt(0.5))),
+    False: lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x * math.sqrt(0.5))),
 }  # by whether it is approximated
 
 TABLES: dict[str, Function] = {
-    "LOGISTIC": by_width(of_real(sigmoid), logistic_16),
+    "LOGISTIC": by_width(of_real(lambda x: 1 / (1 + np.exp(-x))), logistic_16),
     "TANH": by_width(of_real(np.tanh), tanh_16),
     "ELU": of_real(lambda x: np.where(x < 0, np.expm1(x), x)),
     "GELU": lambda at, q: of_real(GELU[at["approximate"]])(at, q),
@@ -223,10 +210,7 @@ TABLES: dict[str, Function] = {
     "ABS": absolute,
     "HARD_SWISH": hard_swish,
     "LEAKY_RELU": leaky_relu,
-    "RELU": relu_x(0.0, None),
-    "RELU6": relu_x(0.0, 6.0),
-    "RELU_N1_TO_1": relu_x(-1.0, 1.0),
-    "RELU_0_TO_1": relu_x(0.0, 1.0),
+    **{kind: relu(kind) for kind in LIMITS if kind != "NONE"},
 }  # of quantised numbers
 
 OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
@@ -236,10 +220,7 @@ OF_FLOATS: dict[str, Callable[[At, Node], Any]] = {
     "RSQRT": lambda at, x: 1.0 / x.scalar("sqrt"),
     "HARD_SWISH": lambda at, x: x * (x + 3.0).scalar("maximum", 0.0).scalar("minimum", 6.0) / 6.0,
     "LEAKY_RELU": lambda at, x: at.onnx("LeakyRelu", x, alpha=float(at["alpha"])),
-    "RELU": lambda at, x: x.scalar("maximum", 0.0),
-    "RELU6": lambda at, x: x.scalar("maximum", 0.0).scalar("minimum", 6.0),
-    "RELU_N1_TO_1": lambda at, x: x.scalar("maximum", -1.0).scalar("minimum", 1.0),
-    "RELU_0_TO_1": lambda at, x: x.scalar("maximum", 0.0).scalar("minimum", 1.0),
+    **{kind: lambda at, x, k=kind: bounded(x, k) for kind in LIMITS if kind != "NONE"},
     "SQUARE": lambda at, x: x * x,
     "LOGICAL_NOT": lambda at, x: x.scalar("invert"),
     "ROUND": lambda at, x: x.scalar("round_half_to_even"),

@@ -247,7 +247,7 @@ RULES |= {
     "ARGMAX": lambda at, x: at.apply("builtin.argmax", x, axis=at["axis"]).cast(I32),
     "CAST": lambda at, x: x.cast(at.result),
     "CLZ": lambda at, x: at.apply("quant.leading_zeros", x),
-    "CONCAT": lambda at, *xs: at.apply("cvm.concatenate", *xs, axis=at["axis"]) if len(xs) > 1 else xs[0],
+    "CONCAT": lambda at, x, *more: at.apply("cvm.concatenate", x, *more, axis=at["axis"]) if more else x,
     "GATHER": lambda at, x, indices: at.apply("builtin.gather", x, rows(indices), indices, axes=(0, 1)),
     "IDENTITY": lambda at, x: x,
     "MATMUL": lambda at, a, b, *zeros: at.apply("quant.batch_matmul", a, b, *map(alone, zeros)),
