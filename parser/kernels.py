@@ -53,9 +53,7 @@ Places: TypeAlias = dict[Statement, Span]
 
 
 def parse_kernels(text: str, filename: str = "<kernels>") -> list[Kernel]:
-    """The kernels of a text, not yet verified by `lowering.analysis.verify_kernel`; raises ParseError with a mistake of each
-    kernel that has one.
-    """
+    """The kernels of a text, not yet verified; raises ParseError with a mistake of each kernel that has one."""
     return read_kernels(text, filename)[0]
 
 

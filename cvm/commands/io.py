@@ -23,10 +23,7 @@ def read(name: str) -> bytes:
 
 
 def load(name: str, data: bytes | None = None) -> Module:
-    """The verified program of a file, or of standard input, whose `file(...)` constants are in the current folder.
-
-    `data` is its content, if it has been read already.
-    """
+    """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
     if name != "-" and data is None:
         return cvm.load(name)
     from cvm.parser import parse

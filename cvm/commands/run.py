@@ -80,9 +80,7 @@ def run(options: Namespace) -> int:
 
 
 def profiled(spent: Sequence[Any]) -> list[str]:
-    """A table of the kernels: median time and share, bytes and operations per second, the results of each, and the comments
-    on its operations, which name a model's nodes where the program was imported.
-    """
+    """A table of the kernels: median time and share, bytes and operations per second, results, and the comments on operations."""
     whole = sum(s.seconds for s in spent)
     rows = [("time", "share", "GB/s", "G op/s", "kernel", "writes")]
     for s in spent:

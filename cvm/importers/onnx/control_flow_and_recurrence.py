@@ -26,9 +26,7 @@ UNROLLED = 4  # steps that are not worth a loop
 
 @rule("If")
 def branch(at: At, condition: Known) -> Any:
-    """An If: a constant condition selects one branch; otherwise both are computed, and their results have the same
-    shapes.
-    """
+    """An If: a constant condition selects one branch; otherwise both are computed, and their results have the same shapes."""
     if isinstance(condition, np.ndarray) and condition.dtype != object:
         at.seen |= {"then_branch", "else_branch"}
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")
@@ -53,9 +51,7 @@ def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
 def iterated(
     at: At, carried: Sequence[Known], slices: Sequence[Node], step: Step, trips: Dim, reverse: bool = False
 ) -> list[Node]:  # fmt: skip
-    """The last carried values, and the stacked results of a step: a loop of the program, or the steps one after the other
-    where they are few.
-    """
+    """The last carried values, and the stacked results of a step: by a loop of the program, or by a few steps unrolled."""
     if not isinstance(trips, int) or trips > UNROLLED:
         count = None if slices else known_size(trips, "a loop")
         return scan(at.importer, at.op.lower(), [at.node(c) for c in carried], slices, step, count, reverse)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.dialect.ir.sizes import Dim, Size, product
+from cvm.dialect.ir.sizes import Size, product
 from cvm.dialect.ir.types import I1
 from cvm.dialect.program.builder import Node
 
@@ -22,24 +22,21 @@ if TYPE_CHECKING:
 def taken(at: At, x: Known, indices: Any, axis: int, elements: bool = False) -> Node:
     """Slices of a value along an axis; or an element for each index, the other axes going along."""
     x = at.node(x)
-    if not elements:
-        return at.apply("builtin.gather", x, *in_range(indices, x.shape[axis]), axes=(axis,), **how(indices))
-    node = at.node(indices)
-    places = [node if j == axis else at.apply("builtin.iota_like", node, axis=j) for j in range(x.rank)]
-    return at.apply("builtin.gather", x, *places, axes=tuple(range(x.rank)))
+    if elements:
+        return at.apply("builtin.gather", x, *element_places(at, at.node(indices), axis), axes=tuple(range(x.rank)))
+    if not isinstance(indices, np.ndarray):
+        return at.apply("builtin.gather", x, indices, axes=(axis,))
+    n = x.shape[axis]
+    if isinstance(n, int):  # known indices are counted from the front, so that nothing is left to check
+        if indices.size and not (indices.min() >= -n and indices.max() < n):
+            raise ValueError(f"an index is outside of its axis, which has {n} elements")
+        indices = np.where(indices < 0, indices + n, indices).astype(np.int64)
+    return at.apply("builtin.gather", x, indices, axes=(axis,), mode="clip")
 
 
-def in_range(indices: Any, n: Dim) -> tuple[Any]:
-    """Indices that are known, counted from the front, so that nothing is left to check."""
-    if not isinstance(indices, np.ndarray) or not isinstance(n, int):
-        return (indices,)
-    if indices.size and not (indices.min() >= -n and indices.max() < n):
-        raise ValueError(f"an index is outside of its axis, which has {n} elements")
-    return (np.where(indices < 0, indices + n, indices).astype(np.int64),)
-
-
-def how(indices: Any) -> dict[str, str]:
-    return {"mode": "clip"} if isinstance(indices, np.ndarray) else {}
+def element_places(at: At, indices: Node, axis: int) -> list[Node]:
+    """The coordinates of an element for each index along an axis, the other axes going along."""
+    return [indices if j == axis else at.apply("builtin.iota_like", indices, axis=j) for j in range(indices.rank)]
 
 
 @rule("Gather", symbolic=lambda at, x, indices: np.take(x, indices.astype(np.int64), at["axis"]))
@@ -79,9 +76,7 @@ def scatter_nd(at: At, x: Node, indices: Node, updates: Node) -> Known:
 @rule("ScatterElements", "Scatter")
 def scatter_elements(at: At, x: Node, indices: Node, updates: Node) -> Known:
     (axis,) = real_axes((at["axis"],), x.rank)
-    indices = indices.cast(I64)
-    places = [indices if j == axis else at.apply("builtin.iota_like", indices, axis=j) for j in range(x.rank)]
-    return scattered(at, x, updates, places, tuple(range(x.rank)))
+    return scattered(at, x, updates, element_places(at, indices.cast(I64), axis), tuple(range(x.rank)))
 
 
 SCATTERED = {None: None, "none": None, "add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
@@ -188,11 +183,8 @@ def max_unpool(at: At, x: Node, indices: Node, shape: Array | None = None) -> Kn
     kernel, rank = at["kernel_shape"], x.rank - 2
     strides, pads = at["strides"] or [1] * rank, at["pads"] or [0] * 2 * rank
     sizes = static(x, "what is unpooled")
-    least = [
-        (n - 1) * s - pads[k] - pads[rank + k] + kernel[k]
-        for k, (n, s) in enumerate(zip(sizes[2:], strides, strict=True))
-    ]
-    inferred = (*sizes[:2], *least)
+    spans = zip(sizes[2:], strides, pads[:rank], pads[rank:], kernel, strict=True)
+    inferred = (*sizes[:2], *((n - 1) * s - before - after + k for n, s, before, after, k in spans))
     whole = inferred if shape is None else tuple(map(int, shape))
     zeros = at.node(np.zeros(int(np.prod(inferred)), x.element.dtype))
     found = at.apply("builtin.scatter", zeros, flat(at, x), flat(at, indices), axes=(0,))

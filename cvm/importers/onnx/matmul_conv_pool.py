@@ -31,10 +31,6 @@ def contract(a: Node, b: Node, left: str, right: str, to: str) -> Node:
 
 
 @rule("MatMul")
-def matmul(at: At, a: Node, b: Node) -> Known:
-    return product(at, a, b)
-
-
 def product(at: At, a: Node, b: Node) -> Node:
     """NumPy's product of matrices, vectors and stacks of them."""
     if not a.rank or not b.rank:
@@ -68,12 +64,7 @@ def gemm(at: At, a: Node, b: Node, c: Node | None = None) -> Known:
     alpha, beta = at["alpha"], at["beta"]
     if a.element not in FAST:
         y = product(at, a, rows.dimshuffle((1, 0)))
-    elif (
-        c is not None
-        and alpha == beta == 1
-        and c.rank == 1
-        and c.array_type.key == a.array_type.with_shape(rows.shape[0]).key
-    ):
+    elif c is not None and alpha == beta == 1 and c.array_type.key == a.array_type.with_shape(rows.shape[0]).key:
         return at.apply("cvm.dense", a, rows, c)
     else:
         y = at.apply("cvm.dense", a, rows)
@@ -147,10 +138,15 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int
         sizes = static(x, "padding SAME", range(2, x.rank))
         spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
         whole = [max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(sizes, strides, spans, strict=True)]
-        small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
-        return strides, dilations, *((small, large) if kind == "SAME_UPPER" else (large, small))
+        return strides, dilations, *halves(whole, kind)
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
     return strides, dilations, pads[:rank], pads[rank:]
+
+
+def halves(whole: Sequence[int], kind: str) -> tuple[list[int], list[int]]:
+    """The padding before and after; of an odd number, SAME_UPPER has the larger half after."""
+    small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
+    return (small, large) if kind == "SAME_UPPER" else (large, small)
 
 
 @rule("Conv")
@@ -228,10 +224,7 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     if at["output_shape"] is not None or kind.startswith("SAME"):
         wanted = at["output_shape"] or [n * s for n, s in zip(sizes, strides, strict=True)]
         whole = [f - m for f, m in zip(full, wanted[-rank:], strict=True)]
-        small, large = [p // 2 for p in whole], [p - p // 2 for p in whole]
-        before, after = (small, large) if kind == "SAME_UPPER" else (large, small)
-        if at["output_shape"] is not None and kind != "SAME_UPPER":
-            before, after = large, small
+        before, after = halves(whole, kind)
     else:
         pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
         before, after = pads[:rank], pads[rank:]
@@ -273,12 +266,7 @@ def max_pool(at: At, x: Node) -> Any:
     strides, dilations, before, after = pool_windows(at, x, kernel)
     rank = len(kernel)
     plain = rank == 2 and before == after and set(dilations) == {1} and x.element in FAST and not at.wants(1)
-    if (
-        plain
-        and all(k > p for k, p in zip(kernel, before, strict=True))
-        and min(before) >= 0
-        and max(*kernel, *strides) <= 4096
-    ):
+    if plain and all(k > p >= 0 for k, p in zip(kernel, before, strict=True)) and max(*kernel, *strides) <= 4096:
         how = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
         return at.apply("cvm.max_pool2d", x, **how)
     fill = -np.inf if x.element.kind == "float" else float(x.element.limits[0])

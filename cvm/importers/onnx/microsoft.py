@@ -135,9 +135,8 @@ def by_table(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_z
     low, high = x.element.limits
     numbers = at.node(np.arange(low, high + 1).astype(x.element.dtype))
     floats = dequantized(numbers, at.node(np.array(one(x_scale))), at.node(np.array(one(x_zero))))
-    table = quantized(
-        function(floats), at.node(np.array(one(y_scale))), at.node(np.array(one(y_zero))), BY_DTYPE[y_zero.dtype]
-    )
+    scale, zero = (at.node(np.array(one(p))) for p in (y_scale, y_zero))
+    table = quantized(function(floats), scale, zero, BY_DTYPE[y_zero.dtype])
     index = x.cast(I32) - at.node(np.array(low, np.int32))
     return at.apply("builtin.gather", table, index, axes=(0,), mode="clip")
 

@@ -181,7 +181,7 @@ def regrouped(at: At, x: Node, target: Sequence[Dim]) -> Node | None:
 
 
 @rule("Flatten")
-def flatten(at: At, x: Node) -> Known:
+def flatten(at: At, x: Node) -> Node:
     axis = at["axis"] + (x.rank if at["axis"] < 0 else 0)
     return reshaped(at, x, (product(x.shape[:axis]), product(x.shape[axis:])))
 
@@ -344,10 +344,8 @@ def tile(at: At, x: Node, repeats: Ints) -> Known:
 
 def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
     if 0 in reps:
-        return filled(
-            tuple(n * m for n, m in zip(static(x, "what is repeated"), reps, strict=True)),
-            np.zeros((), x.element.dtype),
-        )
+        shape = tuple(n * m for n, m in zip(static(x, "what is repeated"), reps, strict=True))
+        return filled(shape, np.zeros((), x.element.dtype))
     return at.apply("cvm.tile", x, reps=tuple(reps)) if reps else x
 
 
@@ -413,11 +411,10 @@ def depth_to_space(at: At, x: Node) -> Known:
     c = x.shape[1]
     if isinstance(c, Size):
         raise Unsupported("channels of unknown number")
-    split = (
-        ((-1,), (b, b, c // b**2), (-1,), (-1,)) if at["mode"] != "CRD" else ((-1,), (c // b**2, b, b), (-1,), (-1,))
-    )
-    order = (0, 3, 4, 1, 5, 2) if at["mode"] != "CRD" else (0, 1, 4, 2, 5, 3)
-    y = at.apply("builtin.reshape", x, split=split).dimshuffle(order)
+    blocks, order = (b, b, c // b**2), (0, 3, 4, 1, 5, 2)
+    if at["mode"] == "CRD":
+        blocks, order = (c // b**2, b, b), (0, 1, 4, 2, 5, 3)
+    y = at.apply("builtin.reshape", x, split=((-1,), blocks, (-1,), (-1,))).dimshuffle(order)
     return at.apply("builtin.reshape", y, merge=(1, 1, 2, 2))
 
 
@@ -441,13 +438,10 @@ def trilu(at: At, x: Node, k: Array | None = None) -> Known:
 @rule("ReverseSequence")
 def reverse_sequence(at: At, x: Node, lengths: Node) -> Known:
     time, batch = at["time_axis"], at["batch_axis"]
-    t = at.apply("builtin.iota_like", x, axis=time)
-    b = at.apply("builtin.iota_like", x, axis=batch)
-    n = lengths.cast(I64).dimshuffle([0 if j == batch else "x" for j in range(x.rank)])
-    places = t.scalar("lt", n).scalar("switch", n - t - 1, t)
-    others = [at.apply("builtin.iota_like", x, axis=j) if j not in (time, batch) else None for j in range(x.rank)]
-    indices = [places if j == time else b if j == batch else others[j] for j in range(x.rank)]
-    return at.apply("builtin.gather", x, *(i for i in indices if i is not None), axes=tuple(range(x.rank)))
+    indices = [at.apply("builtin.iota_like", x, axis=j) for j in range(x.rank)]
+    t, n = indices[time], lengths.cast(I64).dimshuffle([0 if j == batch else "x" for j in range(x.rank)])
+    indices[time] = t.scalar("lt", n).scalar("switch", n - t - 1, t)
+    return at.apply("builtin.gather", x, *indices, axes=tuple(range(x.rank)))
 
 
 @rule("CenterCropPad")

@@ -101,12 +101,8 @@ def dot(at: At, a: Node, rows: Node, a_zero: Node | None, b_zero: Node | None, b
 
 
 @rule("MatMulInteger")
-def matmul_integer(at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None) -> Known:
-    return integer_product(at, a, b, a_zero, b_zero)
-
-
-def integer_product(at: At, a: Node, b: Node, a_zero: Node | None, b_zero: Node | None) -> Node:
-    """NumPy's product of quantised matrices, in i32; by rows where one is a matrix."""
+def integer_product(at: At, a: Node, b: Node, a_zero: Node | None = None, b_zero: Node | None = None) -> Node:
+    """NumPy's product of quantised matrices, in i32."""
     zeros = parameter(a_zero, a), parameter(b_zero, b)
     if a.rank >= 2 and b.rank == 2 and (a.rank == 2 or zeros[0].rank == 0):
         flat = a if a.rank == 2 else reshaped(at, a, (-1, *a.shape[-1:]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cvm.dialect.ir.sizes import Size, product
-from cvm.dialect.ir.types import F16, F32, I1
+from cvm.dialect.ir.types import F16, F32, I1, ElementType
 from cvm.dialect.program.builder import Node
 
 from .elementwise import combine, number, truncated_quotient
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 def total(x: Node, over: Sequence[int]) -> Node:
     """The sum in the elements' own type; f16 is summed in f32."""
-    return x.sum(over, dtype=x.element, acc_dtype=F32 if x.element is F16 else x.element)
+    return x.sum(over, dtype=x.element, acc_dtype=wide(x))
+
+
+def wide(x: Node) -> ElementType:
+    return F32 if x.element is F16 else x.element
 
 
 def mean(at: At, x: Node, over: Sequence[int]) -> Node:
@@ -53,10 +57,6 @@ _LIMITS: dict[str, Any] = {
 }
 
 
-def product_of(x: Node, over: Sequence[int]) -> Node:
-    return x.reduce("prod", over, dtype=x.element, acc_dtype=F32 if x.element is F16 else x.element)
-
-
 def log_sum_exp(at: At, x: Node, over: Sequence[int]) -> Node:
     """Less the largest element, unless that is infinite."""
     if any(x.shape[a] == 0 for a in over if isinstance(x.shape[a], int)):
@@ -71,7 +71,7 @@ REDUCTIONS: dict[str, Any] = {
     "ReduceMean": mean,
     "ReduceMax": lambda at, x, over: extreme(x, over, "max"),
     "ReduceMin": lambda at, x, over: extreme(x, over, "min"),
-    "ReduceProd": lambda at, x, over: product_of(x, over),
+    "ReduceProd": lambda at, x, over: x.reduce("prod", over, dtype=x.element, acc_dtype=wide(x)),
     "ReduceL1": lambda at, x, over: total(x.scalar("abs_"), over),
     "ReduceL2": lambda at, x, over: total(x * x, over).scalar("sqrt").cast(x.element),
     "ReduceSumSquare": lambda at, x, over: total(x * x, over),
@@ -82,11 +82,9 @@ REDUCTIONS: dict[str, Any] = {
 
 @rule(*REDUCTIONS)
 def reduction(at: At, x: Node, axes: Ints | None = None) -> Known:
-    given, alone = at["axes"] if axes is None else axes, at["noop_with_empty_axes"]
-    if not given and alone:
-        return (
-            REDUCTIONS[at.op](at, x, ()) if at.op not in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean") else x
-        )
+    given = at["axes"] if axes is None else axes
+    if at["noop_with_empty_axes"] and not given:
+        return x if at.op in ("ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean") else REDUCTIONS[at.op](at, x, ())
     over = sorted(real_axes(given, x.rank)) if given else list(range(x.rank))
     y = REDUCTIONS[at.op](at, x, tuple(over)).cast(x.element)
     return y.with_ones(over) if at["keepdims"] else y
@@ -120,9 +118,7 @@ def softmax(at: At, x: Node) -> Known:
 @rule("Softmax", "LogSoftmax", "Hardmax", until=13)
 def softmax_of_rows(at: At, x: Node) -> Known:
     """Over all axes from the given one on, as ONNX had it before opset 13."""
-    rows = flatten(at, x)
-    assert isinstance(rows, Node)
-    return reshaped(at, softmax_of(at, rows, 1), x.shape)
+    return reshaped(at, softmax_of(at, flatten(at, x), 1), x.shape)
 
 
 @rule("LpNormalization")

@@ -26,6 +26,7 @@ def upsample_by_attributes(at: At, x: Node) -> Known:
 
 
 @rule("Upsample", since=9)
+@rule("Resize", until=11)
 def upsample(at: At, x: Node, scales: Array) -> Known:
     return upsampled(at, x, scales.tolist())
 
@@ -37,11 +38,6 @@ def upsampled(at: At, x: Node, scales: Sequence[float]) -> Node:
         if scale != 1:
             x = along(at, x, axis, known_size(scaled(x.shape[axis], scale), "what is resized"), float(scale), how)
     return x
-
-
-@rule("Resize", until=11)
-def resize_by_scales(at: At, x: Node, scales: Array) -> Known:
-    return upsampled(at, x, scales.tolist())
 
 
 @rule("Resize", since=11)

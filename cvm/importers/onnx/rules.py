@@ -22,7 +22,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class Items(tuple[Any, ...]):
 
 
 Function: TypeAlias = Callable[..., Made]
+F = TypeVar("F", bound=Function)
 
 
 class Unsupported(Exception):
@@ -95,10 +96,10 @@ RULES: dict[str, list[Rule]] = {}
 
 def rule(
     *names: str, since: int = 1, until: int = LATEST, symbolic: Callable[..., Any] | None = None
-) -> Callable[[Function], Function]:
+) -> Callable[[F], F]:
     """Enters a function into the table. `symbolic` computes the node on arrays that may hold sizes."""
 
-    def enter(function: Function) -> Function:
+    def enter(function: F) -> F:
         for name in names:
             doc = " ".join((function.__doc__ or "").split())
             RULES.setdefault(name, []).append(Rule(name, since, until, function, parameters(function), symbolic, doc))
