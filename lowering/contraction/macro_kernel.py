@@ -203,7 +203,7 @@ class PanelTiling:
         """
         if not isinstance(steps, int) or not isinstance(self.c.row.extent, int):
             return 1
-        return -(-steps * self.width * self.element.bytes // (processor().l2_bytes // 4))
+        return -(-steps * self.width * self.element.bytes // max(1, processor().l2_bytes // 4))
 
     def each(self, r: Index, body: Block) -> For:
         """A body for every element of the tile, by vectors, a row's together: its factor is then in a register briefly."""

@@ -91,7 +91,8 @@ class WinogradKernels:
     @property
     def cost(self) -> float:
         """The vector instructions of the products, where the last panel may be narrower."""
-        rows, steps, blocks = self.c.row.extent, self.pairs.steps, self.blocks if self.blocks is not None else GUESS
+        rows, steps = self.c.row.extent, self.pairs.steps
+        blocks = self.blocks if self.blocks is not None else GUESS // self.turning.size**2
         assert isinstance(steps, int)
         left = blocks % self.micro.vectors
         last = replace(self.micro, vectors=left).cost(rows, left) if left else 0

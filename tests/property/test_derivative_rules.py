@@ -34,6 +34,7 @@ EXPANDED = "it is expanded into operations that have derivatives"
 WITHOUT = {
     **dict.fromkeys(("call", "theano.l_op", "theano.r_op", "theano.grad"), EXPANDED),
     "const": "it has no operands",
+    **dict.fromkeys(("builtin.scan", "builtin.while"), "a loop over a function has none yet, which is refused"),
     **{f"cog.{n}": CLOCK for n in ("field", "sensor", "feedback", "probe", "actuator")},
     **{f"dali.{n}": INTEGERS for n in ("and", "or", "xor", "not", "shl", "shr")},
     **{f"dali.{n}": NO_FLOAT for n in ("eq", "ne", "lt", "le", "gt", "ge")},
