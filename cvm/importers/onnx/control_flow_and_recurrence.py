@@ -331,12 +331,9 @@ def lstm_step(at: At, into: Node, h: Node, c: Node, r: Node, rb: Any, p: Any, hi
     total = total if rb is None else total + rb
     i, o, forget, new = (piece(at, total, k, hidden) for k in range(4))
     if p is not None:
-        of_i, of_o, of_forget = (piece(at, p, k, hidden) for k in range(3))
-        i, forget = i + of_i * c, forget + of_forget * c
-    else:
-        of_o = None
+        i, forget = i + piece(at, p, 0, hidden) * c, forget + piece(at, p, 2, hidden) * c
     cell = f[0](forget) * c + f[0](i) * f[1](new)
-    o = o if of_o is None else o + of_o * cell
+    o = o if p is None else o + piece(at, p, 1, hidden) * cell
     return f[0](o) * f[2](cell), cell
 
 
