@@ -3,9 +3,9 @@
 from typing import NoReturn
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 
 
-def refuse(filename: str, message: str) -> NoReturn:
+def refuse(filename: str, message: str, *notes: str) -> NoReturn:
     """Raises ParseError: what a model's file holds cannot be taken."""
-    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import"))
+    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", tuple(map(Note, notes))))

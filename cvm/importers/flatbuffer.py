@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import cvm
+from cvm.importers import refuse
 
 NUMBERS = {
     "i8": "<i1", "u8": "<u1", "i16": "<i2", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4",
@@ -25,6 +30,18 @@ Schema = Mapping[str, str]
 
 class Damaged(ValueError):
     """The bytes are no flatbuffer of the schema."""
+
+
+def contents(model: Any, name: str) -> tuple[str, bytes]:
+    """The name and the bytes of a model: of a file, or given as they are."""
+    if isinstance(model, bytes):
+        return name, model
+    if not isinstance(model, (str, PathLike)):
+        raise cvm.Error(f"expected the path of a model or its bytes, got {type(model).__name__}")
+    try:
+        return str(model), Path(model).read_bytes()
+    except (OSError, ValueError) as e:
+        refuse(str(model), f"the model cannot be read: {(getattr(e, 'strerror', None) or str(e)).lower()}")
 
 
 @lru_cache(maxsize=256)

@@ -12,8 +12,7 @@ from ..notation.expressions import Element, Expr, Tensor, axes, cast, constant
 from ..spec.broadcasting import aligned as aligned_sizes
 from ..spec.broadcasting import all_of, broadcast, fits, source
 from ..spec.op import C, T, operator
-from .quant_operator import QuantOperator, clamped, in_limits, quantised, result_limits
-from .rounding import ROUNDINGS, Rounding
+from .quant_operator import QuantOperator, clamped, in_limits, quantised
 
 INTEGER_ROUNDINGS = ("single", "tosa_double", "tflite_double")
 
@@ -29,13 +28,7 @@ def are_scales(multipliers: Sequence[int], shifts: Sequence[int]) -> bool:
 class Binary(QuantOperator[T]):
     """Common parts of operators of two quantised operands that are broadcast, and rescaled."""
 
-    low = property(lambda o: result_limits(o)[0])
-    high = property(lambda o: result_limits(o)[1])
     zero_point = property(lambda o: o.zero_points[2])
-
-    @property
-    def rule(self: Any) -> Rounding:
-        return ROUNDINGS[self.rounding]
 
     def infer(self: Any) -> TensorType:
         return TensorType(broadcast(self.x.shape, self.z.shape), self.to)

@@ -31,7 +31,7 @@ from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
 from .contractions import FITS, LAYOUTS, Windowed, attributes_within
-from .quant_operator import QuantOperator, clamped, element_of, in_limits, parameter, quantised, result_limits
+from .quant_operator import QuantOperator, clamped, element_of, in_limits, parameter, quantised
 from .rounding import ROUNDINGS
 
 
@@ -39,8 +39,6 @@ class Pooling(Windowed[T]):
     """Common parts of pooling: windows of an array with an axis of channels, and a clamp."""
 
     dilation = (1, 1)
-    low = property(lambda o: result_limits(o)[0])
-    high = property(lambda o: result_limits(o)[1])
     to = property(lambda o: element_of(o.x))
 
     def kernel(self: Any) -> tuple[int, int]:

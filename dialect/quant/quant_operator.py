@@ -9,12 +9,18 @@ import numpy as np
 from ..ir.types import BY_DTYPE, I32, ElementType
 from ..notation.expressions import Expr, Tensor, cast, maximum, minimum
 from ..spec.op import C, Operator, T
+from .rounding import ROUNDINGS
 
 
 class QuantOperator(Operator[T]):
     """An operator on quantised tensors."""
 
     dialect = "quant"
+
+    # of a result of type `to`, whose attributes min and max are by default the limits of the type
+    low = property(lambda o: o.to.limits[0] if o.min is None else o.min)
+    high = property(lambda o: o.to.limits[1] if o.max is None else o.max)
+    rule = property(lambda o: ROUNDINGS[o.rounding])
 
 
 def quantised(number: int, *names: str) -> C:
@@ -70,9 +76,3 @@ def in_limits(number: int) -> C:
         return low <= o.low <= o.high <= high and I32.limits[0] <= o.zero_point <= I32.limits[1]
 
     return C(number, "to in {i8, ui8, i16, ui16, i32}, min <= max in its limits, zero_point in those of i32", holds)
-
-
-def result_limits(o: Any) -> tuple[int, int]:
-    """The attributes min and max, which by default are the limits of the result's type."""
-    low, high = o.to.limits
-    return low if o.min is None else o.min, high if o.max is None else o.max

@@ -9,8 +9,8 @@ import numpy as np
 from ..ir.types import F32, I8, I16, I32, I64, UI8, UI16, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes, cast
 from ..spec.op import C, T, operator
-from .quant_operator import QuantOperator, along_axis, clamped, in_limits, result_limits
-from .rounding import ROUNDINGS, Rounding
+from .quant_operator import QuantOperator, along_axis, clamped, in_limits
+from .rounding import ROUNDINGS
 
 
 @operator
@@ -62,13 +62,6 @@ class Requantize(QuantOperator[T]):
           return %y
         }
     """
-
-    low = property(lambda o: result_limits(o)[0])
-    high = property(lambda o: result_limits(o)[1])
-
-    @property
-    def rule(self: Any) -> Rounding:
-        return ROUNDINGS[self.rounding]
 
     def elements_fit(self: Any) -> bool:
         factor = I32 if self.rule.shifts else F32

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
@@ -23,7 +21,7 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
-from cvm.importers.flatbuffer import Damaged, Table, file_bytes, root
+from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, root
 from cvm.importers.onnx import Names, importer, summary
 from cvm.lowering.graph.dce import dce
 
@@ -48,22 +46,11 @@ def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple
     """The program, and the model's names of values by those that they have in it, where these differ."""
     if rounding not in ROUNDINGS:
         raise cvm.Error(f"rounding is one of {', '.join(ROUNDINGS)}, got {rounding!r}")
-    filename, data = read_bytes(model)
+    filename, data = contents(model, "<tflite>")
     try:
         return Model(filename, root(data, b"TFL3", SCHEMA, "Model"), rounding).program(sizes)
     except (Damaged, OverflowError) as e:
         refuse(filename, f"the model cannot be read: {e}")
-
-
-def read_bytes(model: Any) -> tuple[str, bytes]:
-    if isinstance(model, bytes):
-        return "<tflite>", model
-    if not isinstance(model, (str, PathLike)):
-        raise cvm.Error(f"expected the path of a model or its bytes, got {type(model).__name__}")
-    try:
-        return str(model), Path(model).read_bytes()
-    except (OSError, ValueError) as e:
-        refuse(str(model), f"the model cannot be read: {(getattr(e, 'strerror', None) or str(e)).lower()}")
 
 
 class Importer(importer.Importer):
@@ -94,7 +81,9 @@ class Model:
         self.operators(graph, tensors, values)
         if self.to.refusals:
             message, *notes = summary(self.to)
-            raise self.refusal(message.replace("node", "operator"), *(n.replace("(node", "(operator") for n in notes))
+            refuse(
+                self.filename, message.replace("node", "operator"), *(n.replace("(node", "(operator") for n in notes)
+            )
         results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
         results += [self.to.node(after).value for _, after in self.states.values()]
         function = dce(
@@ -108,10 +97,6 @@ class Model:
         renamed = {v.name: self.to.names[v] for v in function.values() if self.to.names.get(v, v.name) != v.name}
         return verify(Module({"main": function}, self.filename)), renamed
 
-    def refusal(self, message: str, *notes: str) -> cvm.ParseError:
-        where = Span(Source(self.filename, ""), 0, 0)
-        return cvm.ParseError(Diagnostic(message, where, "import", tuple(map(Note, notes))))
-
     def tensor(self, t: Table) -> Tensor:
         q = t.quantization
         scales = q.scale if q is not None else np.zeros(0, np.float32)
@@ -122,15 +107,8 @@ class Model:
         if any(n < 0 for n in shape) or len(zeros) not in (0, 1, len(scales)):
             raise Damaged(f"tensor {t.name!r} has shape {shape}, {len(scales)} scales and {len(zeros)} zero points")
         zeros = np.broadcast_to(zeros, len(scales)) if len(zeros) == 1 else zeros
-        return Tensor(
-            t.name or f"tensor_{t.buffer}",
-            shape,
-            TYPES[t.type],
-            scales,
-            zeros,
-            q.quantized_dimension if q is not None else 0,
-            t.is_variable,
-        )
+        axis = q.quantized_dimension if q is not None else 0
+        return Tensor(t.name or f"tensor_{t.buffer}", shape, TYPES[t.type], scales, zeros, axis, t.is_variable)
 
     def constant(self, t: Table, tensor: Tensor) -> np.ndarray | None:
         """The elements of a tensor with data; None where it has none."""
@@ -167,18 +145,18 @@ class Model:
     def arguments(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any], sizes: Sizes) -> None:
         inputs = self.indices(graph.inputs, tensors)
         if unknown := set(sizes) - {tensors[n].name for n in inputs}:
-            raise self.refusal(f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model")
+            refuse(self.filename, f"sizes are given of {sorted(unknown)[0]!r}, which is no input of the model")
         for n in inputs:
             t = tensors[n]
             wanted = sizes.get(t.name, t.shape)
             if len(wanted) != len(t.shape) or not all(isinstance(d, int) and d >= -1 for d in wanted):
-                raise self.refusal(f"the sizes {list(wanted)} of input {t.name!r}, which has {len(t.shape)} dimensions")
+                refuse(
+                    self.filename, f"the sizes {list(wanted)} of input {t.name!r}, which has {len(t.shape)} dimensions"
+                )
             try:
                 values[str(n)] = self.argument(t, [Size.unknown() if d < 0 else d for d in wanted])
             except Unsupported as e:
-                raise self.refusal(
-                    f"the model cannot be imported: input {t.name!r}, of {e}, is not supported"
-                ) from None
+                refuse(self.filename, f"the model cannot be imported: input {t.name!r}, of {e}, is not supported")
         for n, t in enumerate(tensors):
             if t.is_variable and n not in inputs:
                 values[str(n)] = self.state(t.name, t)
@@ -210,25 +188,15 @@ class Model:
             missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
             if missing:
                 raise Damaged(f"operator {number} reads tensor {missing[0]} before it is computed")
-            at = At(
-                self.to,
-                proto,
-                values,
-                {},
-                f"{number}",
-                tensors=tensors,
-                operator=operator,
-                rounding=self.rounding,
-                model=self,
-            )
-            self.to.add(at)
+            more = {"operator": operator, "rounding": self.rounding, "model": self}
+            self.to.add(At(self.to, proto, values, {}, str(number), tensors=tensors, **more))
             for n in inputs:
                 if n and (name := tensors[int(n)].name) in self.states:
                     self.assign(name, values[n])
 
     def result(self, value: Any, tensor: Tensor) -> Value:
         if value is None:
-            raise self.refusal(f"the model's output {tensor.name!r} is nowhere computed")
+            refuse(self.filename, f"the model's output {tensor.name!r} is nowhere computed")
         found = self.to.node(value).value
         self.to.names.setdefault(found, tensor.name)
         return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
-from cvm.importers.flatbuffer import Damaged
+from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx import Names
 from cvm.importers.onnx.folding import FoldingBuilder
 from cvm.lowering.graph.dce import dce
@@ -27,14 +25,9 @@ CONSTANTS = ("CONST", "CONST_SHAPE")
 
 def from_tosa(model: str | PathLike[str] | bytes) -> Module:
     """See `cvm.from_tosa`."""
-    filename = "<tosa>" if isinstance(model, bytes) else str(model)
+    filename, data = contents(model, "<tosa>")
     try:
-        data = model if isinstance(model, bytes) else Path(model).read_bytes()
         return program(read(data), filename)
-    except TypeError:
-        raise cvm.Error(f"expected the path of a model or its bytes, got {type(model).__name__}") from None
-    except OSError as e:
-        refuse(filename, f"the model cannot be read: {(e.strerror or str(e)).lower()}")
     except Damaged as e:
         refuse(filename, f"the model cannot be read: {e}")
 
@@ -68,7 +61,9 @@ def program(graph: Graph, filename: str = "<tosa>") -> Module:
         values.update(dict.fromkeys(operator.outputs, made))
     results = [values.get(name) for name in graph.outputs]
     if refusals or not all(results):
-        _refuse(filename, refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs])
+        refusals = refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs]
+        count = f"{len(refusals)} operator{'s' * (len(refusals) > 1)}"
+        refuse(filename, f"{count} of the model cannot be imported", *dict.fromkeys(refusals))
     found = Function(
         "main", tuple(arguments), tuple(builder.operations), tuple(r.value for r in results if r is not None)
     )
@@ -100,10 +95,3 @@ def _imported(at: At, values: dict[str, Node | None]) -> Node | None:
 def _declared(graph: Graph, operator: Operator) -> tuple[object, ...]:
     t = graph.tensors[operator.outputs[0]]
     return TensorType(t.shape, ELEMENTS.get(t.type, ELEMENTS["INT32"])).key
-
-
-def _refuse(filename: str, refusals: list[str]) -> None:
-    count = len(refusals)
-    message = f"{count} operator{'s' * (count > 1)} of the model cannot be imported"
-    notes = tuple(Note(r) for r in dict.fromkeys(refusals))
-    raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", notes))
