@@ -9,7 +9,7 @@ from cvm.cli import Usage, parser
 
 def completion(options: Namespace) -> int:
     try:
-        import shtab
+        import shtab  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise Usage("completion needs shtab: pip install 'cvm-lang[completion]'") from None
     print(shtab.complete(parser(), options.shell))
