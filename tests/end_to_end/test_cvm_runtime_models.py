@@ -18,7 +18,7 @@ import cvm
 from cvm import cli
 from cvm.importers.cvm_runtime import program_text, read_model, read_params
 
-MODELS = sorted((Path(__file__).parents[1] / "models").iterdir())
+MODELS = sorted(p.parent for p in (Path(__file__).parents[1] / "models").glob("*/symbol"))
 CONVNET = next(m for m in MODELS if m.name == "convnet")
 
 

@@ -52,6 +52,7 @@ def test_with_pytest(tmp_path: Path) -> None:
     use([*PLUGIN, "--color=no"], [*PLUGIN, "--cvm-bless", "--color=no"], copied("golden_project", tmp_path), ROOT)
 
 
+@pytest.mark.slow
 def test_with_several_workers(tmp_path: Path) -> None:
     """Workers bless the commands of one file at the same time, and none undoes what another wrote."""
     pytest.importorskip("xdist")

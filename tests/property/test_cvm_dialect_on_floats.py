@@ -78,7 +78,7 @@ def test_derivatives(name: str) -> None:
     assert checked > 3
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(SAMPLES) if n.startswith("builtin.")])
+@pytest.mark.parametrize("name", [n for n in sorted(SAMPLES) if n.startswith("builtin.") and n != "builtin.bitcast"])
 def test_what_goes_back_through_what_moves_elements(name: str) -> None:
     random = np.random.default_rng(7)
     for _ in range(8):

@@ -41,6 +41,7 @@ WITHOUT = {
     **{f"theano.{n}": NO_FLOAT for n in ("all", "any")},
     **{n: NO_FLOAT for n, op in OPERATORS.items() if op.dialect == "quant"},
     **{f"builtin.{n}": NO_FLOAT for n in ("argsort", "argmax", "argmin", "iota_like")},
+    "builtin.bitcast": "its results are bits, whose numbers jump",
     "numpy.gcd": INTEGERS,
     **{f"cvm.{n}": INTEGERS for n in (
         "broadcast_greater", "clip", "cvm_clip", "cvm_left_shift", "cvm_right_shift", "cvm_precision", "cvm_lut",

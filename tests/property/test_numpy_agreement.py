@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import tiers
 from numpy_expressions import expressions, judge
+from tiers import some
 
 STEP = 7  # of so many expressions one is judged; python tests/support/numpy_expressions.py judges all
+QUICK = 200  # expressions in the quick tier
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["ordinary", "edges"])
 def test_expressions_mean_what_numpy_means(plain: bool) -> None:
-    verdicts = judge(expressions(plain)[plain::STEP])
+    verdicts = judge(some(expressions(plain)[plain::STEP], QUICK))
     counts = Counter(v.partition(":")[0] for v in verdicts.values())
     assert not {n: v for n, v in verdicts.items() if v.startswith("different") or "CRASH" in v}
-    assert counts["same"] > 1000
+    assert counts["same"] > (1000 if tiers.everything else QUICK // 2)
     assert counts["refused"] <= 0.01 * counts["same"]

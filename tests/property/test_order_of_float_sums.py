@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cvm.lowering.reductions.blocked_sums import BLOCK_TERMS, MIN_TERMS
 from legal_and_equal import legal
+from tiers import some
 
 import cvm
 
@@ -111,7 +112,7 @@ def agree(body: str, shapes: Sequence[Shape], same: Sequence[Sequence[str]], axe
         cvm.set_num_threads(before)
 
 
-@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("name", some(list(FOLDS), 6))
 @pytest.mark.parametrize("kind", ["whole", "rows", "columns", "short"])
 def test_known_or_not(name: str, kind: str) -> None:
     body, element = FOLDS[name], "f64" if "f64" in name else "f32"
@@ -174,6 +175,7 @@ def test_contractions(rows: int, terms: int, columns: int) -> None:
     agree(PRODUCTS, [(rows, terms), (terms, columns)], ["MK", "KN"], [], "f32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape, axes",
     [

@@ -11,6 +11,8 @@ import pytest
 
 import cvm
 
+pytestmark = pytest.mark.slow  # each function has a filetest and its sample in the quick tier
+
 mpmath = pytest.importorskip("mpmath")
 
 WIDE = [-30.3, -7.25, -2.5, -0.4, -1e-9, 1e-9, 0.1, 0.49, 0.51, 0.9, 1.1, 1.9, 2.1, 2.9, 3.1, 7.9, 8.1, 20.0, 33.3]
