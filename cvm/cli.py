@@ -18,7 +18,6 @@ from typing import Any, NoReturn
 
 import cvm
 
-SHOWN = 50  # diagnostics that one run prints
 LEVELS = (0, 2)  # of optimization
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
@@ -107,14 +106,10 @@ class Usage(Exception):
 
 def report(error: cvm.Error) -> int:
     """Prints the diagnostics and their count."""
-    from cvm.diagnostic_output import coloured, in_colour
+    from cvm.diagnostic_output import show
 
-    shown = coloured if in_colour(sys.stderr) else str
-    for diagnostic in error.diagnostics[:SHOWN]:
-        _say(shown(diagnostic), 1)
-    count = len(error.diagnostics)
-    more = f", the first {SHOWN} shown" if count > SHOWN else ""
-    return _say(f"{count} error{'' if count == 1 else 's'}{more}", 1)
+    show(error.diagnostics, "error")
+    return 1
 
 
 def _say(message: str, status: int) -> int:

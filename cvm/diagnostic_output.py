@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import IO, Any
 
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Span
 
-FORMATS = ("text", "json", "sarif")
+SHOWN = 50  # diagnostics of a kind that one run prints
 COLOURS = {"error": "1;31", "warning": "1;35", "note": "1;36"}
 _HEAD = re.compile(r"^(.*?)(\berror|\bwarning|\bnote)(\[[\w.]+\])?: ")
 _CARET = re.compile(r"^(\s*)(\^~*)$")
@@ -22,6 +23,20 @@ def in_colour(stream: IO[str] | None) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream is not None and stream.isatty())
+
+
+def show(diagnostics: Sequence[Diagnostic], what: str) -> None:
+    """Print the first diagnostics and the number of all, where there are any, on standard error."""
+    shown = coloured if in_colour(sys.stderr) else str
+    for diagnostic in diagnostics[:SHOWN]:
+        print(shown(diagnostic), file=sys.stderr)
+    if diagnostics:
+        more = f", the first {SHOWN} shown" if len(diagnostics) > SHOWN else ""
+        print(counted(len(diagnostics), what) + more, file=sys.stderr)
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def coloured(diagnostic: Diagnostic) -> str:

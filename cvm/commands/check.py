@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 
 import cvm
-from cvm.cli import SHOWN
 from cvm.commands.levels import read_level
-from cvm.diagnostic_output import as_json, as_sarif, coloured, in_colour
+from cvm.diagnostic_output import as_json, as_sarif, counted, show
 from cvm.dialect.cog.clocked import warnings
 from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.program.function import Graph
@@ -32,7 +30,7 @@ def check(options: Namespace) -> int:
             continue
         if not isinstance(module, Module):
             if options.format == "text":
-                print(f"{name}: ok, {_count(len(module.kernels), 'kernel')}")
+                print(f"{name}: ok, {counted(len(module.kernels), 'kernel')}")
             continue
         if not module.functions:
             mistakes.append(cvm.Diagnostic(EMPTY, Span(Source(name, ""), 0, 0), "program.empty"))
@@ -42,23 +40,11 @@ def check(options: Namespace) -> int:
         overflows += possible_overflows(module) if options.overflow else []
         if options.format == "text":
             operations = sum(len(f.operations) for f in functions)
-            print(f"{name}: ok, {_count(len(functions), 'function')}, {_count(operations, 'operation')}")
+            print(f"{name}: ok, {counted(len(functions), 'function')}, {counted(operations, 'operation')}")
     found = [*warned, *overflows, *mistakes]
     if options.format != "text":
         print(as_json(found) if options.format == "json" else as_sarif(found))
     else:
         for some, what in ((warned, "warning"), (overflows, "possible overflow"), (mistakes, "error")):
-            _print(some, what, in_colour(sys.stderr))
+            show(some, what)
     return 1 if mistakes or overflows or (warned and options.werror) else 0
-
-
-def _print(diagnostics: list[cvm.Diagnostic], what: str, colours: bool) -> None:
-    for diagnostic in diagnostics[:SHOWN]:
-        print(coloured(diagnostic) if colours else diagnostic, file=sys.stderr)
-    count = len(diagnostics)
-    if count:
-        print(_count(count, what) + (f", the first {SHOWN} shown" if count > SHOWN else ""), file=sys.stderr)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -18,6 +18,7 @@ from cvm.lowering.stepping.step_plan import StepPlan
 
 import cvm
 from cvm import cli
+from cvm.diagnostic_output import SHOWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -215,7 +216,7 @@ def test_check_says_every_mistake_and_their_count(command: Command) -> None:
 def test_many_mistakes_are_cut_short(command: Command) -> None:
     Path("many.cvm").write_text("func @main() {\n" + "  %y = cvm.relu %x\n" * 300 + "  return\n}\n")
     found = command("check", "many.cvm")
-    assert found.err.count("error[") == cli.SHOWN and found.err.endswith(f"errors, the first {cli.SHOWN} shown\n")
+    assert found.err.count("error[") == SHOWN and found.err.endswith(f"errors, the first {SHOWN} shown\n")
 
 
 def test_every_stage_is_shown(command: Command) -> None:

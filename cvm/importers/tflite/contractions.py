@@ -158,7 +158,8 @@ def over(x: Node, axes: Ints) -> tuple[int, ...]:
     return tuple(sorted({real_axes((a,), x.rank)[0] for a in axes}))
 
 
-@rule("MEAN", "SUM", accuracy=ACCURACY)
+@rule("MEAN", accuracy=ACCURACY)
+@rule("SUM", accuracy=f"{FLOATS}; of quantised numbers refused")
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
