@@ -53,7 +53,4 @@ def on_halide(found: Found, x: np.ndarray, gain: np.ndarray, out: np.ndarray) ->
         realize(found, f, out)
 
 
-WORK = {
-    "32x480x640x3": lambda: image(32),
-    "1x480x640x3": lambda: image(1),
-}
+WORK = {"32x480x640x3": lambda: image(32), "1x480x640x3": lambda: image(1)}

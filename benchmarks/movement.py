@@ -23,10 +23,7 @@ def transposed(shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Ca
     x = numbers(shape, dtype)
     out = np.empty(tuple(shape[a] for a in order), x.dtype)
     f = program(f"%y = theano.dimshuffle %x0 {{new_order = {list(order)}}}", x)
-    found: Found = {
-        "cvm": lambda: f(x, out=out),
-        "numpy": lambda: np.copyto(out, x.transpose(order)),
-    }
+    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: np.copyto(out, x.transpose(order))}
     if len(shape) == 2:
         numba_loop(found, _transpose_2d, x, out)
         if cv2 := installed("cv2"):

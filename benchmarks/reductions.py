@@ -32,10 +32,7 @@ def reduction(name: str, dtype: Any, axis: int | None) -> Case:
     out = np.empty_like(f(x))
     numpy_way = getattr(np, name)
     wide = {"dtype": out.dtype} if name in ("sum", "prod") else {}
-    found: Found = {
-        "cvm": lambda: f(x, out=out),
-        "numpy": lambda: numpy_way(x, axis=axis, out=out, **wide),
-    }
+    found: Found = {"cvm": lambda: f(x, out=out), "numpy": lambda: numpy_way(x, axis=axis, out=out, **wide)}
     if (name, axis) in LOOPS:
         numba_loop(found, LOOPS[name, axis], x, out.reshape(-1))
 

@@ -119,8 +119,4 @@ def _shift(layer: list[Box], wanted: list[float]) -> None:
 
 def _route(way: list[Box]) -> Route:
     first, *points, last = way
-    return [
-        (first.x, first.y + first.height / 2),
-        *((p.x, p.y) for p in points),
-        (last.x, last.y - last.height / 2),
-    ]
+    return [(first.x, first.y + first.height / 2), *((p.x, p.y) for p in points), (last.x, last.y - last.height / 2)]

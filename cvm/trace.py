@@ -69,10 +69,7 @@ class Tracer:
         if element is None:
             fail(f"no element type holds NumPy's {array.dtype}", span)
         data = with_plain_truths(np.ascontiguousarray(array).reshape(array.shape))
-        return self.add(
-            Const(data=Data(data), type=TensorType(array.shape, element)),
-            span,
-        )[0].value
+        return self.add(Const(data=Data(data), type=TensorType(array.shape, element)), span)[0].value
 
     def operand(self, given: Any, dialect: str, span: Span) -> Value:
         """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""

@@ -38,10 +38,7 @@ DIFFERS = {
     "searchsorted": "the array is compared with every value",
     "astype": "ui32 of floats that do not fit: as NumPy's scalar loops, its vector loops differ",
 }  # fmt: skip
-NOT_OFFERED = {
-    **REFUSED,
-    "isnat": "dates are no element type",
-}
+NOT_OFFERED = {**REFUSED, "isnat": "dates are no element type"}
 
 
 def rows() -> list[tuple[str, str]]:

@@ -194,12 +194,7 @@ STEP_SCHEDULE = (
 STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
 
 TARGETS = {"cpu": CPU, "cuda": GPU}
-PIPELINES = {
-    "canonicalize": CANONICAL,
-    "schedule": (*CPU_LOOPS, *CPU_SCHEDULE),
-    "gpu": GPU_SCHEDULE,
-    "step": STEP,
-}
+PIPELINES = {"canonicalize": CANONICAL, "schedule": (*CPU_LOOPS, *CPU_SCHEDULE), "gpu": GPU_SCHEDULE, "step": STEP}
 PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP))}  # of passes with options, those of the CPU
 PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP)}  # in order
 DOWN = {  # what takes a program down from a form, where passes below it are chosen by name

@@ -99,11 +99,7 @@ class Argsort(Along[T]):
         a, b = Var("a", I64), Var("b", I64)
         later, sooner = self.x[self.at(d, a)], self.x[self.at(d, b)]
         swapped = above(sooner, later) if self.descending else above(later, sooner)
-        compare = (
-            Let(a, y[self.at(d, i[()])]),
-            Let(b, y[self.at(d, j[()])]),
-            Store(first, (), ~swapped),
-        )
+        compare = (Let(a, y[self.at(d, i[()])]), Let(b, y[self.at(d, j[()])]), Store(first, (), ~swapped))
         choose = If(
             i[()] < middle,
             (If(j[()] < end, compare, (Store(first, (), constant(True, I1)),)),),

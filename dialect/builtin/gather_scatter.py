@@ -241,10 +241,7 @@ class Scatter(Indexing[T]):
             places += [*(() if there is None else (Assert(there, OUTSIDE),)), Let(c, k)]
         at, new = self.with_axes(names, kept), self.updates[d]
         value = new if self.scalar_op is None else apply(combined(self.scalar_op, y.element), y[at], new)
-        return (
-            *nested(f, (Store(y, f, self.x[f]),)),
-            *nested(u, (*places, *nested(kept, (Store(y, at, value),)))),
-        )
+        return (*nested(f, (Store(y, f, self.x[f]),)), *nested(u, (*places, *nested(kept, (Store(y, at, value),)))))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (y,), (g,), apply = results, cotangents, cotangents[0].builder.apply

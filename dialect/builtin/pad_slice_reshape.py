@@ -26,11 +26,7 @@ class Pad(Operator[T]):
     after: tuple[int, ...]
 
     constraints = (
-        C(
-            1,
-            "before and after have rank(x) entries",
-            lambda o: len(o.before) == len(o.after) == len(o.x.array_shape),
-        ),
+        C(1, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == len(o.x.array_shape)),
         C(2, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
         C(
             3,

@@ -334,10 +334,7 @@ class Stack(CogOperator[T]):
 
     xs: tuple[T, ...]
 
-    constraints = (
-        *ALIKE,
-        C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3),
-    )
+    constraints = (*ALIKE, C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3))
     example = """
 func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
   %y = cog.stack %a, %b

@@ -58,10 +58,7 @@ class Vector(CogOperator[T]):
 
     xs: tuple[T, ...]
 
-    constraints = (
-        *ALIKE,
-        C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0),
-    )
+    constraints = (*ALIKE, C(3, "type(xs[0]): a scalar field", lambda o: o.xs[0].tensor.rank == 0))
     example = """
 func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
   %y = cog.vector %a, %b

@@ -210,10 +210,7 @@ class ElementwisePair(CvmOperator[T]):
     scalar: ClassVar[str]  # OP as a scalar function
     exact: ClassVar[Callable[..., Any]]  # OP of arrays whose type holds its results exactly
 
-    constraints = (
-        numbers("a", "b"),
-        C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
-    )
+    constraints = (numbers("a", "b"), C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)))
 
     def infer(self: ElementwisePair[TensorType]) -> TensorType:
         return self.a

@@ -139,11 +139,7 @@ class NonMaxSuppression(CvmOperator[T]):
             For(i, self._place(order, b, i, t), stop=t),
             Alloc(count),
             assign(count, 0),
-            For(
-                p,
-                (Let(row, order[b, p]), If(candidate, self._keep(y, b, row, count))),
-                stop=_at_most(self.top_k, t),
-            ),
+            For(p, (Let(row, order[b, p]), If(candidate, self._keep(y, b, row, count))), stop=_at_most(self.top_k, t)),
             fill(y, b, count[()]),
         )
         return Alloc(order), For(b, body)

@@ -118,14 +118,7 @@ _row(
     identity=_least,
     doc="the larger one; NaN if one is; -0.0 is below 0.0",
 )
-_row(
-    "minimum",
-    2,
-    FLOATS,
-    lambda a, b: -_larger(-a, -b),
-    identity=_greatest,
-    doc="the smaller one; likewise",
-)
+_row("minimum", 2, FLOATS, lambda a, b: -_larger(-a, -b), identity=_greatest, doc="the smaller one; likewise")
 _row("eq", 2, ANY, np.equal, "==", predicate=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True)
 _row("lt", 2, ANY, np.less, "<", predicate=True)

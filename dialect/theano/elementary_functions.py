@@ -71,14 +71,7 @@ def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
     return g * b / below, -(g * a / below)
 
 
-row(
-    "arctan2",
-    2,
-    "float real",
-    *by_table("atan2"),
-    "the angle of the point (y, x)",
-    gradient=_arctan2_gradient,
-)
+row("arctan2", 2, "float real", *by_table("atan2"), "the angle of the point (y, x)", gradient=_arctan2_gradient)
 row(
     "deg2rad",
     1,

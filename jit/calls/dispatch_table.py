@@ -133,12 +133,7 @@ class DispatchEntry:
     goes to the next entry, and finally to `slow`.
     """
 
-    def __init__(
-        self,
-        slow: Callable[..., Any],
-        table: CallTable | None = None,
-        structure: Any = None,
-    ) -> None:
+    def __init__(self, slow: Callable[..., Any], table: CallTable | None = None, structure: Any = None) -> None:
         """`structure` has a part for each argument that is given."""
         self.slow, self.table, self.structure = slow, table, structure
         positional = -1 if table is None else table.arguments

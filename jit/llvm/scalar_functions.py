@@ -28,12 +28,7 @@ def _extreme(comparison: str) -> Row:
 def _floor_fix(*correction: tuple[Any, ...]) -> Row:
     """Instructions after a truncated remainder 0: the signs of remainder and divisor differ in 4."""
     return _row(
-        ("srem", "a", "b"),
-        ("icmp ne", 0, "z"),
-        ("xor", 0, "b"),
-        ("icmp slt", 2, "z"),
-        ("and", 1, 3),
-        *correction,
+        ("srem", "a", "b"), ("icmp ne", 0, "z"), ("xor", 0, "b"), ("icmp slt", 2, "z"), ("and", 1, 3), *correction
     )
 
 
@@ -135,11 +130,7 @@ INSTRUCTIONS["pairdot", "int"] = _row(
     ("add", 4, 7),
 )
 INSTRUCTIONS["bytepairs", "int"] = _row(
-    *_byte_pair(0, 0),
-    *_byte_pair(16, 15),
-    ("and", 14, Splat(65535)),
-    ("shl", 29, Splat(16)),
-    ("or", 30, 31),
+    *_byte_pair(0, 0), *_byte_pair(16, 15), ("and", 14, Splat(65535)), ("shl", 29, Splat(16)), ("or", 30, 31)
 )
 for _name, _signed in (("quaddot_us", False), ("quaddot", True)):
     INSTRUCTIONS[_name, "int"] = _row(

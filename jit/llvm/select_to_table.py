@@ -30,10 +30,7 @@ from .ir_builder import (
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
 # by how many places they look up at a time: the feature, and the instruction
-_PERMUTED = {
-    16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"),
-    8: ("avx2", "llvm.x86.avx2.permps"),
-}
+_PERMUTED = {16: ("avx512f", "llvm.x86.avx512.permvar.sf.512"), 8: ("avx2", "llvm.x86.avx2.permps")}
 
 
 class Table(NamedTuple):

@@ -203,9 +203,7 @@ class _Direct:
 
     # weights
 
-    def weights(
-        self,
-    ) -> tuple[Tensor, tuple[Kernel, ...], dict[Tensor, Tensor], dict[Tensor, np.ndarray]]:
+    def weights(self) -> tuple[Tensor, tuple[Kernel, ...], dict[Tensor, Tensor], dict[Tensor, np.ndarray]]:
         """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
         would go beyond the end move back."""
         c = self.c

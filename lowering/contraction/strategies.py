@@ -264,9 +264,7 @@ def _of_bytes(problem: Problem) -> str:
     return _of_integers(problem) or unknown or _of_panels(problem)
 
 
-def _by_panels(
-    build: Callable[[Problem], Version | LoweredContraction | None],
-) -> Callable[[Problem], Version | None]:
+def _by_panels(build: Callable[[Problem], Version | LoweredContraction | None]) -> Callable[[Problem], Version | None]:
     """The builder of a strategy that packs panels."""
 
     def built(problem: Problem) -> Version | None:

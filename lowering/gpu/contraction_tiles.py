@@ -19,10 +19,7 @@ from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction
 from ..processor import processor
 
-LARGE, SMALL = (
-    128,
-    64,
-)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
+LARGE, SMALL = (128, 64)  # sides of a tile: small for few tiles, or for elements of 8 bytes, which exceed the registers
 
 
 def at_least(size: Dim, least: int) -> bool:

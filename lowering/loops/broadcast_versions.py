@@ -14,14 +14,7 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Size
 from ...dialect.notation.expressions import Expr, Index, as_index, both
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    map_expressions,
-    nodes,
-    statements,
-)
+from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reduces_floats

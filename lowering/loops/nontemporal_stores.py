@@ -15,16 +15,7 @@ from math import gcd
 from ...dialect.ir.sizes import Size, product
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Expr, Tensor, as_index, both
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    If,
-    Kernel,
-    Statement,
-    Store,
-    is_one_turn,
-    rewrite_block,
-)
+from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, rewrite_block
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.vector_stores import begins_lines, can_shift
 from ..processor import processor

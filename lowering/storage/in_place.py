@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 
 from ...dialect.notation.expressions import Const, Expr, Read, Tensor, Var
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    Loop,
-    Statement,
-    Store,
-    map_expressions,
-    rewrite_block,
-)
+from ...dialect.notation.loops import Block, For, Kernel, Loop, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import Accesses, accesses

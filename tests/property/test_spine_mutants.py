@@ -69,9 +69,7 @@ PROGRAMS = {
         np.minimum(X, 0),
     ),
     "power": Program(
-        "func @main(%x: tensor<5x3xi32>) { %y = dali.pow %x, 6\n return %y }",
-        (X,),
-        np.power(X, 6, dtype=np.int32),
+        "func @main(%x: tensor<5x3xi32>) { %y = dali.pow %x, 6\n return %y }", (X,), np.power(X, 6, dtype=np.int32)
     ),
     "complex": Program(
         "func @main(%x: FIELD, %w: FIELD) { %y = cog.mul %x, %w\n return %y }".replace("FIELD", FIELD),

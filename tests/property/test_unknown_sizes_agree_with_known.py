@@ -87,10 +87,7 @@ MEETING = {
     "two operations": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?", "?x?", "?x?")),
     "costly ones": ("%t = dali.atan2 %a, %b\n  %y = dali.mul %t, %c", ("?x?", "?", "?x?")),
     "in ranks": ("%t = dali.mul %a, %b\n  %y = dali.sub %t, %c", ("?x?x?", "?x?", "?")),
-    "summed": (
-        "%t = dali.mul %a, %b\n  %y = theano.sum %t {axis = [1], acc_dtype = f32}",
-        ("?x?", "?x?"),
-    ),
+    "summed": ("%t = dali.mul %a, %b\n  %y = theano.sum %t {axis = [1], acc_dtype = f32}", ("?x?", "?x?")),
 }
 
 

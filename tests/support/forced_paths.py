@@ -266,11 +266,7 @@ BY_TWO = {f"{C}.strategies.STRATEGIES": preferred("winograd_2x2", ("winograd_4x4
 BY_FOUR = {f"{C}.strategies.STRATEGIES": preferred("winograd_4x4", ("winograd_2x2",))}
 NOT_TURNED = {f"{C}.strategies.STRATEGIES": preferred(without=WINOGRAD)}
 CONTRACTIONS, TRANSPOSITIONS = ("cvm.conv2d", "cvm.dense"), ("cvm.transpose",)
-SHORT = {
-    f"{M}.vectorize_short_axis.MIN_TRIPS_RATIO": 0,
-    "wake_operations": 0,
-    f"{F}.widen_in_steps.MIN_STEPS": 0,
-}
+SHORT = {f"{M}.vectorize_short_axis.MIN_TRIPS_RATIO": 0, "wake_operations": 0, f"{F}.widen_in_steps.MIN_STEPS": 0}
 SHORT |= {f"{C}.depthwise.MIN_PLACES": 0, f"{C}.depthwise.TERMS": (0, 1 << 16)}
 
 

@@ -247,10 +247,7 @@ def test_results_fuse_and_print() -> None:
     ("function", "message"),
     [
         (lambda x: x.sort(), "traced arrays have no sort; they have T, all, any, astype, clip"),
-        (
-            lambda x: np.partition(x, 1),
-            "np.partition has no counterpart for traced arrays; ",
-        ),
+        (lambda x: np.partition(x, 1), "np.partition has no counterpart for traced arrays; "),
         (lambda x: np.multiply.accumulate(x), "np.multiply.accumulate has no counterpart"),
         (
             lambda x: x.argmax(out=True),

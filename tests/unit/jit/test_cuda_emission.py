@@ -120,12 +120,7 @@ def test_what_is_written_is_read_again() -> None:
     i = Index("i", 4)
     y, z = tensor("y", I32, 5), tensor("z", I32, 4)
     before, read = Var("before", I32), y[i]
-    body = (
-        Let(before, read),
-        Store(y, (i + 1,), read + 1),
-        Store(y, (i,), read * 2),
-        Store(z, (i,), read + before),
-    )
+    body = (Let(before, read), Store(y, (i + 1,), read + 1), Store(y, (i,), read * 2), Store(z, (i,), read + before))
     agree(kernel((Store(y, (as_index(0),), constant(7, I32)), For(i, body)), y, z, results=2))
 
 

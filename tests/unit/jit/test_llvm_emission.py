@@ -134,10 +134,7 @@ def test_lanes_that_are_not_neighbours(lanes: int) -> None:
     i, j = Index("i", 16), Index("j", 2)
     x, t, y, z = tensor("x", I32, 64), tensor("t", I32, 16), tensor("y", I32, 16, 2), tensor("z", I32, 16)
     gathered = x[cast(t[i] & 63, I64)]
-    body = (
-        Store(z, (as_index(15) - i,), gathered),
-        For(j, (Store(y, (i, j), x[i * 3 + j] + cast(i, I32)),)),
-    )
+    body = (Store(z, (as_index(15) - i,), gathered), For(j, (Store(y, (i, j), x[i * 3 + j] + cast(i, I32)),)))
     k = kernel((loop(i, body, lanes),), x, t, y, z, results=2)
     agree(k, values(I32, 64), values(I32, 16, 3))
 
@@ -192,12 +189,7 @@ def test_what_is_written_is_read_again() -> None:
     y, z = tensor("y", I32, 5), tensor("z", I32, 4)
     before = Var("before", I32)
     read = y[i]
-    body = (
-        Let(before, read),
-        Store(y, (i + 1,), read + 1),
-        Store(y, (i,), read * 2),
-        Store(z, (i,), read + before),
-    )
+    body = (Let(before, read), Store(y, (i + 1,), read + 1), Store(y, (i,), read * 2), Store(z, (i,), read + before))
     first = Store(y, (as_index(0),), constant(7, I32))
     agree(kernel((first, For(i, body)), y, z, results=2))
 

@@ -351,13 +351,7 @@ def test_little_is_loaded(folder: Path) -> None:
     """A process that starts warm has neither a parser nor what lowers programs, and no operators."""
     code = f"import sys, cvm, numpy; f = cvm.compile({PROGRAM!r}, 'other'); f(numpy.ones(2, 'f4')); print(*sys.modules)"
     again = [subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[3]) for _ in range(2)]
-    heavy = {
-        "cvm.parser",
-        "cvm.dialect.spec.op",
-        "cvm.dialect.program.verify",
-        "cvm.jit.llvm.emit",
-        "lark",
-    }
+    heavy = {"cvm.parser", "cvm.dialect.spec.op", "cvm.dialect.program.verify", "cvm.jit.llvm.emit", "lark"}
     loaded = again[1].decode().split()
     assert heavy.isdisjoint(loaded)
     assert [m for m in loaded if m.startswith("cvm.lowering.")] == ["cvm.lowering.processor"]  # data that keys hold

@@ -67,11 +67,7 @@ def test_convolutions(name: str, ends: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "register", "instruction"),
-    [
-        ("x86-64-v3", "ymm", "vfmadd"),
-        ("x86-64-v4", "zmm", "vfmadd"),
-        ("znver5", "zmm", "vpdpbusd"),
-    ],
+    [("x86-64-v3", "ymm", "vfmadd"), ("x86-64-v4", "zmm", "vfmadd"), ("znver5", "zmm", "vpdpbusd")],
 )
 @pytest.mark.parametrize("sizes", [(64, 128), (60, 80), (65, 196), (98, 32)])
 def test_code_has_the_vectors_of_the_processor_named(
