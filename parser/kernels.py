@@ -19,21 +19,7 @@ from ..dialect.ir.diagnostics import Diagnostic, ParseError, Source, Span
 from ..dialect.ir.sizes import OPERATIONS, Dim, Size
 from ..dialect.ir.suggest import did_you_mean
 from ..dialect.ir.types import ELEMENT_TYPES, I1, I64, ElementType
-from ..dialect.notation.expressions import (
-    ZERO,
-    Apply,
-    Bitcast,
-    Cast,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Misalignment,
-    Read,
-    Tensor,
-    Var,
-    as_index,
-)
+from ..dialect.notation import expressions as ex
 from ..dialect.notation.loops import Alloc, Assert, Block, For, If, Kernel, Let, Prefetch, Statement, Store
 from ..dialect.notation.printer import PRECEDENCE
 from ..dialect.notation.scalar_functions import SCALARS
@@ -96,7 +82,7 @@ class _Reader:
         self.source = source
         self.base = base  # where the text that is read begins
         self.places: Places = {}
-        self.names: dict[str, Index | Var | Tensor] = {}
+        self.names: dict[str, ex.Index | ex.Var | ex.Tensor] = {}
         self.anonymous: dict[str, Size] = {}
 
     def mistake(self, message: str, token: Any) -> ParseError:
@@ -139,13 +125,13 @@ class _Reader:
             scheduled=scheduled is not None,
         )
 
-    def tensor(self, tree: Any, space: str = "argument") -> Tensor:
+    def tensor(self, tree: Any, space: str = "argument") -> ex.Tensor:
         value, type = tree.children
         inner = str(type)[len("tensor<") : -1]
         *dims, element = inner.split(" x ") if " x " in inner else inner.split("x")
         try:
             shape = tuple(self.dim(d) for d in dims)
-            return self.name(Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
+            return self.name(ex.Tensor(str(value)[1:], shape, ELEMENT_TYPES[element], space))
         except (KeyError, TypeError, LarkError):
             raise self.mistake(f"there is no type {type}", type) from None
 
@@ -166,11 +152,11 @@ class _Reader:
 
     def loop(self, name: Any, extent: Any, start: Any, stop: Any, kind: Any, body: Any) -> Statement:
         first, last = self.typed(start, I64), self.typed(stop, I64)
-        if isinstance(first, Const) and not first.value:
-            first = ZERO  # passes compare the start with it
-        known = last.value if isinstance(last, Const) else getattr(last, "size", 0)
+        if isinstance(first, ex.Const) and not first.value:
+            first = ex.ZERO  # passes compare the start with it
+        known = last.value if isinstance(last, ex.Const) else getattr(last, "size", 0)
         size = known if extent is None else self.size(extent)
-        index = self.name(Index(str(name)[1:], size))
+        index = self.name(ex.Index(str(name)[1:], size))
         how, width, overlap = kind.children if kind is not None else ("serial", None, None)
         if how not in KINDS:
             raise self.mistake(f"expected a kind of loop, {', '.join(KINDS)}, got {how}{did_you_mean(how, KINDS)}", how)
@@ -187,10 +173,10 @@ class _Reader:
     def let(self, name: Any, type: Any, value: Any) -> Statement:
         element = self.element(type)
         found = self.typed(value, element)
-        return Let(self.name(Var(str(name)[1:], element)), found)
+        return Let(self.name(ex.Var(str(name)[1:], element)), found)
 
     def register(self, name: Any, type: Any) -> Statement:
-        return Alloc(self.name(Tensor(str(name)[1:], (), self.element(type), "register")))
+        return Alloc(self.name(ex.Tensor(str(name)[1:], (), self.element(type), "register")))
 
     def buffer(self, space: Any, tensor: Any) -> Statement:
         return Alloc(self.tensor(tensor, str(space)))
@@ -205,84 +191,84 @@ class _Reader:
     def prefetch(self, name: Any, at: Any) -> Statement:
         return Prefetch(self.buffer_named(name, "prefetched"), self.indices(at))
 
-    def buffer_named(self, name: Any, use: str) -> Tensor:
+    def buffer_named(self, name: Any, use: str) -> ex.Tensor:
         tensor = self.known(self.names, name, "buffer")
-        if not isinstance(tensor, Tensor):
+        if not isinstance(tensor, ex.Tensor):
             raise self.mistake(f"{name} is no buffer that could be {use}", name)
         return tensor
 
-    def indices(self, tree: Any) -> tuple[Expr, ...]:
+    def indices(self, tree: Any) -> tuple[ex.Expr, ...]:
         return () if tree is None else tuple(self.typed(i, I64) for i in tree.children if i is not None)
 
     # expressions
 
-    def typed(self, tree: Any, expected: ElementType | None) -> Expr:
+    def typed(self, tree: Any, expected: ElementType | None) -> ex.Expr:
         found = self.expression(tree, expected)
         if found is None:
             raise self.mistake("the type of this literal is not known; (1 : i32) says it", tree)
         return found
 
-    def expression(self, tree: Any, expected: ElementType | None) -> Expr | None:
+    def expression(self, tree: Any, expected: ElementType | None) -> ex.Expr | None:
         """The expression; None if it is made of literals and no type is expected."""
         if tree.data == "type_name":
             raise self.mistake(f"expected an operand, got the name {tree.children[0]}", tree)
         return getattr(self, f"read_{tree.data}")(expected, *tree.children)
 
-    def literal(self, token: Any, type: ElementType | None, sign: str = "") -> Expr | None:
+    def literal(self, token: Any, type: ElementType | None, sign: str = "") -> ex.Expr | None:
         if type is None:
             return None
         try:
-            return Const(float(sign + token) if type.kind == "float" else int(sign + token), type)
+            return ex.Const(float(sign + token) if type.kind == "float" else int(sign + token), type)
         except ValueError:
             raise self.mistake(f"expected a literal of type {type}, got {sign}{token}", token) from None
 
-    def read_integer(self, expected: ElementType | None, token: Any) -> Expr | None:
+    def read_integer(self, expected: ElementType | None, token: Any) -> ex.Expr | None:
         return self.literal(token, expected)
 
     read_real = read_integer
 
-    def read_boolean(self, _: ElementType | None, token: Any) -> Expr:
-        return Const(str(token) == "true", I1)
+    def read_boolean(self, _: ElementType | None, token: Any) -> ex.Expr:
+        return ex.Const(str(token) == "true", I1)
 
-    def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> Expr | None:
+    def read_ascribed(self, _: ElementType | None, value: Any, type: Any) -> ex.Expr | None:
         return self.expression(value, self.element(type))
 
-    def read_read(self, _: ElementType | None, name: Any, at: Any) -> Expr:
+    def read_read(self, _: ElementType | None, name: Any, at: Any) -> ex.Expr:
         found = self.known(self.names, name, "value")
-        return Read(found, self.indices(at)) if isinstance(found, Tensor) else found
+        return ex.Read(found, self.indices(at)) if isinstance(found, ex.Tensor) else found
 
-    def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> Expr | None:
+    def read_binary(self, expected: ElementType | None, a: Any, symbol: Any, b: Any) -> ex.Expr | None:
         return self.applied(_BINARY[str(symbol)], [a, b], expected)
 
-    def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> Expr | None:
+    def read_prefix(self, expected: ElementType | None, symbol: Any, a: Any) -> ex.Expr | None:
         if symbol == "-" and a.data in ("integer", "real"):
             return self.literal(a.children[0], expected, "-")
         return self.applied(_PREFIX[str(symbol)], [a], expected)
 
-    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> Expr | None:
+    def read_call(self, expected: ElementType | None, name: Any, *arguments: Any) -> ex.Expr | None:
         function = str(name)
         if function == "misalignment":
             return self.misalignment(name, arguments)
         if function == "bitcast" or function in ELEMENT_TYPES:
             operand = self.typed(arguments[0], None)
             if function in ELEMENT_TYPES:
-                return Cast(operand, ELEMENT_TYPES[function])
+                return ex.Cast(operand, ELEMENT_TYPES[function])
             if len(arguments) != 2 or arguments[1].data != "type_name":
                 raise self.mistake("expected bitcast(value, type)", name)
-            return Bitcast(operand, self.element(arguments[1].children[0]))
+            return ex.Bitcast(operand, self.element(arguments[1].children[0]))
         if len(arguments) != self.known(SCALARS, name, "function").arity:
             raise self.mistake(f"{name} takes {SCALARS[function].arity} operands, got {len(arguments)}", name)
         return self.applied(function, list(arguments), expected)
 
-    def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> Expr:
+    def misalignment(self, name: Any, arguments: tuple[Any, ...]) -> ex.Expr:
         match [(a.data, *a.children) for a in arguments]:
             case [("read", of, None), ("integer", count)] if int(count) > 0:
                 tensor = self.known(self.names, of, "tensor")
-                if isinstance(tensor, Tensor):
-                    return Misalignment(tensor, int(count))
+                if isinstance(tensor, ex.Tensor):
+                    return ex.Misalignment(tensor, int(count))
         raise self.mistake("expected misalignment(tensor, elements of a line)", name)
 
-    def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> Expr | None:
+    def applied(self, function: str, trees: list[Any], expected: ElementType | None) -> ex.Expr | None:
         row = SCALARS[function]
         chooses = [self.typed(trees.pop(0), I1)] if function == "select" else []
         type = None if row.predicate else expected
@@ -295,15 +281,15 @@ class _Reader:
         if any(o.type is not compared[0].type for o in compared) or compared[-1].type.kind not in row.kinds:
             types = ", ".join(str(o.type) for o in operands)
             raise self.mistake(f"{row.symbol or function} does not take ({types})", trees[0])
-        return Apply(function, operands, row.result(*(o.type for o in operands)))
+        return ex.Apply(function, operands, row.result(*(o.type for o in operands)))
 
     # sizes
 
-    def read_named_size(self, _: ElementType | None, token: Any) -> Expr:
-        return Extent(self.atom(str(token)))
+    def read_named_size(self, _: ElementType | None, token: Any) -> ex.Expr:
+        return ex.Extent(self.atom(str(token)))
 
-    def read_sized(self, _: ElementType | None, total: Any) -> Expr:
-        return as_index(self.size(total))
+    def read_sized(self, _: ElementType | None, total: Any) -> ex.Expr:
+        return ex.as_index(self.size(total))
 
     def atom(self, text: str) -> Size:
         if not text[1:].isdigit():

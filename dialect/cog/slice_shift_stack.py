@@ -8,19 +8,7 @@ import numpy as np
 
 from ..ir.sizes import Dim, product, same_size
 from ..ir.types import FieldType
-from ..notation.expressions import (
-    Element,
-    Expr,
-    Index,
-    Tensor,
-    as_index,
-    both,
-    constant,
-    flat_index,
-    minimum,
-    unflatten,
-    when,
-)
+from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
 from ..spec.op import C, T, operator
@@ -36,8 +24,8 @@ func @main(%x: !cog.field<{grid}, f32>) {{
 """
 
 
-def zero(t: Tensor) -> Expr:
-    return constant(0, t.element)
+def zero(t: ex.Tensor) -> ex.Expr:
+    return ex.constant(0, t.element)
 
 
 @operator
@@ -66,9 +54,9 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
     def reference(self: Outer[np.ndarray]) -> np.ndarray:
         return np.asarray(np.multiply.outer(self.a, self.b))
 
-    def element(self: Outer[Tensor], y: Tensor) -> Element:
+    def element(self: Outer[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, _ = result_axes(y, y.rank)
-        return Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
+        return ex.Element(at, self.a[at[: self.a.rank]] * self.b[at[self.a.rank :]])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), a, b = cotangents, self.a.rank, self.b.rank
@@ -99,9 +87,9 @@ class Slice(CogOperator[T]):
     def reference(self: Slice[np.ndarray]) -> np.ndarray:
         return np.asarray(self.x[self.index])
 
-    def element(self: Slice[Tensor], y: Tensor) -> Element:
+    def element(self: Slice[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, _ = result_axes(y, y.rank)
-        return Element(at, self.x[(as_index(self.index), *at)])
+        return ex.Element(at, self.x[(ex.as_index(self.index), *at)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,) = cotangents
@@ -135,10 +123,10 @@ class Subfield(CogOperator[T]):
     def reference(self: Subfield[np.ndarray]) -> np.ndarray:
         return np.asarray(self.x[tuple(slice(b, e) for b, e in zip(self.begin, self.end, strict=True))])
 
-    def element(self: Subfield[Tensor], y: Tensor) -> Element:
+    def element(self: Subfield[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
         moved = tuple(i + b for i, b in zip(grid, self.begin, strict=True))
-        return Element((*grid, *tensor), self.x[(*moved, *tensor)])
+        return ex.Element((*grid, *tensor), self.x[(*moved, *tensor)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), grid = cotangents, len(self.begin)
@@ -172,11 +160,12 @@ class Reshape(CogOperator[T]):
     def reference(self: Reshape[np.ndarray]) -> np.ndarray:
         return self.x.reshape((*self.shape, *self.x.shape[self.grid("x") :]))
 
-    def element(self: Reshape[Tensor], y: Tensor) -> Element:
+    def element(self: Reshape[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, len(self.shape))
         own = self.grid("x")
-        return Element(
-            (*grid, *tensor), self.x[(*unflatten(flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)]
+        return ex.Element(
+            (*grid, *tensor),
+            self.x[(*ex.unflatten(ex.flat_index(grid, y.shape[: len(grid)]), self.x.shape[:own]), *tensor)],
         )
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
@@ -219,13 +208,15 @@ class Expand(CogOperator[T]):
         mode: Any = {"zero": "constant", "clamp": "edge", "cyclic": "wrap"}[self.border]
         return np.pad(self.x, more, mode=mode)
 
-    def element(self: Expand[Tensor], y: Tensor) -> Element:
+    def element(self: Expand[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
         if self.border == "zero":
-            there = both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
-            return Element((*grid, *tensor), when(there, self.x[(*grid, *tensor)], zero(self.x)))
-        near = {"clamp": lambda i, n: minimum(i, as_index(n) - 1), "cyclic": lambda i, n: i % as_index(n)}[self.border]
-        return Element(
+            there = ex.both(*(inside(i, n) for i, n in zip(grid, self.x.shape, strict=False)))
+            return ex.Element((*grid, *tensor), ex.when(there, self.x[(*grid, *tensor)], zero(self.x)))
+        near = {"clamp": lambda i, n: ex.minimum(i, ex.as_index(n) - 1), "cyclic": lambda i, n: i % ex.as_index(n)}[
+            self.border
+        ]
+        return ex.Element(
             (*grid, *tensor), self.x[(*(near(i, n) for i, n in zip(grid, self.x.shape, strict=False)), *tensor)]
         )
 
@@ -268,11 +259,11 @@ class Shift(CogOperator[T]):
         y[to] = self.x[of]
         return y
 
-    def element(self: Shift[Tensor], y: Tensor) -> Element:
+    def element(self: Shift[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
         moved = tuple(i - bounded(a, n) for i, a, n in zip(grid, self.amount, self.x.shape, strict=False))
-        there = both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
-        return Element((*grid, *tensor), when(there, self.x[(*moved, *tensor)], zero(self.x)))
+        there = ex.both(*(inside(i, n) for i, n in zip(moved, self.x.shape, strict=False)))
+        return ex.Element((*grid, *tensor), ex.when(there, self.x[(*moved, *tensor)], zero(self.x)))
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape
@@ -294,21 +285,21 @@ class ShiftCyclic(CogOperator[T]):
     def reference(self: ShiftCyclic[np.ndarray]) -> np.ndarray:
         return np.roll(self.x, self.amount, tuple(range(self.grid("x")))) if self.grid("x") else self.x
 
-    def element(self: ShiftCyclic[Tensor], y: Tensor) -> Element:
+    def element(self: ShiftCyclic[ex.Tensor], y: ex.Tensor) -> ex.Element:
         grid, tensor = result_axes(y, self.grid("x"))
         shape = self.x.shape[: len(grid)]
-        return Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
+        return ex.Element((*grid, *tensor), self.x[(*map(around, grid, self.amount, shape), *tensor)])
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), shape = cotangents, self.types["x"].shape
         return [g.builder.apply("cog.shift_cyclic", self.field(g, shape), amount=tuple(-a for a in self.amount))]
 
 
-def around(i: Index, amount: int, n: Dim) -> Expr:
+def around(i: ex.Index, amount: int, n: Dim) -> ex.Expr:
     """(i - amount) mod n"""
     if isinstance(n, int) and n > 0:
         return i if amount % n == 0 else (i + (-amount) % n) % n
-    return (i - as_index(amount) % as_index(n)) % as_index(n)
+    return (i - ex.as_index(amount) % ex.as_index(n)) % ex.as_index(n)
 
 
 def bounded(amount: int, n: Dim) -> int:
@@ -349,12 +340,12 @@ func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
     def reference(self: Stack[np.ndarray]) -> np.ndarray:
         return np.stack(self.xs)
 
-    def element(self: Stack[Tensor], y: Tensor) -> Element:
+    def element(self: Stack[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, _ = result_axes(y, y.rank)
-        value: Expr = self.xs[-1][at[1:]]
+        value: ex.Expr = self.xs[-1][at[1:]]
         for k in range(len(self.xs) - 2, -1, -1):
-            value = when(at[0].eq(k), self.xs[k][at[1:]], value)
-        return Element(at, value)
+            value = ex.when(at[0].eq(k), self.xs[k][at[1:]], value)
+        return ex.Element(at, value)
 
     def pullback(self: Any, results: Any, cotangents: Any) -> Any:
         (g,), own = cotangents, self.types["xs[0]"]

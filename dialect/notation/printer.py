@@ -10,22 +10,7 @@ from functools import partial
 from ..ir.attributes import quoted
 from ..ir.sizes import Dim
 from ..ir.types import I1, I64, ElementType
-from .expressions import (
-    Apply,
-    Bitcast,
-    Cast,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Misalignment,
-    Read,
-    Reduce,
-    Tensor,
-    Var,
-    When,
-)
+from . import expressions as ex
 from .loops import Alloc, Assert, Block, For, If, Kernel, Let, Loop, Prefetch, Statement, Steps, Store
 from .scalar_functions import SCALARS
 
@@ -51,7 +36,7 @@ class Names:
         self.given: dict[object, str] = {}
         self.used: set[str] = set()
 
-    def of(self, e: Index | Var | Tensor) -> str:
+    def of(self, e: ex.Index | ex.Var | ex.Tensor) -> str:
         if e not in self.given:
             plain = re.sub(r"\.(?=\.|$)|^\.", "_", e.name)
             name, n = plain, 0
@@ -77,66 +62,68 @@ class Names:
         return self.given.setdefault(atom, f"?{sum(isinstance(k, tuple) for k in self.given)}")
 
 
-def expression_text(e: Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
+def expression_text(e: ex.Expr, names: Names, expected: ElementType | None = None, level: int = 0) -> str:
     """An expression with minimal parentheses; a literal has a type suffix if its type is not `expected`."""
 
-    def sub(x: Expr, expected: ElementType | None, inner: int = 0) -> str:
+    def sub(x: ex.Expr, expected: ElementType | None, inner: int = 0) -> str:
         return expression_text(x, names, expected, inner)
 
     match e:
-        case Const(value, element):
+        case ex.Const(value, element):
             return _number(value, element, expected, level)
-        case Index() | Var():
+        case ex.Index() | ex.Var():
             return names.of(e)
-        case Extent(size):
+        case ex.Extent(size):
             return size_text(size, names)
-        case Misalignment(tensor, line):
+        case ex.Misalignment(tensor, line):
             return f"misalignment({names.of(tensor)}, {line})"
-        case Read(tensor, at):
+        case ex.Read(tensor, at):
             return _place(tensor, at, names)
-        case Cast(operand, element):
+        case ex.Cast(operand, element):
             return f"{element}({sub(operand, None)})"
-        case Bitcast(operand, element):
+        case ex.Bitcast(operand, element):
             return f"bitcast({sub(operand, None)}, {element})"
-        case When(condition, then, otherwise):
+        case ex.When(condition, then, otherwise):
             return f"when({sub(condition, I1)}, {sub(then, expected)}, {sub(otherwise, expected)})"
-        case Reduce(function, over, body):
+        case ex.Reduce(function, over, body):
             which = ", ".join(names.of(i) for i in over)
             return f"{_REDUCTIONS.get(function, function)}[{which}]({sub(body, expected)})"
-        case Check(condition, value, _, _):
+        case ex.Check(condition, value, _, _):
             return f"check({sub(condition, I1)}, {sub(value, expected)})"
-        case Apply(function, operands, _):
+        case ex.Apply(function, operands, _):
             inner = operand_type(function, operands, expected)
             return _apply(function, [partial(sub, o, inner) for o in operands], operands, names, level)
     raise TypeError(f"no text for {type(e).__name__}")
 
 
-def _apply(function: str, texts: list[Callable[..., str]], operands: tuple[Expr, ...], names: Names, level: int) -> str:
+def _apply(
+    function: str, texts: list[Callable[..., str]], operands: tuple[ex.Expr, ...], names: Names, level: int
+) -> str:
     symbol = SCALARS[function].symbol
     if len(operands) == 2 and symbol in _LEVELS:
         mine = _LEVELS[symbol]
         text = f"{texts[0](mine)} {symbol} {texts[1](mine + 1)}"
         return f"({text})" if mine < level else text
-    if len(operands) == 1 and symbol and not isinstance(operands[0], Const):
+    if len(operands) == 1 and symbol and not isinstance(operands[0], ex.Const):
         return f"{symbol}{texts[0](_UNARY)}"
     if function == "select":
         return f"select({expression_text(operands[0], names, I1)}, {texts[1]()}, {texts[2]()})"
     return f"{function}({', '.join(t() for t in texts)})"
 
 
-def operand_type(function: str, operands: Sequence[Expr], expected: ElementType | None) -> ElementType | None:
+def operand_type(function: str, operands: Sequence[ex.Expr], expected: ElementType | None) -> ElementType | None:
     """The type of literals among the operands, as far as a reader can infer it."""
     if not SCALARS[function].predicate and expected is not None:
         return expected
     return next((o.type for o in operands[function == "select" :] if tells_type(o)), None)
 
 
-def tells_type(e: Expr) -> bool:
+def tells_type(e: ex.Expr) -> bool:
     """Test whether an expression's text determines its type: a literal's does not."""
     match e:
-        case Const():
+        case ex.Const():
             return False
-        case Apply(function, operands, _) if not SCALARS[function].predicate:
+        case ex.Apply(function, operands, _) if not SCALARS[function].predicate:
             return any(map(tells_type, operands[function == "select" :]))
     return True
 
@@ -148,7 +135,7 @@ def _number(value: object, type: ElementType, expected: ElementType | None, leve
     return f"({text})" if text.startswith("-") and level >= _UNARY - 1 else text
 
 
-def _place(tensor: Tensor, at: tuple[Expr, ...], names: Names) -> str:
+def _place(tensor: ex.Tensor, at: tuple[ex.Expr, ...], names: Names) -> str:
     if not at and tensor.space == "register":
         return names.of(tensor)
     return f"{names.of(tensor)}[{', '.join(expression_text(i, names, I64) for i in at)}]"
@@ -176,7 +163,7 @@ def _sum_text(dim: Dim, names: Names) -> str:
     return " + ".join(parts).replace("+ -", "- ")
 
 
-def tensor_text(t: Tensor, names: Names) -> str:
+def tensor_text(t: ex.Tensor, names: Names) -> str:
     """A declaration: name, sizes and element type."""
     known = all(isinstance(d, int) for d in t.shape)
     shape = ("x" if known else " x ").join([*(size_text(d, names) for d in t.shape), t.element.name])
@@ -226,7 +213,7 @@ def _block(block: Block, names: Names, depth: int) -> list[str]:
 def _statement(s: Statement, names: Names, depth: int) -> list[str]:
     pad = "  " * depth
 
-    def text(e: Expr, expected: ElementType) -> str:
+    def text(e: ex.Expr, expected: ElementType) -> str:
         return expression_text(e, names, expected)
 
     match s:
@@ -260,6 +247,6 @@ def _range(s: For, names: Names) -> str:
     how = "" if s.kind == "serial" else f" {s.kind}" + (f" {s.width}" if s.kind == "vector" else "")
     how += f" overlap {s.overlap}" if s.overlap else ""
     start, end = (expression_text(e, names, I64) for e in (s.start, s.end))
-    whole = isinstance(s.end, (Const, Extent)) and end == size_text(s.index.extent, names)
+    whole = isinstance(s.end, (ex.Const, ex.Extent)) and end == size_text(s.index.extent, names)
     extent = "" if whole else f" of {size_text(s.index.extent, names)}"
     return f"{names.of(s.index)}{extent} in {start}..{end}{how}"

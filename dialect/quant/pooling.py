@@ -9,24 +9,7 @@ import numpy as np
 
 from ..ir.sizes import Dim
 from ..ir.types import I32, I64, TensorType
-from ..notation.expressions import (
-    Element,
-    Expr,
-    Tensor,
-    apply,
-    as_index,
-    axes,
-    both,
-    cast,
-    constant,
-    indices,
-    largest,
-    maximum,
-    minimum,
-    select,
-    total,
-    when,
-)
+from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
 from ..spec.op import C, T, operator
@@ -48,20 +31,20 @@ class Pooling(Windowed[T]):
         n, c, _, _ = self.nchw(self.x.shape)
         return self.x.with_shape(*self.placed(n, c, *self.windows()))
 
-    def window(self: Any, y: Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], Expr, Expr | bool]:
+    def window(self: Any, y: ex.Tensor) -> tuple[tuple[Any, ...], tuple[Any, ...], ex.Expr, ex.Expr | bool]:
         """The indices of the result and of a window, the element there, and the condition that there is one."""
-        at = axes(y.shape)
+        at = ex.axes(y.shape)
         n, c, p, q = self.nchw(at)
-        k = indices("ki kj", self.pool_size)
+        k = ex.indices("ki kj", self.pool_size)
         (row, rows), (column, columns) = (self.position(axis, i, k[axis]) for axis, i in enumerate((p, q)))
-        return at, k, self.x[self.placed(n, c, row, column)], both(rows, columns)
+        return at, k, self.x[self.placed(n, c, row, column)], ex.both(rows, columns)
 
-    def count(self: Any, axis: int, p: Expr) -> Expr:
+    def count(self: Any, axis: int, p: ex.Expr) -> ex.Expr:
         """The elements of window p that are inside, along an axis."""
         size, first = self.nchw(self.x.shape)[2 + axis], p * self.stride[axis] - self.padding[axis]
         if not self.padding[axis] and not self.padding[axis + 2]:
-            return as_index(self.pool_size[axis])
-        return minimum(first + self.pool_size[axis], as_index(size)) - maximum(first, 0)
+            return ex.as_index(self.pool_size[axis])
+        return ex.minimum(first + self.pool_size[axis], ex.as_index(size)) - ex.maximum(first, 0)
 
     def seen(self: Any, x: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """The elements of each window that are inside, in NCHW."""
@@ -140,19 +123,19 @@ class AvgPool2d(Pooling[T]):
 
         return self.pooled(average)
 
-    def element(self: AvgPool2d[Tensor], y: Tensor) -> Element:
+    def element(self: AvgPool2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
-        sums = total(k, when(there, cast(x, I32) - self.input_zero_point, constant(0, I32)))
+        sums = ex.total(k, ex.when(there, ex.cast(x, I32) - self.input_zero_point, ex.constant(0, I32)))
         _, _, p, q = self.nchw(at)
         count = self.count(0, p) * self.count(1, q)
         if self.rounding == "tosa":
-            shift = 32 - cast(apply("clz", cast(count - 1, I32)), I64)
-            multiplier = apply("div", constant((1 << 30) + 1, I64) << shift, count)
+            shift = 32 - ex.cast(ex.apply("clz", ex.cast(count - 1, I32)), I64)
+            multiplier = ex.apply("div", ex.constant((1 << 30) + 1, I64) << shift, count)
             rounded = ROUNDINGS["single"].expression(sums, multiplier, shift + 30)
         else:
-            half = cast(count, I32) >> 1
-            rounded = apply("div", sums + select(sums < 0, -half, half), cast(count, I32))
-        return Element(at, clamped(rounded, self.zero_point, self.low, self.high, y.element))
+            half = ex.cast(count, I32) >> 1
+            rounded = ex.apply("div", sums + ex.select(sums < 0, -half, half), ex.cast(count, I32))
+        return ex.Element(at, clamped(rounded, self.zero_point, self.low, self.high, y.element))
 
 
 @operator
@@ -182,10 +165,10 @@ class MaxPool2d(Pooling[T]):
     def reference(self: MaxPool2d[np.ndarray]) -> np.ndarray:
         return self.pooled(lambda seen: seen.max((2, 3)))
 
-    def element(self: MaxPool2d[Tensor], y: Tensor) -> Element:
+    def element(self: MaxPool2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
         at, k, x, there = self.window(y)
-        found = largest(k, when(there, x, constant(y.element.limits[0], y.element)))
-        return Element(at, minimum(maximum(found, self.low), self.high))
+        found = ex.largest(k, ex.when(there, x, ex.constant(y.element.limits[0], y.element)))
+        return ex.Element(at, ex.minimum(ex.maximum(found, self.low), self.high))
 
 
 @operator
@@ -226,10 +209,12 @@ class Pad(QuantOperator[T]):
         y[tuple(slice(b, b + n) for b, n in zip(self.before, self.x.shape, strict=True))] = self.x
         return y
 
-    def element(self: Pad[Tensor], y: Tensor) -> Element:
-        d = axes(y.shape)
+    def element(self: Pad[ex.Tensor], y: ex.Tensor) -> ex.Element:
+        d = ex.axes(y.shape)
         at = tuple(i - b for i, b in zip(d, self.before, strict=True))
-        return Element(d, when(both(*map(inside, at, self.x.shape)), self.x[at], cast(self.value[()], y.element)))
+        return ex.Element(
+            d, ex.when(ex.both(*map(inside, at, self.x.shape)), self.x[at], ex.cast(self.value[()], y.element))
+        )
 
 
 @operator
@@ -292,24 +277,24 @@ class Resize2d(QuantOperator[T]):
             y = ends[0] * (unit - part) + ends[1] * part if bilinear else np.where(2 * part >= unit, ends[1], ends[0])
         return y.astype(wide) if bilinear else y
 
-    def element(self: Resize2d[Tensor], y: Tensor) -> Element:
-        n, p, q, c = at = axes(y.shape)
-        ends: list[tuple[Expr, Expr]] = []
-        parts: list[tuple[Expr, int]] = []
+    def element(self: Resize2d[ex.Tensor], y: ex.Tensor) -> ex.Element:
+        n, p, q, c = at = ex.axes(y.shape)
+        ends: list[tuple[ex.Expr, ex.Expr]] = []
+        parts: list[tuple[ex.Expr, int]] = []
         for axis, i in enumerate((p, q)):
             unit, step = self.scale[2 * axis : 2 * axis + 2]
             place = i * step + self.offset[axis]
-            low, last = place // unit, as_index(self.x.shape[1 + axis]) - 1
-            ends.append((maximum(low, 0), minimum(low + 1, last)))
+            low, last = place // unit, ex.as_index(self.x.shape[1 + axis]) - 1
+            ends.append((ex.maximum(low, 0), ex.minimum(low + 1, last)))
             parts.append((place % unit, unit))
         if self.mode == "nearest":
             row, column = (
-                select(part * 2 >= unit, high, low) for (low, high), (part, unit) in zip(ends, parts, strict=True)
+                ex.select(part * 2 >= unit, high, low) for (low, high), (part, unit) in zip(ends, parts, strict=True)
             )
-            return Element(at, self.x[n, row, column, c])
-        (dh, yn), (dw, xn) = ((cast(part, y.element), unit) for part, unit in parts)
-        sums = constant(0, y.element)
+            return ex.Element(at, self.x[n, row, column, c])
+        (dh, yn), (dw, xn) = ((ex.cast(part, y.element), unit) for part, unit in parts)
+        sums = ex.constant(0, y.element)
         for row, rows in zip(ends[0], (yn - dh, dh), strict=True):
             for column, columns in zip(ends[1], (xn - dw, dw), strict=True):
-                sums = sums + cast(self.x[n, row, column, c], y.element) * rows * columns
-        return Element(at, sums)
+                sums = sums + ex.cast(self.x[n, row, column, c], y.element) * rows * columns
+        return ex.Element(at, sums)

@@ -12,22 +12,8 @@ from dataclasses import dataclass
 
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import Dim, Size, product
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Expr, Extent, Read, Tensor
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    nodes,
-    scratch_buffers,
-    statements,
-    written,
-)
 from ...dialect.notation.plan import Plan, Requirements
 from ...dialect.notation.traverse import substitute
 from ...lowering.analysis.accesses import accesses, reads
@@ -90,17 +76,17 @@ def _helpers(body: str) -> str:
 class _Function(Expressions):
     """One kernel's statements being emitted."""
 
-    def __init__(self, kernel: Kernel, name: str, requirements: Requirements) -> None:
+    def __init__(self, kernel: ir.Kernel, name: str, requirements: Requirements) -> None:
         self.kernel = kernel
         self.name = name
         self.requirements = requirements
-        tensors = (*kernel.parameters, *scratch_buffers(kernel))
-        super().__init__({}, written(kernel))
+        tensors = (*kernel.parameters, *ir.scratch_buffers(kernel))
+        super().__init__({}, ir.written(kernel))
         self.arrays = {t: self.fresh() for t in tensors}
         self.atoms = _atoms(kernel, tensors)
         self.sizes = {atom: self.fresh() for atom in self.atoms}
-        self.reports = any(isinstance(s, Assert) for s in statements(kernel.body))
-        together = any(isinstance(s, For) and s.kind == "block" for s in kernel.body)
+        self.reports = any(isinstance(s, ir.Assert) for s in ir.statements(kernel.body))
+        together = any(isinstance(s, ir.For) and s.kind == "block" for s in kernel.body)
         self.launch = Launch(name, tensors, self.atoms, self.reports, *_grid(kernel), together)
 
     def define(self) -> str:
@@ -121,17 +107,17 @@ class _Function(Expressions):
 
     # statements
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         outer = dict(self.known)
         for s in block:
             self.emit(s)
         self.known = outer
 
-    def emit(self, s: Statement) -> None:
+    def emit(self, s: ir.Statement) -> None:
         match s:
-            case For():
+            case ir.For():
                 self.loop(s)
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 self.statement(condition)
                 self.line(f"if ({self.exact(condition).text}) {{")
                 self.inner(then)
@@ -139,27 +125,27 @@ class _Function(Expressions):
                     self.line("} else {")
                     self.inner(otherwise)
                 self.line("}")
-            case Let(var, value):
+            case ir.Let(var, value):
                 self.statement(value)
                 found = self.exact(value)
                 self.known[id(var)] = self.named(found, "int" if found.ctype == "int" else value_type(var.type))
                 self.kept.append(var)
-            case Alloc(tensor):
+            case ir.Alloc(tensor):
                 self.allocate(tensor)
-            case Store(tensor, at, value):
+            case ir.Store(tensor, at, value):
                 self.statement(*at, value)
                 self.store(tensor, at, value)
-            case Assert(condition, message, span):
+            case ir.Assert(condition, message, span):
                 self.statement(condition)
                 self.line(
                     f"if (!({self.exact(condition).text})) atomicMax(status, {self.requirements.number(message, span)});"
                 )
 
-    def inner(self, block: Block) -> None:
+    def inner(self, block: ir.Block) -> None:
         with self.deeper():
             self.block(block)
 
-    def loop(self, s: For) -> None:
+    def loop(self, s: ir.For) -> None:
         if s.kind == "thread":
             self.threads(s)
             return
@@ -190,10 +176,10 @@ class _Function(Expressions):
         self.known = outer
         self.line("}")
 
-    def copied(self, s: For) -> bool:
+    def copied(self, s: ir.For) -> bool:
         """A loop that moves a pack from or to an array, as one access."""
         match s.body:
-            case (Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
+            case (ir.Store(tensor, at, Read(of, there)),) if "pack" in (tensor.space, of.space):
                 zero: dict[Expr, Expr] = {s.index: ZERO}
                 to, source = (substitute(linear_index(p, t.shape), zero) for p, t in ((at, tensor), (there, of)))
                 self.statement(to, source)
@@ -204,7 +190,7 @@ class _Function(Expressions):
                 return True
         return False
 
-    def threads(self, s: For) -> None:
+    def threads(self, s: ir.For) -> None:
         """The threads of a block, which wait for each other after what they do in shared memory."""
         outer = dict(self.known)
         if not self.thread_name:
@@ -234,34 +220,34 @@ class _Function(Expressions):
         self.line(f"{where}{self.declared(tensor)} {name}{f'[{product(shape)}]' if shape else ''};")
 
 
-def _atoms(kernel: Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
+def _atoms(kernel: ir.Kernel, tensors: tuple[Tensor, ...]) -> tuple[tuple[object, ...], ...]:
     """The sizes a kernel wants to know, of its arrays and of its loops."""
     found = [d for t in tensors for d in t.shape]
-    found += [s.index.extent for s in statements(kernel.body) if isinstance(s, For)]
-    found += [e.size for e in nodes(kernel.body) if isinstance(e, Extent)]
+    found += [s.index.extent for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
+    found += [e.size for e in ir.nodes(kernel.body) if isinstance(e, Extent)]
     return tuple(sorted({a for d in found if isinstance(d, Size) for a in d.atoms()}, key=repr))
 
 
-def _grid(kernel: Kernel) -> tuple[int, Dim | None]:
+def _grid(kernel: ir.Kernel) -> tuple[int, Dim | None]:
     """Threads of a block, and in all."""
     match kernel.body:
-        case (For(index=index, kind="parallel"),):
+        case (ir.For(index=index, kind="parallel"),):
             return block_size(index.extent), index.extent
-        case (For(index=index, body=body, kind="block"),):
-            threads = next(s.index.extent for s in statements(body) if isinstance(s, For) and s.kind == "thread")
+        case (ir.For(index=index, body=body, kind="block"),):
+            threads = next(s.index.extent for s in ir.statements(body) if isinstance(s, ir.For) and s.kind == "thread")
             assert isinstance(threads, int)
             return threads, index.extent * threads
     return 1, None
 
 
-def _loads_ahead(s: For) -> bool:
+def _loads_ahead(s: ir.For) -> bool:
     """Test whether a long loop is dominated by memory accesses, several iterations of which should be in flight."""
     if s.kind != "serial" or s.start is not ZERO or (isinstance(s.index.extent, int) and s.index.extent < 2 * AHEAD):
         return False
     return (
-        not any(isinstance(inner, For) and inner.kind != "thread" for inner in statements(s.body))
+        not any(isinstance(inner, ir.For) and inner.kind != "thread" for inner in ir.statements(s.body))
         and any(r.tensor.space in ("argument", "constant", "heap") for r in reads(s.body))
-        and sum(1 for _ in nodes(s.body)) <= LIGHT
+        and sum(1 for _ in ir.nodes(s.body)) <= LIGHT
     )
 
 

@@ -14,23 +14,8 @@ from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import cost
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
+from ..llvm import ir_builder as ll
 from ..llvm.emit import Text, emit
-from ..llvm.ir_builder import (
-    BIT,
-    POINTER,
-    Block,
-    IRBuilder,
-    Module,
-    Value,
-    alloca,
-    array_type,
-    branch,
-    element_pointer,
-    index,
-    load,
-    select,
-    store,
-)
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
 
 if TYPE_CHECKING:
@@ -210,7 +195,7 @@ def emit_steps(tick: StepPlan) -> Text:
     source = emit(*plans, linkage="internal ")
     names = (("ticks", "entry"), ("passes", "entry1"))
     loops = "".join(_loop(tick, name, entry) for _, (name, entry) in zip(plans, names, strict=False))
-    module = source.module.joined(Module((), declarations(register_of()) + loops))
+    module = source.module.joined(ll.Module((), declarations(register_of()) + loops))
     return replace(source, module=module, slp=tick.several is None)
 
 
@@ -227,19 +212,19 @@ def _loop(tick: StepPlan, name: str, entry: str) -> str:
     plan = tick.plan
     count = len(plan.arguments) + len(plan.results) + len(plan.constants)
     turning = {*tick.turns, *range(len(plan.arguments), len(plan.arguments) + len(plan.results))}
-    b, head = IRBuilder(), IRBuilder()
-    here, there, workspace = (_load(b, Value("%context", POINTER), n) for n in range(3))
-    table = b.add(alloca(array_type(max(count, 1), POINTER)))
+    b, head = ll.IRBuilder(), ll.IRBuilder()
+    here, there, workspace = (_load(b, ll.Value("%context", ll.POINTER), n) for n in range(3))
+    table = b.add(ll.alloca(ll.array_type(max(count, 1), ll.POINTER)))
     pointers = [[_load(b, side, n) for side in (here, there)] for n in range(count)]
-    slots = [b.add(element_pointer(POINTER, table, index(n))) for n in range(count)]
+    slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(count)]
     for n in sorted({*range(count)} - turning):
-        b.do(store(pointers[n][0], slots[n]))
-    b.do(branch(Block("head")))
+        b.do(ll.store(pointers[n][0], slots[n]))
+    b.do(ll.branch(ll.Block("head")))
     for n in sorted(turning):
         now, following = pointers[n]
-        turned = Value(f"%turn{n}", POINTER)
-        head.define(turned, select(Value("%odd", BIT), following, now))
-        head.do(store(turned, slots[n]))
+        turned = ll.Value(f"%turn{n}", ll.POINTER)
+        head.define(turned, ll.select(ll.Value("%odd", ll.BIT), following, now))
+        head.do(ll.store(turned, slots[n]))
     loop = f"""
 define internal i32 @{name}.loop(ptr %context, i64 %n) noinline nounwind {{
 entry:
@@ -266,5 +251,5 @@ failed:
     return loop + in_default_environment(head_of, f"@{name}.loop", ("ptr %context", "i64 %n"), register_of())
 
 
-def _load(b: IRBuilder, table: Value, n: int) -> Value:
-    return b.add(load(POINTER, b.add(element_pointer(POINTER, table, index(n)))))
+def _load(b: ll.IRBuilder, table: ll.Value, n: int) -> ll.Value:
+    return b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, table, ll.index(n)))))

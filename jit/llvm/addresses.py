@@ -20,22 +20,7 @@ from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, M
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import children, walk
 from ...lowering.analysis.accesses import index_factor, stride
-from .ir_builder import (
-    ONE,
-    WORD,
-    ZERO,
-    IRBuilder,
-    Type,
-    Value,
-    binary,
-    cast,
-    compare,
-    element_pointer,
-    extract,
-    index,
-    memory_type,
-    select,
-)
+from . import ir_builder as ll
 from .scalar_functions import INSTRUCTIONS
 
 Terms: TypeAlias = list[tuple[Expr, int]]  # multiples of expressions
@@ -46,10 +31,12 @@ class Scope:
     """The values known at the current point of a kernel, and the vector loop around it."""
 
     written: set[Tensor]
-    pointers: dict[Tensor, Value]
+    pointers: dict[Tensor, ll.Value]
     widths: dict[Tensor, int] = field(default_factory=dict)  # lanes of the buffers that have one element for each lane
-    known: dict[int, Value] = field(default_factory=dict)  # emitted expressions that the current block can use, by id
-    addresses: dict[int, Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
+    known: dict[int, ll.Value] = field(
+        default_factory=dict
+    )  # emitted expressions that the current block can use, by id
+    addresses: dict[int, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
     kept: list[object] = field(default_factory=list)  # keeps what the tables know by id alive
     stale: list[int] = field(default_factory=list)  # known expressions that the next statement may change
     lane: Index | None = None
@@ -57,7 +44,7 @@ class Scope:
     first: int = 1  # what the lane's index is a multiple of where a vector begins
     _changing: dict[int, bool] = field(default_factory=dict)
 
-    def remember(self, e: Expr, value: Value) -> None:
+    def remember(self, e: Expr, value: ll.Value) -> None:
         self.known[id(e)] = value
         self.kept.append(e)
 
@@ -89,11 +76,11 @@ class Scope:
 class Addresses:
     """Emits index expressions and pointers. `value` emits expressions that are no index arithmetic."""
 
-    b: IRBuilder
+    b: ll.IRBuilder
     scope: Scope
-    sizes: Mapping[object, Value]
-    value: Callable[[Expr], Value]
-    lengths: dict[object, Value] = field(default_factory=dict)  # sizes that were computed
+    sizes: Mapping[object, ll.Value]
+    value: Callable[[Expr], ll.Value]
+    lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
     parts: dict[int, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions, by id
     accesses: dict[tuple[Tensor, int], tuple[Terms, int]] = field(default_factory=dict)  # of several
     strides: dict[tuple[Tensor, int, int], int | None] = field(
@@ -102,18 +89,18 @@ class Addresses:
 
     # pointers
 
-    def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> Value:
+    def pointer(self, tensor: Tensor, at: tuple[Expr, ...], lanes: int = 1) -> ll.Value:
         """The address of an element, at lane 0, of a buffer with so many lanes an element."""
         offset = self.offset(tensor, at)
-        element, found = memory_type(tensor.element, lanes), self.scope.pointers[tensor]
+        element, found = ll.memory_type(tensor.element, lanes), self.scope.pointers[tensor]
         ordered = [(t.level, t.age, t.text, t, f) for t, f in offset.terms.values()]
         if len(ordered) > 1:
             ordered.sort()
         for _, group in groupby(ordered, _first):
             found = self.place(element, found, self.total([(t, f) for *_, t, f in group]))
-        return self.place(element, found, index(offset.constant)) if offset.constant else found
+        return self.place(element, found, ll.index(offset.constant)) if offset.constant else found
 
-    def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[Value]:
+    def offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The offset of the element at lane 0 from its array's first one, in elements."""
         if all(isinstance(d, int) for d in tensor.shape[1:]):
             found = self.accesses.get((tensor, id(at)))
@@ -128,32 +115,32 @@ class Addresses:
             return self.added(*found)
         return self.dynamic_offset(tensor, at)
 
-    def dynamic_offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[Value]:
+    def dynamic_offset(self, tensor: Tensor, at: tuple[Expr, ...]) -> LinearForm[ll.Value]:
         """The same of an array with sizes that are not known."""
-        total: LinearForm[Value] = LinearForm({})
+        total: LinearForm[ll.Value] = LinearForm({})
         step: Dim = 1
         for e, d in zip(reversed(at), reversed(tensor.shape), strict=True):
             total = total + self.times(self.sum(e), step)
             step = d * step
         return total
 
-    def place(self, element: Type, base: Value, offset: Value) -> Value:
+    def place(self, element: ll.Type, base: ll.Value, offset: ll.Value) -> ll.Value:
         """A pointer so many elements further on. What lies between need not be inside of the array."""
-        return self.b.earliest(element_pointer(element, base, offset, flags=""))
+        return self.b.earliest(ll.element_pointer(element, base, offset, flags=""))
 
-    def total(self, terms: list[tuple[Value, int]]) -> Value:
+    def total(self, terms: list[tuple[ll.Value, int]]) -> ll.Value:
         """A sum of terms, the first ones added first."""
         value, factor = terms[-1]
         if len(terms) == 1 and factor == 1:
             return value
-        last = value if factor == 1 else self.b.earliest(binary("mul", value, index(factor), "nsw"))
+        last = value if factor == 1 else self.b.earliest(ll.binary("mul", value, ll.index(factor), "nsw"))
         if len(terms) == 1:
             return last
-        return self.b.earliest(binary("add", self.total(terms[:-1]), last, "nsw"))
+        return self.b.earliest(ll.binary("add", self.total(terms[:-1]), last, "nsw"))
 
     # index arithmetic
 
-    def sum(self, e: Expr) -> LinearForm[Value]:
+    def sum(self, e: Expr) -> LinearForm[ll.Value]:
         """An index expression at lane 0, taken apart."""
         found = self.parts.get(id(e))
         if found is None:
@@ -162,9 +149,9 @@ class Addresses:
             self.scope.kept.append(e)
         return self.added(*found)
 
-    def added(self, terms: Terms, constant: int) -> LinearForm[Value]:
+    def added(self, terms: Terms, constant: int) -> LinearForm[ll.Value]:
         """Multiples of index expressions and a constant, as multiples of values."""
-        sums: dict[object, tuple[Value, int]] = {}
+        sums: dict[object, tuple[ll.Value, int]] = {}
         for atom, factor in terms:
             value = self.address(atom)
             if value.number is not None:
@@ -173,33 +160,33 @@ class Addresses:
                 add_term(sums, value, value, factor)
         return LinearForm(sums, constant)
 
-    def times(self, sum: LinearForm[Value], factor: Dim) -> LinearForm[Value]:
+    def times(self, sum: LinearForm[ll.Value], factor: Dim) -> LinearForm[ll.Value]:
         if isinstance(factor, int):
             return sum if factor == 1 else sum * factor
         size = self.size(factor)
-        terms: dict[object, tuple[Value, int]] = {}
+        terms: dict[object, tuple[ll.Value, int]] = {}
         for value, times in sum.terms.values():
             add_term(terms, product := self.product(value, size), product, times)
         if sum.constant:
             add_term(terms, size, size, sum.constant)
         return LinearForm(terms)
 
-    def product(self, a: Value, b: Value) -> Value:
-        return a if b.number == 1 else b if a.number == 1 else self.b.earliest(binary("mul", a, b, "nsw"))
+    def product(self, a: ll.Value, b: ll.Value) -> ll.Value:
+        return a if b.number == 1 else b if a.number == 1 else self.b.earliest(ll.binary("mul", a, b, "nsw"))
 
-    def steps(self, tensor: Tensor) -> list[Value]:
+    def steps(self, tensor: Tensor) -> list[ll.Value]:
         """The strides of a tensor's axes, in elements."""
         step: Dim = 1
-        found: list[Value] = []
+        found: list[ll.Value] = []
         for d in reversed(tensor.shape):
             found.append(self.size(step))
             step = d * step
         return found[::-1]
 
-    def size(self, dim: Dim) -> Value:
+    def size(self, dim: Dim) -> ll.Value:
         """A size, computed at the beginning of the function."""
         if isinstance(dim, int):
-            return index(dim)
+            return ll.index(dim)
         if dim.key not in self.lengths:
             with self.b.at_beginning():
                 self.lengths[dim.key] = size_value(self.b, dim, self.sizes)
@@ -224,11 +211,11 @@ class Addresses:
         lane = self.scope.lane
         return 0 if lane is None else index_factor(e, lane, self.scope.varies)
 
-    def address(self, e: Expr) -> Value:
+    def address(self, e: Expr) -> ll.Value:
         """An index expression as an i64, at lane 0. Indices do not overflow."""
         match e:
             case Const(value, _):
-                return index(value)
+                return ll.index(value)
             case Extent(size):
                 return self.size(size)
         found = self.scope.addresses.get(id(e))
@@ -239,58 +226,60 @@ class Addresses:
                 self.scope.kept.append(e)
         return found
 
-    def compute_address(self, e: Expr) -> Value:
+    def compute_address(self, e: Expr) -> ll.Value:
         match e:
             case Misalignment(tensor, line):
-                found = self.b.earliest(cast("ptrtoint", self.scope.pointers[tensor], WORD))
-                found = self.b.earliest(binary("lshr", found, index(tensor.element.bytes.bit_length() - 1)))
-                return self.b.earliest(binary("and", found, index(line - 1)))
+                found = self.b.earliest(ll.cast("ptrtoint", self.scope.pointers[tensor], ll.WORD))
+                found = self.b.earliest(ll.binary("lshr", found, ll.index(tensor.element.bytes.bit_length() - 1)))
+                return self.b.earliest(ll.binary("and", found, ll.index(line - 1)))
             case Apply("add" | "sub" | "mul", (a, b), _):
                 return self.b.linear(e.function, self.address(a), self.address(b))
             case Apply("max" | "min", (a, b), _) if (x := self.address(a).number) is not None and (
                 y := self.address(b).number
             ) is not None:
-                return index((max if e.function == "max" else min)(x, y))
+                return ll.index((max if e.function == "max" else min)(x, y))
             case Apply("floordiv" | "floormod", (a, Const() as b), _) if b.value > 0 and at_least_zero(a):
                 operation = "udiv" if e.function == "floordiv" else "urem"
-                return self.b.add(binary(operation, self.address(a), index(b.value)))
+                return self.b.add(ll.binary(operation, self.address(a), ll.index(b.value)))
             case Apply("floordiv" | "floormod", (a, b), _) if at_least_zero(a) and at_least_zero(b):
                 operation = "udiv" if e.function == "floordiv" else "urem"
                 return self.divided(operation, self.address(a), self.address(b))
             case Apply(function, operands, type) if all(o.type is I64 for o in operands) and type is I64:
-                return self.b.spell(INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], WORD)
+                return self.b.spell(INSTRUCTIONS[function, "int"], [self.address(o) for o in operands], ll.WORD)
         value = self.value(e)
-        return self.b.add(extract(value, 0)) if value.lanes > 1 else value
+        return self.b.add(ll.extract(value, 0)) if value.lanes > 1 else value
 
-    def divided(self, operation: str, a: Value, b: Value) -> Value:
+    def divided(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         """A quotient or remainder, found where both operands are known: there the divisor may be 0, which is taken for 1."""
-        none = self.b.earliest(compare("eq", b, ZERO))
-        divisor = self.b.earliest(select(none, ONE, b))
-        return self.b.earliest(binary(operation, a, divisor))
+        none = self.b.earliest(ll.compare("eq", b, ll.ZERO))
+        divisor = self.b.earliest(ll.select(none, ll.ONE, b))
+        return self.b.earliest(ll.binary(operation, a, divisor))
 
 
-def size_value(b: IRBuilder, dim: Dim, sizes: Mapping[object, Value]) -> Value:
+def size_value(b: ll.IRBuilder, dim: Dim, sizes: Mapping[object, ll.Value]) -> ll.Value:
     """A size, computed from the sizes that are given."""
     if isinstance(dim, int):
-        return index(dim)
-    total: Value = index(dim.constant)
+        return ll.index(dim)
+    total: ll.Value = ll.index(dim.constant)
     for atom, factor in dim.terms:
         if atom in sizes:
             value = sizes[atom]
         else:
             value = _operation(b, atom[0], *(size_value(b, part, sizes) for part in atom[1:]))
-        total = b.linear("add", total, b.linear("mul", value, index(factor)))
+        total = b.linear("add", total, b.linear("mul", value, ll.index(factor)))
     return total
 
 
-def _operation(b: IRBuilder, operation: str, x: Value, y: Value) -> Value:
+def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.Value:
     if operation == "*":
-        return b.add(binary("mul", x, y, "nsw"))
+        return b.add(ll.binary("mul", x, y, "nsw"))
     if operation in ("max", "min"):
-        return b.add(select(b.add(compare("sgt" if operation == "max" else "slt", x, y)), x, y))
-    divisor = y if y.number is not None else b.add(select(b.add(compare("eq", y, ZERO)), ONE, y))
-    quotient = b.spell(INSTRUCTIONS["floordiv", "int"], [x, divisor], WORD, b.add)
-    return quotient if y.number is not None else b.add(select(b.add(compare("eq", y, ZERO)), ZERO, quotient))
+        return b.add(ll.select(b.add(ll.compare("sgt" if operation == "max" else "slt", x, y)), x, y))
+    divisor = y if y.number is not None else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ONE, y))
+    quotient = b.spell(INSTRUCTIONS["floordiv", "int"], [x, divisor], ll.WORD, b.add)
+    return (
+        quotient if y.number is not None else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ZERO, quotient))
+    )
 
 
 def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:

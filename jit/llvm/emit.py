@@ -16,30 +16,8 @@ from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Kernel, Loop
 from ...dialect.notation.plan import Plan, Requirements
 from ...lowering.loops.parallelize import grain
+from . import ir_builder as ll
 from .addresses import size_value
-from .ir_builder import (
-    BYTE,
-    PARALLEL,
-    POINTER,
-    STATUS,
-    VOID,
-    WORD,
-    Constant,
-    Declaration,
-    Instruction,
-    IRBuilder,
-    Module,
-    Value,
-    alloca,
-    array_type,
-    branch,
-    call,
-    element_pointer,
-    index,
-    load,
-    returned,
-    store,
-)
 from .kernels import BEGIN, END, METADATA, STATUS_POINTER, Definition, KernelEmitter, parallel_loop
 from .plan_loops import emit_loop
 
@@ -50,7 +28,7 @@ INTERNAL = "internal "
 class Text:
     """The IR of a plan: the module, which sizes it wants in which order, and what it may report."""
 
-    module: Module
+    module: ll.Module
     sizes: tuple[tuple[object, ...], ...]
     requirements: tuple[tuple[str, Span], ...]
     slp: bool = False  # whether scalars side by side are worth vectors
@@ -73,7 +51,7 @@ class Emission:
         self.sizes = tuple(sorted({a for d in dims if isinstance(d, Size) for a in d.atoms()}, key=repr))
         self.requirements = Requirements(plans)
         self.functions: list[Definition] = []
-        self.declarations: list[set[Declaration]] = []  # of what each of them calls
+        self.declarations: list[set[ll.Declaration]] = []  # of what each of them calls
         self._numbers: dict[Definition, int] = {}  # kernels that are alike have one function
         self._calls: dict[Kernel, tuple[int, list[Tensor]]] = {}  # the function's number, and what it is given
 
@@ -87,39 +65,39 @@ class Emission:
             self.declarations.append(emitter.b.declarations)
         self._calls[kernel] = n, wanted
 
-    def part(self, first: int) -> Module:
+    def part(self, first: int) -> ll.Module:
         """The functions from a number on as a module of their own."""
         return self._module(first, set(), [], "")
 
-    def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> Module:
+    def module(self, plans: Sequence[Plan], first: int = 0, linkage: str = "") -> ll.Module:
         """The entries of plans whose kernels were emitted, and the functions from a number on; the others are elsewhere."""
-        pieces: dict[int, list[Value]] = {}
+        pieces: dict[int, list[ll.Value]] = {}
         entries = [self._entry(plan, f"entry{k or ''}", pieces, linkage) for k, plan in enumerate(plans)]
         declared = {function.declaration(f"kernel_{n}") for n, function in enumerate(self.functions[:first])}
-        declared.update([PARALLEL] if pieces else [])
+        declared.update([ll.PARALLEL] if pieces else [])
         return self._module(first, declared, [*([_pieces_text(pieces)] if pieces else []), *entries], INTERNAL)
 
-    def _module(self, first: int, declared: set[Declaration], further: list[str], linkage: str) -> Module:
+    def _module(self, first: int, declared: set[ll.Declaration], further: list[str], linkage: str) -> ll.Module:
         """The functions from a number on, and further ones."""
         declared = declared.union(*self.declarations[first:])
         functions = [f.text(f"kernel_{n}", linkage) for n, f in enumerate(self.functions[first:], first)]
-        return Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
+        return ll.Module(tuple(sorted(declared, key=str)), "\n".join([*functions, *further, METADATA, ""]))
 
-    def _entry(self, plan: Plan, name: str, pieces: dict[int, list[Value]], linkage: str) -> str:
+    def _entry(self, plan: Plan, name: str, pieces: dict[int, list[ll.Value]], linkage: str) -> str:
         """The function that calls every kernel with the pointers of its arrays. What is said of the kernels that run in
         parallel are what they are given."""
-        b = IRBuilder()
-        pointers: dict[Tensor, Value] = {}
-        arguments, given_sizes, workspace = (Value(f"%{n}", POINTER) for n in ("arguments", "sizes", "workspace"))
+        b = ll.IRBuilder()
+        pointers: dict[Tensor, ll.Value] = {}
+        arguments, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("arguments", "sizes", "workspace"))
         for n, tensor in enumerate([*plan.arguments, *plan.results, *plan.data]):
-            pointers[tensor] = b.add(load(POINTER, b.add(element_pointer(POINTER, arguments, index(n)))))
-        sizes: dict[object, Value] = {}
+            pointers[tensor] = b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, arguments, ll.index(n)))))
+        sizes: dict[object, ll.Value] = {}
         for n, atom in enumerate(self.sizes):
-            sizes[atom] = b.add(load(WORD, b.add(element_pointer(WORD, given_sizes, index(n)))))
+            sizes[atom] = b.add(ll.load(ll.WORD, b.add(ll.element_pointer(ll.WORD, given_sizes, ll.index(n)))))
         for tensor, offset in plan.offsets.items():
-            pointers[tensor] = b.add(element_pointer(BYTE, workspace, size_value(b, offset, sizes)))
-        b.define(STATUS_POINTER, alloca(STATUS))
-        b.do(store(Constant("0", STATUS), STATUS_POINTER))
+            pointers[tensor] = b.add(ll.element_pointer(ll.BYTE, workspace, size_value(b, offset, sizes)))
+        b.define(STATUS_POINTER, ll.alloca(ll.STATUS))
+        b.do(ll.store(ll.Constant("0", ll.STATUS), STATUS_POINTER))
         loops: list[str] = []
         for kernel in plan.kernels:
             if isinstance(kernel, Loop):
@@ -132,19 +110,19 @@ class Emission:
             else:
                 _call_in_parallel(b, n, given, size_value(b, loop.index.extent, sizes), grain(loop))
                 pieces[n] = given
-        b.do(returned(b.add(load(STATUS, STATUS_POINTER))))
+        b.do(ll.returned(b.add(ll.load(ll.STATUS, STATUS_POINTER))))
         head = f"define {linkage}i32 @{name}(ptr %arguments, ptr %sizes, ptr %workspace) nounwind"
         return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
 
     def _loop(
         self,
-        b: IRBuilder,
+        b: ll.IRBuilder,
         loop: Loop,
         plan: Plan,
         step: str,
-        pointers: Mapping[Tensor, Value],
-        sizes: Mapping[object, Value],
-        pieces: dict[int, list[Value]],
+        pointers: Mapping[Tensor, ll.Value],
+        sizes: Mapping[object, ll.Value],
+        pieces: dict[int, list[ll.Value]],
     ) -> str:
         """Emits a loop of a plan, which calls `step`; the function of that name."""
         arrays = (*loop.parameters, *loop.scratch, *loop.plan.data)
@@ -159,33 +137,33 @@ def _dims(plan: Plan) -> list[Dim]:
     return [d for t in tensors for d in t.shape] + [*plan.offsets.values(), plan.workspace, *within]
 
 
-def _call_of(n: int, given: Sequence[Value]) -> Instruction:
-    return call(Declaration(VOID, f"kernel_{n}", ()), *given)
+def _call_of(n: int, given: Sequence[ll.Value]) -> ll.Instruction:
+    return ll.call(ll.Declaration(ll.VOID, f"kernel_{n}", ()), *given)
 
 
-def _call_in_parallel(b: IRBuilder, n: int, given: list[Value], count: Value, grain: int) -> None:
+def _call_in_parallel(b: ll.IRBuilder, n: int, given: list[ll.Value], count: ll.Value, grain: int) -> None:
     """Hands the iterations of a kernel's loop to the pool; its number and what it is given go along in a context."""
-    context = b.add(alloca(array_type(len(given) + 1, WORD)))
-    for k, value in enumerate([index(n), *given]):
-        b.do(store(value, b.add(element_pointer(WORD, context, index(k)))))
-    b.do(call(PARALLEL, Constant("@piece", POINTER), context, count, index(grain)))
+    context = b.add(ll.alloca(ll.array_type(len(given) + 1, ll.WORD)))
+    for k, value in enumerate([ll.index(n), *given]):
+        b.do(ll.store(value, b.add(ll.element_pointer(ll.WORD, context, ll.index(k)))))
+    b.do(ll.call(ll.PARALLEL, ll.Constant("@piece", ll.POINTER), context, count, ll.index(grain)))
 
 
-def _pieces_text(pieces: Mapping[int, list[Value]]) -> str:
+def _pieces_text(pieces: Mapping[int, list[ll.Value]]) -> str:
     """The function that runs some iterations of the kernel that the context says with what it holds. It is not worth optimising,
     and one for all kernels: LLVM takes its time for every function."""
-    b, context = IRBuilder(), Value("%context", POINTER)
-    number = b.add(load(WORD, context))
+    b, context = ll.IRBuilder(), ll.Value("%context", ll.POINTER)
+    number = b.add(ll.load(ll.WORD, context))
     last, blocks = b.new_block(), {n: b.new_block() for n in pieces}
-    cases: list[Value] = [v for n, block in blocks.items() for v in (index(n), block)]
-    b.do(Instruction("switch", VOID, (number, last, *cases)))
+    cases: list[ll.Value] = [v for n, block in blocks.items() for v in (ll.index(n), block)]
+    b.do(ll.Instruction("switch", ll.VOID, (number, last, *cases)))
     for n, given in pieces.items():
         b.start(blocks[n])
-        at = [b.add(element_pointer(WORD, context, index(k))) for k in range(1, len(given) + 1)]
-        values = [b.add(load(v.type, a)) for v, a in zip(given, at, strict=True)]
+        at = [b.add(ll.element_pointer(ll.WORD, context, ll.index(k))) for k in range(1, len(given) + 1)]
+        values = [b.add(ll.load(v.type, a)) for v, a in zip(given, at, strict=True)]
         b.do(_call_of(n, [*values, BEGIN, END]))
-        b.do(branch(last))
+        b.do(ll.branch(last))
     b.start(last)
-    b.do(returned())
+    b.do(ll.returned())
     head = "define internal void @piece(ptr %context, i64 %begin, i64 %end) nounwind optnone noinline"
     return f"{head} {{\n{b.body()}\n}}\n"

@@ -10,23 +10,8 @@ from typing import NamedTuple
 from ...dialect.ir.diagnostics import Span
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I64
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Statement,
-    Store,
-    is_one_turn,
-    scratch_buffers,
-    statements,
-    written,
-)
 from ...lowering.analysis.accesses import allocated, stores
 from ...lowering.analysis.lane_offsets import begins
 from ...lowering.analysis.vector_stores import left_over
@@ -78,34 +63,34 @@ RARELY, LESS_OFTEN = "!5", "!6"
 BEGIN, END, STATUS_POINTER = Value("%begin", WORD), Value("%end", WORD), Value("%status", POINTER)
 
 
-def parallel_loop(kernel: Kernel) -> For | None:
+def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
     """The loop whose iterations a kernel hands out: all of its body."""
     loop = kernel.body[0] if len(kernel.body) == 1 else None
-    return loop if isinstance(loop, For) and loop.kind == "parallel" and loop.stop is None else None
+    return loop if isinstance(loop, ir.For) and loop.kind == "parallel" and loop.stop is None else None
 
 
-def is_square(s: For) -> bool:
+def is_square(s: ir.For) -> bool:
     """Test whether every iteration of an unrolled loop has one vector and no branches, so that its first one may load
     for all.
     """
     match s.body:
-        case (For(_, body, Const(0), _, "vector", width) as lanes,):
-            return lanes.index.extent == width and not any(isinstance(b, (For, If)) for b in statements(body))
+        case (ir.For(_, body, Const(0), _, "vector", width) as lanes,):
+            return lanes.index.extent == width and not any(isinstance(b, (ir.For, ir.If)) for b in ir.statements(body))
     return False
 
 
-def reduces_vectors(s: For) -> bool:
+def reduces_vectors(s: ir.For) -> bool:
     """Test whether a loop reduces vectors into accumulators, one after the other, without inner loops."""
     if not any(b.tensor.space == "register" for b in stores(s.body) if b.tensor not in allocated(s.body)):
         return False
-    loops = [b for b in statements(s.body) if isinstance(b, For)]
+    loops = [b for b in ir.statements(s.body) if isinstance(b, ir.For)]
     inner = all(b.kind == "unrolled" or (b.kind == "vector" and same_size(b.index.extent, b.width)) for b in loops)
     return inner and (s.kind == "vector" or bool(loops))
 
 
-def arrays_of(kernel: Kernel) -> list[Tensor]:
+def arrays_of(kernel: ir.Kernel) -> list[Tensor]:
     """The arrays a kernel is given: its parameters and its scratch buffers."""
-    return [*kernel.parameters, *scratch_buffers(kernel)]
+    return [*kernel.parameters, *ir.scratch_buffers(kernel)]
 
 
 class Definition(NamedTuple):
@@ -159,7 +144,7 @@ class KernelEmitter:
     """Emits one kernel's statements. `ask` numbers what it requires."""
 
     def __init__(
-        self, kernel: Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
+        self, kernel: ir.Kernel, sizes: Sequence[object], ask: Callable[[str, Span], int], optimize: bool = True
     ) -> None:
         self.kernel = kernel
         self.ask = ask
@@ -170,14 +155,14 @@ class KernelEmitter:
         self.arrays = _Pointers(arrays_of(kernel))
         self.sizes: dict[object, Value] = {atom: Value(f"%s{n}", WORD) for n, atom in enumerate(sizes)}
         self.b = IRBuilder()
-        self.scope = Scope(set(written(kernel)), self.arrays)
+        self.scope = Scope(set(ir.written(kernel)), self.arrays)
         self.addresses = Addresses(self.b, self.scope, self.sizes, lambda e: self.values.value(e))
         self.values = Expressions(
             self.b,
             self.scope,
             self.addresses,
             prefetch_distance(kernel) if fed else {},
-            {s.tensor for s in statements(kernel.body) if isinstance(s, Prefetch)},
+            {s.tensor for s in ir.statements(kernel.body) if isinstance(s, ir.Prefetch)},
             lambda *store: self.stores.stream(*store),
         )
         self.has_nontemporal_stores = False
@@ -206,42 +191,42 @@ class KernelEmitter:
             parameters += ["i64 %begin", "i64 %end"]
         return Definition(tuple(parameters), self.b.body()), wanted
 
-    def emit_block(self, block: Block) -> None:
+    def emit_block(self, block: ir.Block) -> None:
         scope = self.scope
         outer = dict(scope.known), dict(scope.addresses)
         for s in block:
             self.emit_statement(s)
         scope.known, scope.addresses = outer
 
-    def emit_statement(self, s: Statement) -> None:
+    def emit_statement(self, s: ir.Statement) -> None:
         match s:
-            case For(kind="unrolled"):
+            case ir.For(kind="unrolled"):
                 self.unrolled(s)
-            case For():
+            case ir.For():
                 self.loop(s)
-            case If():
+            case ir.If():
                 self.branch(s)
-            case Let(var, value):
+            case ir.Let(var, value):
                 self.scope.remember(var, self.values.value(value))
-            case Alloc(tensor):
+            case ir.Alloc(tensor):
                 self.allocate(tensor)
-            case Store(tensor, at, value, streaming):
+            case ir.Store(tensor, at, value, streaming):
                 self.values.write(tensor, at, self.values.value(value), streaming)
-            case Assert(condition, message, span):
+            case ir.Assert(condition, message, span):
                 self.require(self.values.value(condition), self.ask(message, span))
-            case Prefetch(tensor, at):
+            case ir.Prefetch(tensor, at):
                 self.prefetch(tensor, at)
         self.scope.drop_stale()
 
     def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
         self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), index(further))
 
-    def loop(self, s: For) -> None:
+    def loop(self, s: ir.For) -> None:
         if self.optimize:
             self.compute_before(s)
         for r in self.picked.get(id(s), ()):
             self.prefetch(r.tensor, r.indices)
-        if is_one_turn(s):
+        if ir.is_one_turn(s):
             with self.inside(s, self.addresses.address(s.start)):
                 self.emit_block(s.body)
             return
@@ -254,7 +239,7 @@ class KernelEmitter:
         else:
             self.along(s, self.addresses.address(s.start), self.addresses.address(s.end))
 
-    def several(self, s: For, inner: For) -> None:
+    def several(self, s: ir.For, inner: ir.For) -> None:
         """Iterations whose parts of an inner loop adjoin, as that loop."""
         with self.inside(s, BEGIN):
             start = self.addresses.address(inner.start)
@@ -262,11 +247,11 @@ class KernelEmitter:
             stop = self.addresses.address(inner.end)
         self.along(inner, start, stop)
 
-    def along(self, s: For, start: Value, stop: Value) -> None:
+    def along(self, s: ir.For, start: Value, stop: Value) -> None:
         if s.kind != "vector" or not self.stores.shift(s, start, stop):
             self.turns(s, start, stop, s.width if s.kind == "vector" else 1)
 
-    def turns(self, s: For, start: Value, stop: Value, step: int) -> None:
+    def turns(self, s: ir.For, start: Value, stop: Value, step: int) -> None:
         """A loop's body for its index from start by steps."""
         reduces = self.optimize and reduces_vectors(s)
         known = start.number is not None and stop.number is not None
@@ -280,7 +265,7 @@ class KernelEmitter:
             if reduces and reads_in_order(s):
                 self.b.do(SINGLE_THREAD_ACQUIRE)
 
-    def hints(self, s: For, step: int, reduces: bool) -> tuple[str, str]:
+    def hints(self, s: ir.For, step: int, reduces: bool) -> tuple[str, str]:
         """The metadata of a loop of an unknown number of turns: of its unrolling, and of whether it has any turns."""
         if s.kind != "vector" and s.index in self.by_vectors:
             return "1", LESS_OFTEN  # what vectors leave over: few turns, and registers are for the others
@@ -318,11 +303,11 @@ class KernelEmitter:
         b.do(branch_if(test, body, after, f"!llvm.loop !{hint}" if hint else ""))
         b.start(after)
 
-    def first_place(self, s: For, store: Store, start: Value) -> Value:
+    def first_place(self, s: ir.For, store: ir.Store, start: Value) -> Value:
         with self.inside(s, start):
             return self.addresses.pointer(store.tensor, store.indices)
 
-    def compute_before(self, s: For) -> None:
+    def compute_before(self, s: ir.For) -> None:
         """Emit a loop's invariant values before it."""
         for e, is_index in self.invariants.of(s):
             if self.scope.changes(e):
@@ -333,7 +318,7 @@ class KernelEmitter:
                 self.values.value(e)
 
     @contextmanager
-    def inside(self, s: For, variable: Value) -> Iterator[None]:
+    def inside(self, s: ir.For, variable: Value) -> Iterator[None]:
         """The scope of a loop's body, in which its index has a value."""
         scope = self.scope
         scope.drop_stale()
@@ -350,12 +335,12 @@ class KernelEmitter:
         yield
         scope.known, scope.addresses, scope.lane, scope.lanes, scope.first = outer
 
-    def unrolled(self, s: For) -> None:
+    def unrolled(self, s: ir.For) -> None:
         if self.optimize:
             self.compute_before(s)
         start, end = s.start, s.end
         assert isinstance(start, Const) and isinstance(end, Const), "an unrolled loop has constant bounds"
-        stored = {t.tensor for t in statements(s.body) if isinstance(t, Store)}
+        stored = {t.tensor for t in ir.statements(s.body) if isinstance(t, ir.Store)}
         vectors = self.values.vectors
         outer = vectors.square
         vectors.square = Square(s.index, start.value, stored, {}) if is_square(s) else None
@@ -364,7 +349,7 @@ class KernelEmitter:
                 self.emit_block(s.body)
         vectors.square = outer
 
-    def branch(self, s: If) -> None:
+    def branch(self, s: ir.If) -> None:
         condition = self.values.value(s.condition)
         assert condition.lanes == 1, "a branch on a condition that differs between lanes"
         self.scope.drop_stale()

@@ -9,26 +9,7 @@ from collections.abc import Collection
 from functools import cache
 
 from ...dialect.notation.math_tables import ROWS, Rows
-from .ir_builder import (
-    BYTE,
-    POINTER,
-    WORD,
-    Constant,
-    Declaration,
-    IRBuilder,
-    Type,
-    Value,
-    binary,
-    cast,
-    element_pointer,
-    extract,
-    index,
-    insert,
-    load,
-    poison,
-    returned,
-    splat_constant,
-)
+from . import ir_builder as ll
 from .register_transpose import turn
 
 _ROWS = {name: rows for rows in ROWS for name in rows.columns}
@@ -43,28 +24,28 @@ def _table(rows: Rows) -> str:
     return f'@{rows.columns[0]}.rows = internal unnamed_addr constant [{len(data)} x i8] c"{text}", align 64'
 
 
-def define(declared: Declaration, _: Collection[str], called: set[str]) -> str:
+def define(declared: ll.Declaration, _: Collection[str], called: set[str]) -> str:
     """The definition of a column, which reads the table that it is of."""
     rows, result, (given,) = _ROWS[declared.stem], declared.result, declared.parameters
-    assert isinstance(given, Type)
+    assert isinstance(given, ll.Type)
     called.add(_table(rows))
-    b, count, wide = IRBuilder(), result.lanes, WORD.of(result.lanes)
+    b, count, wide = ll.IRBuilder(), result.lanes, ll.WORD.of(result.lanes)
     length, side = rows.numbers().shape
-    n = Value("%n", given)
-    at = n if given is wide else b.add(cast("sext", n, wide))
+    n = ll.Value("%n", given)
+    at = n if given is wide else b.add(ll.cast("sext", n, wide))
     for operation, number in (("and", length - 1), ("shl", (8 * side).bit_length() - 1)):
-        at = b.add(binary(operation, at, splat_constant(index(number), count)))
-    starts = [b.add(extract(at, lane)) for lane in range(count)] if count > 1 else [at]
-    table = Constant(f"@{rows.columns[0]}.rows", POINTER)
-    pointers = [b.add(element_pointer(BYTE, table, start, flags="")) for start in starts]
-    loaded = [b.add(load(result.of(side), p, f"align {8 * side}")) for p in pointers]
+        at = b.add(ll.binary(operation, at, ll.splat_constant(ll.index(number), count)))
+    starts = [b.add(ll.extract(at, lane)) for lane in range(count)] if count > 1 else [at]
+    table = ll.Constant(f"@{rows.columns[0]}.rows", ll.POINTER)
+    pointers = [b.add(ll.element_pointer(ll.BYTE, table, start, flags="")) for start in starts]
+    loaded = [b.add(ll.load(result.of(side), p, f"align {8 * side}")) for p in pointers]
     column = rows.columns.index(declared.stem)
     if count % side == 0 and count.bit_count() == 1:
         found = turn(b, loaded, side)[column]
     else:
-        parts = [b.add(extract(row, column)) for row in loaded]
-        found = parts[0] if count == 1 else poison(result)
+        parts = [b.add(ll.extract(row, column)) for row in loaded]
+        found = parts[0] if count == 1 else ll.poison(result)
         for lane, part in enumerate(parts if count > 1 else ()):
-            found = b.add(insert(found, part, lane))
-    b.do(returned(found))
+            found = b.add(ll.insert(found, part, lane))
+    b.do(ll.returned(found))
     return f"define internal {result} @{declared.name}({given} %n) alwaysinline nounwind {{\n{b.body()}\n}}"

@@ -7,107 +7,83 @@ from collections.abc import Mapping
 from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import Loop
+from . import ir_builder as ll
 from .addresses import size_value
-from .ir_builder import (
-    BYTE,
-    ONE,
-    POINTER,
-    STATUS,
-    WORD,
-    ZERO,
-    Constant,
-    Declaration,
-    IRBuilder,
-    Value,
-    alloca,
-    array_type,
-    atomic_umax,
-    binary,
-    branch,
-    branch_if,
-    call,
-    compare,
-    element_pointer,
-    index,
-    load,
-    select,
-    store,
-)
 from .kernels import STATUS_POINTER
 
 
 def emit_loop(
-    b: IRBuilder, loop: Loop, step: str, pointers: Mapping[Tensor, Value], sizes: Mapping[object, Value]
+    b: ll.IRBuilder, loop: Loop, step: str, pointers: Mapping[Tensor, ll.Value], sizes: Mapping[object, ll.Value]
 ) -> None:
     """Calls `step`, the function of the loop's plan, in a loop; a step that fails is the last."""
     plan, trips = loop.plan, loop.steps.trips
     passed = (*plan.arguments, *plan.results, *plan.data)
-    table = b.add(alloca(array_type(len(passed), POINTER)))
-    slots = [b.add(element_pointer(POINTER, table, index(n))) for n in range(len(passed))]
+    table = b.add(ll.alloca(ll.array_type(len(passed), ll.POINTER)))
+    slots = [b.add(ll.element_pointer(ll.POINTER, table, ll.index(n))) for n in range(len(passed))]
     for slot, tensor in zip(slots[len(passed) - len(plan.data) :], plan.data, strict=True):
-        b.do(store(pointers[tensor], slot))
+        b.do(ll.store(pointers[tensor], slot))
     given = [pointers[loop.parameters[n]] for n in loop.operands]
     results, (*spares, workspace) = [pointers[t] for t in loop.outputs], [pointers[t] for t in loop.scratch]
     body, latch, failed, after = (b.new_block() for _ in range(4))
-    counter = b.add(alloca(WORD))
-    b.do(store(ZERO, counter))
+    counter = b.add(ll.alloca(ll.WORD))
+    b.do(ll.store(ll.ZERO, counter))
     if trips is None:
         for slot, pointer in zip(slots, (*results, *given[1:], *spares), strict=False):
-            b.do(store(pointer, slot))
-        b.do(branch_if(_holds(b, given[0]), body, after))
+            b.do(ll.store(pointer, slot))
+        b.do(ll.branch_if(_holds(b, given[0]), body, after))
         b.start(body)
     else:
-        b.do(branch(body))
+        b.do(ll.branch(body))
         b.start(body)
-        k = b.add(load(WORD, counter))
+        k = b.add(ll.load(ll.WORD, counter))
         _point(b, loop, (given, results, spares), slots, k, sizes)
-        b.do(store(b.add(binary("add", k, ONE, "nsw")), counter))
-    function = Declaration(STATUS, step, (POINTER, POINTER, POINTER))
-    found = b.add(call(function, table, Value("%sizes", POINTER), workspace))
-    b.do(branch_if(b.add(compare("eq", found, Constant("0", STATUS))), latch, failed))
+        b.do(ll.store(b.add(ll.binary("add", k, ll.ONE, "nsw")), counter))
+    function = ll.Declaration(ll.STATUS, step, (ll.POINTER, ll.POINTER, ll.POINTER))
+    found = b.add(ll.call(function, table, ll.Value("%sizes", ll.POINTER), workspace))
+    b.do(ll.branch_if(b.add(ll.compare("eq", found, ll.Constant("0", ll.STATUS))), latch, failed))
     b.start(failed)
-    b.do(atomic_umax(STATUS_POINTER, found))
-    b.do(branch(after))
+    b.do(ll.atomic_umax(STATUS_POINTER, found))
+    b.do(ll.branch(after))
     b.start(latch)
-    done = b.add(load(WORD, counter))
-    again = _holds(b, spares[0]) if trips is None else b.add(compare("slt", done, size_value(b, trips, sizes)))
-    b.do(branch_if(again, body, after))
+    done = b.add(ll.load(ll.WORD, counter))
+    again = _holds(b, spares[0]) if trips is None else b.add(ll.compare("slt", done, size_value(b, trips, sizes)))
+    b.do(ll.branch_if(again, body, after))
     b.start(after)
 
 
-def _holds(b: IRBuilder, pointer: Value) -> Value:
-    return b.add(compare("ne", b.add(load(BYTE, pointer)), Constant("0", BYTE)))
+def _holds(b: ll.IRBuilder, pointer: ll.Value) -> ll.Value:
+    return b.add(ll.compare("ne", b.add(ll.load(ll.BYTE, pointer)), ll.Constant("0", ll.BYTE)))
 
 
 def _point(
-    b: IRBuilder,
+    b: ll.IRBuilder,
     loop: Loop,
-    memory: tuple[list[Value], list[Value], list[Value]],
-    slots: list[Value],
-    k: Value,
-    sizes: Mapping[object, Value],
+    memory: tuple[list[ll.Value], list[ll.Value], list[ll.Value]],
+    slots: list[ll.Value],
+    k: ll.Value,
+    sizes: Mapping[object, ll.Value],
 ) -> None:
     """Stores pointers to the arguments and results of the k-th step of a known number."""
     steps, plan, (given, results, spares) = loop.steps, loop.plan, memory
     assert steps.trips is not None
     out = slots[len(plan.arguments) :]
-    left = b.add(binary("sub", b.linear("add", size_value(b, steps.trips, sizes), index(-1)), k, "nsw"))
+    left = b.add(ll.binary("sub", b.linear("add", size_value(b, steps.trips, sizes), ll.index(-1)), k, "nsw"))
     last = b.add(
-        compare("eq", b.add(binary("and", left, ONE)), ZERO)
+        ll.compare("eq", b.add(ll.binary("and", left, ll.ONE)), ll.ZERO)
     )  # as the last step does, this one leaves the results
-    begin = b.add(compare("eq", k, ZERO))
+    begin = b.add(ll.compare("eq", k, ll.ZERO))
 
-    def slice(pointer: Value, of: Tensor) -> Value:
+    def slice(pointer: ll.Value, of: Tensor) -> ll.Value:
         size: Dim = product(of.shape) * of.element.bytes
         at = b.linear("mul", left if steps.reverse else k, size_value(b, size, sizes))
-        return b.add(element_pointer(BYTE, pointer, at))
+        return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):
-        before = b.add(select(last, spare, result))
-        b.do(store(b.add(select(begin, given[n], before)), slots[n]))
-        b.do(store(b.add(select(last, result, spare)), out[n]))
+        before = b.add(ll.select(last, spare, result))
+        b.do(ll.store(b.add(ll.select(begin, given[n], before)), slots[n]))
+        b.do(ll.store(b.add(ll.select(last, result, spare)), out[n]))
     for n in range(steps.carry, len(plan.arguments)):
         scanned = n < steps.carry + steps.scan
-        b.do(store(slice(given[n], plan.arguments[n]) if scanned else given[n], slots[n]))
+        b.do(ll.store(slice(given[n], plan.arguments[n]) if scanned else given[n], slots[n]))
     for n in range(steps.carry, len(results)):
-        b.do(store(slice(results[n], plan.results[n]), out[n]))
+        b.do(ll.store(slice(results[n], plan.results[n]), out[n]))

@@ -12,69 +12,40 @@ from collections.abc import Hashable, Mapping, Sequence
 from ...dialect.ir.types import ElementType, Type
 from ...dialect.program.function import Function
 from ...lowering.processor import processor
-from .ir_builder import (
-    BIT,
-    PARALLEL,
-    POINTER,
-    STATUS,
-    WORD,
-    Block,
-    Constant,
-    Declaration,
-    Instruction,
-    IRBuilder,
-    Module,
-    Value,
-    binary,
-    branch,
-    branch_if,
-    call,
-    cast,
-    compare,
-    compare_floats,
-    element_pointer,
-    index,
-    ir_type,
-    load,
-    number,
-    phi,
-    returned,
-    select,
-    value_type,
-)
+from . import ir_builder as ll
 
 TOGETHER = 4  # vectors of a turn, none of which waits for another
 BLOCK, WORTH = 1 << 14, 1 << 17  # bytes that a thread looks at together, and at least, if it is not alone
 BEYOND = -1  # the status of a call with arguments that are not in their ranges
 
 
-def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> Module:
+def checked_text(ranges: Mapping[int, tuple[Type, tuple[float, float]]], atoms: Sequence[Hashable]) -> ll.Module:
     """`i32 @checked(ptr pointers, ptr sizes, ptr workspace)`: the entry, where the arguments at some positions lie in their
     ranges, else the status BEYOND. `atoms` are the sizes in their order. Large arrays are looked at by all threads."""
     from .addresses import size_value  # and with it analyses, which recalled functions do without
 
     few = {k for k, (t, _) in ranges.items() if isinstance(t.size, int) and t.size * t.element.bytes <= WORTH}
     many = ranges.keys() - few
-    b, beyond = IRBuilder(), Block("beyond")
-    pointers, given_sizes, workspace = (Value(f"%{n}", POINTER) for n in ("pointers", "sizes", "workspace"))
-    sizes: dict[object, Value] = {}
+    b, beyond = ll.IRBuilder(), ll.Block("beyond")
+    pointers, given_sizes, workspace = (ll.Value(f"%{n}", ll.POINTER) for n in ("pointers", "sizes", "workspace"))
+    sizes: dict[object, ll.Value] = {}
     for n, atom in enumerate(atoms):
-        sizes[atom] = b.add(load(WORD, b.add(element_pointer(WORD, given_sizes, index(n), flags=""))))
+        sizes[atom] = b.add(ll.load(ll.WORD, b.add(ll.element_pointer(ll.WORD, given_sizes, ll.index(n), flags=""))))
     for k, (type, _) in ranges.items():
-        array = b.add(load(POINTER, b.add(element_pointer(POINTER, pointers, index(k), flags=""))))
+        array = b.add(ll.load(ll.POINTER, b.add(ll.element_pointer(ll.POINTER, pointers, ll.index(k), flags=""))))
         size, following = size_value(b, type.size, sizes), b.new_block()
-        within = Declaration(BIT, f"{'all_' * (k in many)}within_{k}", (POINTER, WORD))
-        b.do(branch_if(b.add(call(within, array, size)), following, beyond))
+        within = ll.Declaration(ll.BIT, f"{'all_' * (k in many)}within_{k}", (ll.POINTER, ll.WORD))
+        b.do(ll.branch_if(b.add(ll.call(within, array, size)), following, beyond))
         b.start(following)
-    entry = Declaration(STATUS, "entry", (POINTER, POINTER, POINTER))
-    b.do(returned(b.add(call(entry, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
+    entry = ll.Declaration(ll.STATUS, "entry", (ll.POINTER, ll.POINTER, ll.POINTER))
+    b.do(ll.returned(b.add(ll.call(entry, pointers, given_sizes, workspace)._replace(opcode="tail call"))))
     b.start(beyond)
-    b.do(returned(Constant(str(BEYOND), STATUS)))
+    b.do(ll.returned(ll.Constant(str(BEYOND), ll.STATUS)))
     functions = [within_text(f"within_{k}", type.element, bounds) for k, (type, bounds) in ranges.items()]
     functions += [_by_threads(k, BLOCK // ranges[k][0].element.bytes) for k in sorted(many)]
     parameters = "ptr %pointers, ptr %sizes, ptr %workspace"
     functions.append(f"define i32 @checked({parameters}) nounwind {{\nentry:\n{b.body()}\n}}\n")
-    return Module((PARALLEL,) if many else (), "".join(functions))
+    return ll.Module((ll.PARALLEL,) if many else (), "".join(functions))
 
 
 def _by_threads(k: int, block: int) -> str:
@@ -130,12 +101,12 @@ def within_text(name: str, element: ElementType, bounds: tuple[float, float]) ->
     if look.low > look.high:  # the type holds none of them
         return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\n  %none = icmp eq i64 %count, 0\n  ret i1 %none\n}}\n"
     lanes, b = processor().vector_bytes // element.bytes, look.b
-    i, furthest = look.turns(index(0), lanes, [look.nothing(lanes)] * TOGETHER)
+    i, furthest = look.turns(ll.index(0), lanes, [look.nothing(lanes)] * TOGETHER)
     i, furthest = look.turns(i, lanes, [look.both(furthest)])
     many = look.inside(furthest[0])
     _, furthest = look.turns(i, 1, [look.nothing(1)])
-    good = b.add(binary("and", many, look.inside(furthest[0])))
-    b.do(returned(good))
+    good = b.add(ll.binary("and", many, look.inside(furthest[0])))
+    b.do(ll.returned(good))
     return f"define internal i1 @{name}(ptr %array, i64 %count) nounwind alwaysinline {{\nentry:\n{b.body()}\n}}\n"
 
 
@@ -144,52 +115,54 @@ class _Look:
     value, or of floats, whether they are inside."""
 
     def __init__(self, element: ElementType, low: float, high: float) -> None:
-        self.b = IRBuilder()
-        self.element, self.word = element, ir_type(f"i{element.bits}")
+        self.b = ll.IRBuilder()
+        self.element, self.word = element, ll.ir_type(f"i{element.bits}")
         if element.is_integer:
             low, high = max(low, element.limits[0]), min(high, element.limits[1])
         self.low, self.high = low, high
 
-    def turns(self, start: Value, lanes: int, before: Sequence[Value]) -> tuple[Value, list[Value]]:
+    def turns(self, start: ll.Value, lanes: int, before: Sequence[ll.Value]) -> tuple[ll.Value, list[ll.Value]]:
         """A loop from a place on while there are as many vectors left; where it ends, and what is known then."""
         b, kind = self.b, self.word.of(lanes)
         entry, head, body, after = b.block, b.new_block(), b.new_block(), b.new_block()
         known = [(b.fresh(kind), b.fresh(kind)) for _ in before]
-        i, following = b.fresh(WORD), b.fresh(WORD)
-        b.do(branch(head))
+        i, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
+        b.do(ll.branch(head))
         b.start(head)
-        b.define(i, phi((start, entry), (following, body)))
+        b.define(i, ll.phi((start, entry), (following, body)))
         for (now, later), first in zip(known, before, strict=True):
-            b.define(now, phi((first, entry), (later, body)))
-        b.define(following, binary("add", i, index(lanes * len(before))))
-        b.do(branch_if(b.add(compare("sle", following, Value("%count", WORD))), body, after))
+            b.define(now, ll.phi((first, entry), (later, body)))
+        b.define(following, ll.binary("add", i, ll.index(lanes * len(before))))
+        b.do(ll.branch_if(b.add(ll.compare("sle", following, ll.Value("%count", ll.WORD))), body, after))
         b.start(body)
         for n, (now, later) in enumerate(known):
-            at = b.add(binary("add", i, index(n * lanes)))
-            place = b.add(element_pointer(value_type(self.element), Value("%array", POINTER), at, flags=""))
-            x = b.add(load(value_type(self.element, lanes), place, "align 1"))
+            at = b.add(ll.binary("add", i, ll.index(n * lanes)))
+            place = b.add(ll.element_pointer(ll.value_type(self.element), ll.Value("%array", ll.POINTER), at, flags=""))
+            x = b.add(ll.load(ll.value_type(self.element, lanes), place, "align 1"))
             b.define(later, self.reduced(now, self.judged(x)))
-        b.do(branch(head))
+        b.do(ll.branch(head))
         b.start(after)
         return i, [now for now, _ in known]
 
-    def nothing(self, lanes: int) -> Value:
-        return self.splat(Constant("0" if self.element.is_integer else "-1", self.word), lanes)
+    def nothing(self, lanes: int) -> ll.Value:
+        return self.splat(ll.Constant("0" if self.element.is_integer else "-1", self.word), lanes)
 
-    def judged(self, x: Value) -> Value:
+    def judged(self, x: ll.Value) -> ll.Value:
         """The check of a vector."""
-        low, high = (self.splat(number(v, self.element), x.lanes) for v in (self.low, self.high))
+        low, high = (self.splat(ll.number(v, self.element), x.lanes) for v in (self.low, self.high))
         if self.element.is_integer:
-            return self.b.add(binary("sub", x, low))
-        above, below = (self.b.add(compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))
-        inside = self.b.add(binary("and", above, below))
-        return self.b.add(cast("sext", inside, self.word.of(x.lanes)))
+            return self.b.add(ll.binary("sub", x, low))
+        above, below = (self.b.add(ll.compare_floats(test, x, end)) for test, end in (("oge", low), ("ole", high)))
+        inside = self.b.add(ll.binary("and", above, below))
+        return self.b.add(ll.cast("sext", inside, self.word.of(x.lanes)))
 
-    def reduced(self, x: Value, y: Value) -> Instruction:
+    def reduced(self, x: ll.Value, y: ll.Value) -> ll.Instruction:
         """The check of two vectors."""
-        return select(self.b.add(compare("ugt", x, y)), x, y) if self.element.is_integer else binary("and", x, y)
+        return (
+            ll.select(self.b.add(ll.compare("ugt", x, y)), x, y) if self.element.is_integer else ll.binary("and", x, y)
+        )
 
-    def both(self, known: Sequence[Value]) -> Value:
+    def both(self, known: Sequence[ll.Value]) -> ll.Value:
         """The check of several vectors."""
         found, *rest = known
         for other in rest:
@@ -198,14 +171,14 @@ class _Look:
             found = both
         return found
 
-    def inside(self, known: Value) -> Value:
+    def inside(self, known: ll.Value) -> ll.Value:
         """Test whether all elements are inside the range."""
         test, end = ("ule", self.high - self.low) if self.element.is_integer else ("slt", 0)
-        good = self.b.add(compare(test, known, self.splat(Constant(str(end), self.word), known.lanes)))
-        bits = self.b.add(cast("bitcast", good, ir_type(f"i{known.lanes}")))
-        return self.b.add(compare("eq", bits, Constant("-1", bits.type)))
+        good = self.b.add(ll.compare(test, known, self.splat(ll.Constant(str(end), self.word), known.lanes)))
+        bits = self.b.add(ll.cast("bitcast", good, ll.ir_type(f"i{known.lanes}")))
+        return self.b.add(ll.compare("eq", bits, ll.Constant("-1", bits.type)))
 
-    def splat(self, value: Constant, lanes: int) -> Constant:
+    def splat(self, value: ll.Constant, lanes: int) -> ll.Constant:
         """A constant in every lane."""
         text = f"<{', '.join([f'{value.type} {value.text}'] * lanes)}>"
-        return value if lanes == 1 else Constant(text, value.type.of(lanes))
+        return value if lanes == 1 else ll.Constant(text, value.type.of(lanes))

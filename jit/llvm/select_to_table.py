@@ -12,20 +12,7 @@ from typing import NamedTuple
 
 from ...dialect.ir.types import F32, F64, ElementType
 from ...dialect.notation.expressions import Apply, Const, Expr
-from .ir_builder import (
-    STATUS,
-    Constant,
-    Declaration,
-    IRBuilder,
-    Value,
-    binary,
-    cast,
-    ir_type,
-    number,
-    select,
-    splat_constant,
-    value_type,
-)
+from . import ir_builder as ll
 
 ENTRIES = {F32: 8, F64: 4}
 NAME = "chosen_parts"
@@ -59,31 +46,31 @@ def _tree(e: Expr) -> Table | None:
     return None
 
 
-def look_up(b: IRBuilder, place: list[Value], entries: tuple[Const, ...], type: ElementType) -> Value:
+def look_up(b: ll.IRBuilder, place: list[ll.Value], entries: tuple[Const, ...], type: ElementType) -> ll.Value:
     """One entry for each lane; `place` has the conditions' values, as `Table.conditions`."""
     parts, lanes = type.bytes // 4, place[0].lanes
-    wide, words, table_words = ir_type(f"i{type.bits}", lanes), STATUS.of(lanes * parts), STATUS.of(8)
+    wide, words, table_words = ll.ir_type(f"i{type.bits}", lanes), ll.STATUS.of(lanes * parts), ll.STATUS.of(8)
 
-    def constant(n: int) -> Constant:
-        return splat_constant(Constant(str(n), wide.of(1)), lanes)
+    def constant(n: int) -> ll.Constant:
+        return ll.splat_constant(ll.Constant(str(n), wide.of(1)), lanes)
 
-    found: Value | None = None
+    found: ll.Value | None = None
     for n, condition in enumerate(reversed(place)):
-        part = b.once(select(condition, constant(parts << n), Constant("zeroinitializer", wide)))
-        found = part if found is None else b.once(binary("or", found, part))
+        part = b.once(ll.select(condition, constant(parts << n), ll.Constant("zeroinitializer", wide)))
+        found = part if found is None else b.once(ll.binary("or", found, part))
     assert found is not None
     if parts == 2:
-        high = b.once(binary("shl", found, constant(32)))
-        found = b.once(binary("or", b.once(binary("or", found, high)), constant(1 << 32)))
-    scalar = value_type(type)
-    numbers = ", ".join(f"{scalar} {number(c.value, type).text}" for c in entries)
-    table = Constant(f"<{numbers}>", scalar.of(len(entries)))
-    places, held = b.once(cast("bitcast", found, words)), b.once(cast("bitcast", table, table_words))
-    chosen = b.call_once(Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, held)
-    return b.once(cast("bitcast", chosen, scalar.of(lanes)))
+        high = b.once(ll.binary("shl", found, constant(32)))
+        found = b.once(ll.binary("or", b.once(ll.binary("or", found, high)), constant(1 << 32)))
+    scalar = ll.value_type(type)
+    numbers = ", ".join(f"{scalar} {ll.number(c.value, type).text}" for c in entries)
+    table = ll.Constant(f"<{numbers}>", scalar.of(len(entries)))
+    places, held = b.once(ll.cast("bitcast", found, words)), b.once(ll.cast("bitcast", table, table_words))
+    chosen = b.call_once(ll.Declaration(words, f"{NAME}.{words.lanes}", (words, table_words)), places, held)
+    return b.once(ll.cast("bitcast", chosen, scalar.of(lanes)))
 
 
-def define(declared: Declaration, features: Collection[str], called: set[str]) -> str:
+def define(declared: ll.Declaration, features: Collection[str], called: set[str]) -> str:
     """A look-up for so many places, of which the lowest three bits count; what it calls is added to what is called."""
     count = declared.result.lanes
     words = f"<{count} x i32>"

@@ -7,38 +7,25 @@ from functools import lru_cache
 from math import gcd
 
 from ...dialect.ir.sizes import Dim
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    is_rare,
-    nodes,
-    statements,
-)
 from ...dialect.notation.traverse import children, walk
 
 Accesses = dict[Tensor, list[tuple[Expr, ...]]]
 
 
 @lru_cache(maxsize=256)
-def reads(block: Block) -> tuple[Read, ...]:
+def reads(block: ir.Block) -> tuple[Read, ...]:
     """Every read of a block, those in loop bounds and conditions included; a shared expression counts once."""
-    return tuple(dict.fromkeys(e for e in nodes(block) if isinstance(e, Read)))
+    return tuple(dict.fromkeys(e for e in ir.nodes(block) if isinstance(e, Read)))
 
 
-def stores(block: Block) -> Iterator[Store]:
-    return (s for s in statements(block) if isinstance(s, Store))
+def stores(block: ir.Block) -> Iterator[ir.Store]:
+    return (s for s in ir.statements(block) if isinstance(s, ir.Store))
 
 
-def accesses(block: Block) -> tuple[Accesses, Accesses]:
+def accesses(block: ir.Block) -> tuple[Accesses, Accesses]:
     """The indices at which each tensor is read, and those at which it is stored to."""
     read: Accesses = {}
     stored: Accesses = {}
@@ -49,40 +36,41 @@ def accesses(block: Block) -> tuple[Accesses, Accesses]:
     return read, stored
 
 
-def every_access(block: Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+def every_access(block: ir.Block) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
     """Every access of a block as tensor and indices, stores first."""
     yield from ((s.tensor, s.indices) for s in stores(block))
     yield from ((r.tensor, r.indices) for r in reads(block))
 
 
-def allocated(block: Block) -> set[Tensor]:
+def allocated(block: ir.Block) -> set[Tensor]:
     """The buffers that a block allocates."""
-    return {s.tensor for s in statements(block) if isinstance(s, Alloc)}
+    return {s.tensor for s in ir.statements(block) if isinstance(s, ir.Alloc)}
 
 
-def is_straight(block: Block) -> bool:
+def is_straight(block: ir.Block) -> bool:
     """Test whether a block is straight-line code: lets, stores and accumulators, with branches only where they are
     rare.
     """
     own = accumulators(block)
-    rare = [i for s in block if is_rare(s) for i in statements((s,))]
+    rare = [i for s in block if ir.is_rare(s) for i in ir.statements((s,))]
     return all(
-        isinstance(s, (Let, Store, Assert)) or is_rare(s) or (isinstance(s, Alloc) and s.tensor in own) for s in block
+        isinstance(s, (ir.Let, ir.Store, ir.Assert)) or ir.is_rare(s) or (isinstance(s, ir.Alloc) and s.tensor in own)
+        for s in block
     ) and all(
-        isinstance(s, (Let, If)) or (isinstance(s, (Alloc, Store)) and s.tensor in own | accumulators(rare))
+        isinstance(s, (ir.Let, ir.If)) or (isinstance(s, (ir.Alloc, ir.Store)) and s.tensor in own | accumulators(rare))
         for s in rare
     )
 
 
-def accumulators(block: Iterable[Statement]) -> set[Tensor]:
+def accumulators(block: Iterable[ir.Statement]) -> set[Tensor]:
     """The scalars that statements allocate."""
-    return {s.tensor for s in block if isinstance(s, Alloc) and s.tensor.space == "register" and not s.tensor.rank}
+    return {s.tensor for s in block if isinstance(s, ir.Alloc) and s.tensor.space == "register" and not s.tensor.rank}
 
 
-def reduces_floats(kernel: Kernel) -> bool:
+def reduces_floats(kernel: ir.Kernel) -> bool:
     """Test whether a loop updates a scalar of floats, so that the order of its iterations may matter."""
-    scalars = {t for t in accumulators(statements(kernel.body)) if t.element.kind == "float"}
-    return any(not scalars.isdisjoint(accesses(s.body)[1]) for s in statements(kernel.body) if isinstance(s, For))
+    scalars = {t for t in accumulators(ir.statements(kernel.body)) if t.element.kind == "float"}
+    return any(not scalars.isdisjoint(accesses(s.body)[1]) for s in ir.statements(kernel.body) if isinstance(s, ir.For))
 
 
 def depends(e: Expr, indices: set[Expr]) -> bool:
@@ -128,11 +116,11 @@ def index_factor(e: Expr, index: Index, varies: Callable[[Expr], bool] | None = 
     return None if any(varies(a) for a, _ in form.without(index).terms.values()) else form.factor(index)
 
 
-def varying_values(block: Block, index: Index) -> set[object]:
+def varying_values(block: ir.Block, index: Index) -> set[object]:
     """The variables of a block whose value changes with the index, and the buffers it allocates."""
     found: set[object] = {index, *allocated(block)}
-    for s in statements(block):
-        if isinstance(s, Let) and any(varies(n, found) for n in walk(s.value)):
+    for s in ir.statements(block):
+        if isinstance(s, ir.Let) and any(varies(n, found) for n in walk(s.value)):
             found.add(s.var)
     return found
 

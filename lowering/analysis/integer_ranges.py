@@ -18,20 +18,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I16, I64, ElementType
-from ...dialect.notation.expressions import (
-    Apply,
-    Bitcast,
-    Cast,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    When,
-)
+from ...dialect.notation import expressions as ex
 from ...dialect.notation.formulas import Formulas, Nest, View
 from ...dialect.notation.interval import UNBOUNDED, Interval
 from ...dialect.notation.loops import identity
@@ -41,8 +28,8 @@ from ..pass_context import Context
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, REDUCTIONS, SCALAR, Bounds, greatest, hull, least, scalar
 
-Ranges = Mapping[Tensor, Interval]
-Arrays = Mapping[Tensor, np.ndarray]
+Ranges = Mapping[ex.Tensor, Interval]
+Arrays = Mapping[ex.Tensor, np.ndarray]
 
 EXACT = 1 << 62  # magnitude up to which bounds are computed in int64
 MAX_ELEMENTS = 1 << 25  # elements of an array of bounds, at most
@@ -53,27 +40,27 @@ MAX_NESTED_CHOICES = 6  # nested selects that narrow, at most
 class Overflow:
     """A node whose exact values may leave its type, and the interval they may reach."""
 
-    expr: Expr
+    expr: ex.Expr
     reached: Interval
 
 
-def interval(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
+def interval(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> Interval:
     """The interval of an integer or a condition. A tensor that is not in `ranges` may hold any value of its type."""
     found = _Evaluation(ranges, constants).of(expr)
     assert found is not None, f"an interval of {expr.type}"
     return Interval(*scalar(found))
 
 
-def overflows(expr: Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
+def overflows(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyType({})) -> list[Overflow]:
     """The nodes of an expression whose values may leave their types, operands first; index arithmetic left out."""
     evaluation = _Evaluation(ranges, constants)
     stack, seen = [expr], set[int]()
     while stack:
         e = stack.pop()
-        if id(e) not in seen and evaluation.of(e) is None and not isinstance(e, Read):
+        if id(e) not in seen and evaluation.of(e) is None and not isinstance(e, ex.Read):
             seen.add(id(e))
             stack += children(e)
-    return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, Read) for n in walk(o.expr))]
+    return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, ex.Read) for n in walk(o.expr))]
 
 
 def integer_ranges(program: Formulas, context: Context) -> Formulas:
@@ -83,7 +70,7 @@ def integer_ranges(program: Formulas, context: Context) -> Formulas:
     return replace(program, ranges=ranges_of(program, {t: found for t, found in declared if found is not None}))
 
 
-def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[Tensor, Interval]:
+def ranges_of(program: Formulas, declared: Ranges = MappingProxyType({})) -> dict[ex.Tensor, Interval]:
     """The range of every integer or boolean tensor, from the declared ranges of arguments; results of nests have none."""
     ranges = dict(declared)
     ranges.update({t: range_of(a) for t, a in program.constants.items() if t.element.is_discrete})
@@ -113,7 +100,7 @@ class _Evaluation:
 
     def __init__(self, ranges: Ranges, constants: Arrays) -> None:
         self.ranges, self.constants = ranges, constants
-        self.axes: dict[Index, int] = {}  # the axis of each index in arrays of bounds, counted from the end
+        self.axes: dict[ex.Index, int] = {}  # the axis of each index in arrays of bounds, counted from the end
         self.known: dict[int, Bounds | None] = {}
         self.assumed: dict[int, Bounds] = {}
         self.seen: dict[int, int] = {}
@@ -121,7 +108,7 @@ class _Evaluation:
         self.depth = 0
         self.beyond: list[Overflow] = []
 
-    def of(self, e: Expr) -> Bounds | None:
+    def of(self, e: ex.Expr) -> Bounds | None:
         if not e.type.is_discrete:
             return None
         if id(e) not in self.known:
@@ -132,62 +119,62 @@ class _Evaluation:
             self.known[id(e)] = found
         return self.known[id(e)]
 
-    def bounds(self, e: Expr) -> Bounds:
+    def bounds(self, e: ex.Expr) -> Bounds:
         match e:
-            case Const(value, _):
+            case ex.Const(value, _):
                 return int(value), int(value)
-            case Index(extent=extent):
+            case ex.Index(extent=extent):
                 return 0, (max(extent - 1, 0) if isinstance(extent, int) else e.type.limits[1])
-            case Extent():
+            case ex.Extent():
                 return 0, e.type.limits[1]
-            case Read(tensor, at):
+            case ex.Read(tensor, at):
                 return self.read(tensor, at)
-            case Apply("select" | "rarely", (condition, then, otherwise), _) | When(condition, then, otherwise):
+            case ex.Apply("select" | "rarely", (condition, then, otherwise), _) | ex.When(condition, then, otherwise):
                 return self.chosen(condition, then, otherwise)
-            case Apply():
+            case ex.Apply():
                 return self.applied(e)
-            case Cast(operand, type):
+            case ex.Cast(operand, type):
                 return self.converted(e, operand, type)
-            case Bitcast(operand, type) if (found := self.of(operand)) is not None:
+            case ex.Bitcast(operand, type) if (found := self.of(operand)) is not None:
                 return found if Interval(*scalar(found)).within(type) else type.limits
-            case Reduce():
+            case ex.Reduce():
                 return self.reduced(e)
-            case Check(_, value, _, _):
+            case ex.Check(_, value, _, _):
                 return self.of(value) or e.type.limits
         return e.type.limits
 
-    def looks(self, e: Expr) -> int:
+    def looks(self, e: ex.Expr) -> int:
         """A value number: equal for structurally equal expressions."""
         if id(e) not in self.seen:
             match e:
-                case Const(value, type):
+                case ex.Const(value, type):
                     key: object = "constant", repr(value), type.name
-                case Read(tensor, at):
+                case ex.Read(tensor, at):
                     key = tensor, *map(self.looks, at)
-                case Apply(function, operands, _):
+                case ex.Apply(function, operands, _):
                     key = function, *map(self.looks, operands)
-                case Cast(operand, type):
+                case ex.Cast(operand, type):
                     key = "cast", type.name, self.looks(operand)
                 case _:
                     key = id(e)
             self.seen[id(e)] = self.keys.setdefault(key, len(self.keys))
         return self.seen[id(e)]
 
-    def read(self, tensor: Tensor, at: tuple[Expr, ...]) -> Bounds:
+    def read(self, tensor: ex.Tensor, at: tuple[ex.Expr, ...]) -> Bounds:
         array = self.constants.get(tensor)
         if array is not None and 0 < array.size <= MAX_ELEMENTS and array.dtype.itemsize <= 4:
-            indices = [i for i in at if isinstance(i, Index)]
+            indices = [i for i in at if isinstance(i, ex.Index)]
             plain = all(
-                isinstance(i, Const) or (isinstance(i, Index) and isinstance(i.extent, int) and i.extent == n)
+                isinstance(i, ex.Const) or (isinstance(i, ex.Index) and isinstance(i.extent, int) and i.extent == n)
                 for i, n in zip(at, array.shape, strict=True)
             )
             if plain and len(set(indices)) == len(indices) > 0:
-                chosen = array[tuple(i.value if isinstance(i, Const) else slice(None) for i in at)]
+                chosen = array[tuple(i.value if isinstance(i, ex.Const) else slice(None) for i in at)]
                 return self.elements(chosen, indices)
         found = self.ranges.get(tensor)
         return (found.low, found.high) if found is not None else tensor.element.limits
 
-    def elements(self, array: np.ndarray, indices: list[Index]) -> Bounds:
+    def elements(self, array: np.ndarray, indices: list[ex.Index]) -> Bounds:
         """Bounds for every element of an array, along the axes of these indices."""
         places = [self.axes.setdefault(i, len(self.axes)) for i in indices]
         order = sorted(range(len(places)), key=lambda n: -places[n])
@@ -197,7 +184,7 @@ class _Evaluation:
         values = array.transpose(order).reshape(shape)
         return _held((values, values), np.int16 if range_of(array).within(I16) else np.int64)
 
-    def applied(self, e: Apply) -> Bounds:
+    def applied(self, e: ex.Apply) -> Bounds:
         known = [g for o in e.operands if (g := self.of(o)) is not None]
         found: Bounds | None = None
         if len(known) < len(e.operands):
@@ -218,7 +205,7 @@ class _Evaluation:
             found = SCALAR[e.function](*map(scalar, known))
         return e.type.limits if found is None else self.fitted(e, found)
 
-    def converted(self, e: Expr, operand: Expr, type: ElementType) -> Bounds:
+    def converted(self, e: ex.Expr, operand: ex.Expr, type: ElementType) -> Bounds:
         found = self.of(operand)
         if found is None:
             return type.limits
@@ -227,7 +214,7 @@ class _Evaluation:
             return int(low > 0 or high < 0), int(low != 0 or high != 0)
         return self.fitted(e, found)
 
-    def fitted(self, e: Expr, found: Bounds) -> Bounds:
+    def fitted(self, e: ex.Expr, found: Bounds) -> Bounds:
         """The bounds, or those of the type if the value may overflow it."""
         reached = Interval(*scalar(found))
         if reached.within(e.type):
@@ -237,7 +224,7 @@ class _Evaluation:
 
     # selects
 
-    def chosen(self, condition: Expr, then: Expr, otherwise: Expr) -> Bounds:
+    def chosen(self, condition: ex.Expr, then: ex.Expr, otherwise: ex.Expr) -> Bounds:
         held = self.of(condition)
         assert held is not None
         test = scalar(held)
@@ -249,7 +236,7 @@ class _Evaluation:
                 sides.append(side.type.limits if found is None else found)
         return hull(*_safe(sides)) if sides else then.type.limits
 
-    def under(self, narrowed: dict[int, Bounds], side: Expr) -> Bounds | None:
+    def under(self, narrowed: dict[int, Bounds], side: ex.Expr) -> Bounds | None:
         """The bounds of one side of a select under the facts of its condition."""
         if self.depth >= MAX_NESTED_CHOICES or not narrowed or not any(self.looks(n) in narrowed for n in walk(side)):
             return self.of(side)
@@ -259,22 +246,22 @@ class _Evaluation:
         (self.known, self.assumed), self.depth = outer, self.depth - 1
         return found
 
-    def implied(self, condition: Expr, truth: bool) -> dict[int, Bounds] | None:
+    def implied(self, condition: ex.Expr, truth: bool) -> dict[int, Bounds] | None:
         """The facts that a condition's truth value implies for compared expressions; None if it never has that value."""
         match condition:
-            case Apply("not", (operand,), type) if type.kind == "bool":
+            case ex.Apply("not", (operand,), type) if type.kind == "bool":
                 return self.implied(operand, not truth)
-            case Apply("and" | "or" as which, (a, b), type) if type.kind == "bool" and (which == "and") == truth:
+            case ex.Apply("and" | "or" as which, (a, b), type) if type.kind == "bool" and (which == "and") == truth:
                 one, other = self.implied(a, truth), self.implied(b, truth)
                 return None if one is None or other is None else _met(one, other)
-            case Apply(function, (a, b), _) if function in _COMPARISONS and a.type.is_discrete:
+            case ex.Apply(function, (a, b), _) if function in _COMPARISONS and a.type.is_discrete:
                 function = function if truth else _COMPARISONS[function][0]
                 one = self.compared(function, a, b)
                 other = self.compared(_COMPARISONS[function][1], b, a)
                 return None if one is None or other is None else _met(one, other)
         return {}
 
-    def compared(self, function: str, a: Expr, b: Expr) -> dict[int, Bounds] | None:
+    def compared(self, function: str, a: ex.Expr, b: ex.Expr) -> dict[int, Bounds] | None:
         """The bounds of `a` implied by its comparison with `b`."""
         x, y = self.of(a), self.of(b)
         assert x is not None and y is not None
@@ -290,18 +277,18 @@ class _Evaluation:
                 low, high = low + (low == least_y), high - (high == least_y)
         if low > high:
             return None
-        return {} if isinstance(a, Const) else {self.looks(a): (low, high)}
+        return {} if isinstance(a, ex.Const) else {self.looks(a): (low, high)}
 
     # reductions
 
-    def reduced(self, e: Reduce) -> Bounds:
+    def reduced(self, e: ex.Reduce) -> Bounds:
         start = identity(e.function, e.type)
-        assert isinstance(start, Const)
+        assert isinstance(start, ex.Const)
         none = int(start.value), int(start.value)
         if any(isinstance(i.extent, int) and i.extent == 0 for i in e.indices):
             return none
         match e.body:
-            case When(condition, then, Const(value)) if value == start.value and window_reaches_input(
+            case ex.When(condition, then, ex.Const(value)) if value == start.value and window_reaches_input(
                 condition, e.indices
             ):
                 body = self.of(then if e.function in ("max", "min") else e.body)

@@ -15,36 +15,10 @@ from dataclasses import replace as copy
 
 from ...dialect.ir.linear_form import Key
 from ...dialect.ir.types import I1, I64
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
-from ...dialect.notation.expressions import (
-    Apply,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    Var,
-    When,
-    as_index,
-)
 from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Statement,
-    Store,
-    expressions,
-    statements,
-)
 from ...dialect.notation.printer import statement_text
 from ...dialect.notation.traverse import walk
 from .accesses import stores
@@ -55,7 +29,7 @@ from .vector_stores import begins_lines, can_shift, left_over
 class LoweringError(AssertionError):
     """An illegal kernel, made by a faulty pass or written by hand; `statement` is the one at fault, if it is in the body."""
 
-    def __init__(self, message: str, statement: Statement | None = None) -> None:
+    def __init__(self, message: str, statement: ir.Statement | None = None) -> None:
         where = "" if statement is None else "\n" + statement_text(statement).partition("\n")[0]
         super().__init__(message + where)
         self.message = message
@@ -66,17 +40,17 @@ class LoweringError(AssertionError):
 class Scope:
     """The bindings and facts that hold at a statement."""
 
-    indices: frozenset[Index] = frozenset()
-    variables: frozenset[Var] = frozenset()
-    tensors: frozenset[Tensor] = frozenset()
+    indices: frozenset[ex.Index] = frozenset()
+    variables: frozenset[ex.Var] = frozenset()
+    tensors: frozenset[ex.Tensor] = frozenset()
     facts: tuple[Affine, ...] = ()
     order: dict[Key, int] = field(default_factory=dict)
-    lane: Index | None = None
+    lane: ex.Index | None = None
     varying: frozenset[object] = frozenset()  # variables and buffers that have one value per lane
-    inner: frozenset[Tensor] = frozenset()  # buffers private to an iteration of the vector or parallel loop
+    inner: frozenset[ex.Tensor] = frozenset()  # buffers private to an iteration of the vector or parallel loop
 
 
-def check_kernel(kernel: Kernel) -> list[str]:
+def check_kernel(kernel: ir.Kernel) -> list[str]:
     """The accesses left unproved because they depend on data; raises LoweringError if the kernel is not legal."""
     checker = _Checker(kernel)
     scope = Scope(tensors=frozenset(kernel.parameters))
@@ -89,34 +63,34 @@ def check_kernel(kernel: Kernel) -> list[str]:
 
 
 class _Checker:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: ir.Kernel) -> None:
         self.kernel = kernel
         self.results = set(kernel.outputs)
         self.unproved: set[str] = set()
-        self.at: Statement | None = None
+        self.at: ir.Statement | None = None
 
     def hold(self, condition: bool, message: str) -> None:
         if not condition:
             raise LoweringError(f"kernel @{self.kernel.name}: {message}", self.at)
 
-    def block(self, block: Block, scope: Scope) -> None:
+    def block(self, block: ir.Block, scope: Scope) -> None:
         for s in block:
             self.at = s
-            for e in expressions(s):
+            for e in ir.expressions(s):
                 self.expression(e, scope)
             scope = self.statement(s, scope)
 
-    def statement(self, s: Statement, scope: Scope) -> Scope:
+    def statement(self, s: ir.Statement, scope: Scope) -> Scope:
         """Check one statement and return the scope of the statements after it."""
         match s:
-            case For():
+            case ir.For():
                 self.loop(s, scope)
-            case If(condition, then, otherwise):
+            case ir.If(condition, then, otherwise):
                 self.hold(condition.type is I1, f"a branch on {condition.type}")
                 self.hold(not self.varies(condition, scope), "a branch on what differs between lanes")
                 self.block(then, self.given(scope, affine_conditions(condition)))
                 self.block(otherwise, self.given(scope, negated_conditions(condition)))
-            case Let(var, value):
+            case ir.Let(var, value):
                 self.hold(var.type is value.type, f"%{var.name} is {var.type}, its value {value.type}")
                 self.hold(var not in scope.variables, f"%{var.name} is named twice")
                 scope = copy(scope, variables=scope.variables | {var})
@@ -124,22 +98,22 @@ class _Checker:
                     scope = copy(scope, varying=scope.varying | {var})
                 if var.type is I64:
                     scope = self.given(scope, _equal(var, value), var)
-            case Alloc(tensor):
+            case ir.Alloc(tensor):
                 scope = self.allocation(tensor, scope)
-            case Store():
+            case ir.Store():
                 self.store(s, scope)
-            case Assert(condition, _, _):
+            case ir.Assert(condition, _, _):
                 self.hold(condition.type is I1, f"a requirement of {condition.type}")
-            case Prefetch(tensor, at):
+            case ir.Prefetch(tensor, at):
                 self.hold(tensor in scope.tensors, f"%{tensor.name} is not there")
                 self.hold(all(e.type is I64 for e in at), "indices are i64")
         return scope
 
-    def given(self, scope: Scope, facts: list[Affine] | None, bound: Expr | None = None) -> Scope:
+    def given(self, scope: Scope, facts: list[Affine] | None, bound: ex.Expr | None = None) -> Scope:
         order = scope.order if bound is None else {**scope.order, key(bound): len(scope.order) + 1}
         return copy(scope, facts=(*scope.facts, *(facts or ())), order=order)
 
-    def allocation(self, tensor: Tensor, scope: Scope) -> Scope:
+    def allocation(self, tensor: ex.Tensor, scope: Scope) -> Scope:
         self.hold(tensor not in scope.tensors, f"%{tensor.name} is allocated twice")
         if tensor.space in ("register", "stack", "shared", "pack"):
             self.hold(all(isinstance(d, int) for d in tensor.shape), f"%{tensor.name} has an unknown size")
@@ -151,13 +125,15 @@ class _Checker:
 
     # loops
 
-    def loop(self, s: For, scope: Scope) -> None:
+    def loop(self, s: ir.For, scope: Scope) -> None:
         self.hold(s.index not in scope.indices, f"%{s.index.name} is bound twice")
         self.hold(s.start.type is I64 and s.end.type is I64, "loop bounds are i64")
         self.hold(not (self.varies(s.start, scope) or self.varies(s.end, scope)), "bounds that differ between lanes")
         scope = self.given(copy(scope, indices=scope.indices | {s.index}), _bounds(s), s.index)
         if s.kind == "unrolled":
-            self.hold(isinstance(s.start, Const) and isinstance(s.end, Const), "an unrolled loop with unknown bounds")
+            self.hold(
+                isinstance(s.start, ex.Const) and isinstance(s.end, ex.Const), "an unrolled loop with unknown bounds"
+            )
         if s.kind in ("vector", "parallel", "block", "thread"):
             scope = copy(scope, inner=frozenset())
             self.hold(scope.lane is None, f"a {s.kind} loop inside a vector loop")
@@ -173,21 +149,21 @@ class _Checker:
             scope = copy(scope, lane=s.index)
         self.block(s.body, scope)
 
-    def independent(self, s: For) -> None:
+    def independent(self, s: ir.For) -> None:
         """Check that iterations of a vector or parallel loop carry no dependence through memory."""
-        own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
-        written: dict[Tensor, list[tuple[Expr, ...]]] = {}
-        for store in statements(s.body):
-            if isinstance(store, Store) and store.tensor not in own:
+        own = {a.tensor for a in ir.statements(s.body) if isinstance(a, ir.Alloc)}
+        written: dict[ex.Tensor, list[tuple[ex.Expr, ...]]] = {}
+        for store in ir.statements(s.body):
+            if isinstance(store, ir.Store) and store.tensor not in own:
                 written.setdefault(store.tensor, []).append(store.indices)
-        for statement in statements(s.body):
-            for e in (n for top in expressions(statement) for n in walk(top)):
-                if isinstance(e, Read) and e.tensor in written:
+        for statement in ir.statements(s.body):
+            for e in (n for top in ir.expressions(statement) for n in walk(top)):
+                if isinstance(e, ex.Read) and e.tensor in written:
                     self.at = statement
                     apart = all(_apart(e.indices, at, s) for at in written[e.tensor])
                     self.hold(apart, f"%{e.tensor.name} is carried from one iteration to another")
 
-    def store(self, s: Store, scope: Scope) -> None:
+    def store(self, s: ir.Store, scope: Scope) -> None:
         self.hold(s.value.type is s.tensor.element, f"%{s.tensor.name} is {s.tensor.element}, the value {s.value.type}")
         self.hold(s.tensor in self.results or s.tensor not in self.kernel.parameters, f"%{s.tensor.name} is no result")
         self.access(s.tensor, s.indices, scope)
@@ -200,28 +176,28 @@ class _Checker:
 
     # expressions
 
-    def varies(self, e: Expr, scope: Scope) -> bool:
+    def varies(self, e: ex.Expr, scope: Scope) -> bool:
         """Test whether an expression may differ between the lanes of the vector loop."""
-        if scope.lane is None or (isinstance(e, Apply) and e.function == "any"):
+        if scope.lane is None or (isinstance(e, ex.Apply) and e.function == "any"):
             return False
         return any(
-            n is scope.lane or n in scope.varying or (isinstance(n, Read) and n.tensor in scope.varying)
+            n is scope.lane or n in scope.varying or (isinstance(n, ex.Read) and n.tensor in scope.varying)
             for n in walk(e)
         )
 
-    def expression(self, e: Expr, scope: Scope) -> None:
+    def expression(self, e: ex.Expr, scope: Scope) -> None:
         for n in walk(e):
             match n:
-                case Index():
+                case ex.Index():
                     self.hold(n in scope.indices, f"%{n.name} is not bound")
-                case Var():
+                case ex.Var():
                     self.hold(n in scope.variables, f"%{n.name} is not bound")
-                case Reduce() | When() | Check():
+                case ex.Reduce() | ex.When() | ex.Check():
                     self.hold(False, f"a {type(n).__name__} in a kernel")
-                case Read(tensor, at):
+                case ex.Read(tensor, at):
                     self.access(tensor, at, scope)
 
-    def access(self, tensor: Tensor, at: tuple[Expr, ...], scope: Scope) -> None:
+    def access(self, tensor: ex.Tensor, at: tuple[ex.Expr, ...], scope: Scope) -> None:
         self.hold(tensor in scope.tensors, f"%{tensor.name} is not allocated")
         self.hold(len(at) == tensor.rank, f"%{tensor.name} has {tensor.rank} axes, got {len(at)} indices")
         for i, d in zip(at, tensor.shape, strict=True):
@@ -230,7 +206,7 @@ class _Checker:
                 self.hold(
                     not self.varies(i, scope), f"%{tensor.name} has a value for each lane, and an index that differs"
                 )
-            for goal, what in ((affine(i), "below 0"), ((affine(as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
+            for goal, what in ((affine(i), "below 0"), ((affine(ex.as_index(d)) - affine(i)).plus(-1), f"beyond {d}")):
                 if not prove(goal, scope.facts, scope.order):
                     place = f"an index of %{tensor.name} may be {what}"
                     self.hold(_open(goal, scope), place)
@@ -240,35 +216,35 @@ class _Checker:
 def _open(goal: Affine, scope: Scope) -> bool:
     """Test whether a goal depends on data or on sizes that are checked when the program is called."""
     mine = _atoms(goal)
-    reached: set[Expr] = set()
+    reached: set[ex.Expr] = set()
     for fact in reversed(scope.facts):  # innermost first: facts about the goal's atoms may mention further atoms
         parts = _atoms(fact)
         if parts & (mine | reached):
             reached |= parts
-    partner = any(isinstance(n, Apply) and n.function == "xor" for n in mine)  # another thread of the block
-    return partner or any(isinstance(n, (Read, Var, Extent)) for n in mine | reached)
+    partner = any(isinstance(n, ex.Apply) and n.function == "xor" for n in mine)  # another thread of the block
+    return partner or any(isinstance(n, (ex.Read, ex.Var, ex.Extent)) for n in mine | reached)
 
 
-def _bounds(s: For) -> list[Affine]:
+def _bounds(s: ir.For) -> list[Affine]:
     index = affine(s.index)
     lower = [index - affine(e) for e in _parts("max", s.start)]
     return [index, *lower, *((affine(e) - index).plus(-1) for e in _parts("min", s.end))]
 
 
-def _parts(function: str, e: Expr) -> list[Expr]:
+def _parts(function: str, e: ex.Expr) -> list[ex.Expr]:
     """The operands of a nested `function`: a, b and c of max(a, max(b, c))."""
     match e:
-        case Apply(found, (a, b), _) if found == function:
+        case ex.Apply(found, (a, b), _) if found == function:
             return [*_parts(function, a), *_parts(function, b)]
     return [e]
 
 
-def _equal(var: Var, value: Expr) -> list[Affine]:
+def _equal(var: ex.Var, value: ex.Expr) -> list[Affine]:
     difference = affine(var) - affine(value)
     return [difference, difference * -1]
 
 
-def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
+def _apart(read: tuple[ex.Expr, ...], write: tuple[ex.Expr, ...], s: ir.For) -> bool:
     """Test whether a loop carries no dependence between a read and a write."""
     if all(key(a) == key(b) for a, b in zip(read, write, strict=True)):
         return any(s.index in walk(i) for i in read)
@@ -280,9 +256,11 @@ def _apart(read: tuple[Expr, ...], write: tuple[Expr, ...], s: For) -> bool:
     differences = [affine(a) - affine(b) for a, b in zip(read, write, strict=True)]
     if any(not d.terms and not extent.terms and abs(d.constant) >= extent.constant for d in differences):
         return True
-    inner = {s.index, *(i.index for i in statements(s.body) if isinstance(i, For))}
+    inner = {s.index, *(i.index for i in ir.statements(s.body) if isinstance(i, ir.For))}
     return any(
-        _never_zero(d) for d in differences if not any(n in inner or isinstance(n, (Var, Read)) for n in _atoms(d))
+        _never_zero(d)
+        for d in differences
+        if not any(n in inner or isinstance(n, (ex.Var, ex.Read)) for n in _atoms(d))
     )
 
 
@@ -292,11 +270,11 @@ def _never_zero(sum: Affine) -> bool:
     return bool(sum.constant % factors if factors else sum.constant)
 
 
-def _atoms(sum: Affine) -> set[Expr]:
+def _atoms(sum: Affine) -> set[ex.Expr]:
     return {n for a, _ in sum.terms.values() for n in walk(a)}
 
 
-def _disjoint(a: Expr, b: Expr) -> bool:
+def _disjoint(a: ex.Expr, b: ex.Expr) -> bool:
     """Test whether the intervals of two indices do not overlap."""
     (a_low, a_high), (b_low, b_high) = index_bounds(a), index_bounds(b)
     return any(high is not None and low is not None and high < low for high, low in ((a_high, b_low), (b_high, a_low)))

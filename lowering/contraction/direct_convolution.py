@@ -29,32 +29,9 @@ import numpy as np
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine_conditions
-from ...dialect.notation.expressions import (
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    Var,
-    apply,
-    as_index,
-    both,
-    constant,
-    minimum,
-    unflatten,
-)
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Store,
-    map_expressions,
-    reshaped_parameters,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import depends
 from ..loops.tighten_bounds import narrowed
@@ -92,11 +69,11 @@ class Pixels:
     cannot be joined is one axis, and the other an outer loop."""
 
     c: Contraction
-    kernel: Kernel
+    kernel: ir.Kernel
     last: Contraction
 
 
-def pixels_of(kernel: Kernel, c: Contraction, joined: tuple[Kernel, Contraction] | None) -> Pixels:
+def pixels_of(kernel: ir.Kernel, c: Contraction, joined: tuple[ir.Kernel, Contraction] | None) -> Pixels:
     """The pixels of a contraction, `joined` being the same with all that a window goes over as one."""
     if joined is not None and joined[0] is not kernel:
         return Pixels(c, *joined)
@@ -133,10 +110,10 @@ def why_not_direct(pixels: Pixels) -> str:
     return "tiles have too many edges" if len(places) > MOST_PLACES else ""
 
 
-def lower_direct(kernel: Kernel, pixels: Pixels, constants: Mapping[Tensor, np.ndarray]) -> LoweredContraction:
+def lower_direct(kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
     """The kernels that convolve so."""
     made = _Direct(kernel, pixels, constants).made()
-    return replace(made, views={**made.views, **reshaped_parameters(kernel, pixels.kernel)})
+    return replace(made, views={**made.views, **ir.reshaped_parameters(kernel, pixels.kernel)})
 
 
 def _lanes(c: Contraction) -> int:
@@ -155,7 +132,7 @@ def _choose(c: Contraction) -> tuple[float, Tile]:
     return best
 
 
-def _across(c: Contraction) -> Index | None:
+def _across(c: Contraction) -> ex.Index | None:
     """The index of windows that the guard of columns depends on."""
     found = {i for g in c.guard if depends(g, {c.column}) for i in c.folds if depends(g, {i})}
     return found.pop() if len(found) == 1 else None
@@ -170,7 +147,7 @@ def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
 class _Direct:
     """The kernels of one convolution."""
 
-    def __init__(self, kernel: Kernel, pixels: Pixels, constants: Mapping[Tensor, np.ndarray]) -> None:
+    def __init__(self, kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> None:
         self.kernel, self.known = kernel, constants
         self.c, self.flat, self.last = c, _, _ = pixels.c, pixels.kernel, pixels.last
         tile = _choose(c)[1]
@@ -190,11 +167,11 @@ class _Direct:
             self.high = -(-self.count // -(-self.count // max(few, most // self.length)))
             self.high = min(self.count, max(self.high, few))
             self.strips = -(-self.count // self.high)
-        self.outer = [Var(i.name, I64) for i in c.outer]
+        self.outer = [ex.Var(i.name, I64) for i in c.outer]
         self.around = tuple(i for i in c.outer if depends(c.a, {i}))
         self.vectors = tile.vectors
-        self.lane, self.v, self.r = Index("l", self.lanes), Index("v", tile.vectors), Index("r", self.tall)
-        self.panel, self.strip, self.first, self.q = (Var(name, I64) for name in ("panel", "strip", "first", "q"))
+        self.lane, self.v, self.r = ex.Index("l", self.lanes), ex.Index("v", tile.vectors), ex.Index("r", self.tall)
+        self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
     def made(self) -> LoweredContraction:
         weights, packing, views, packed = self.weights()
@@ -203,7 +180,9 @@ class _Direct:
 
     # weights
 
-    def weights(self) -> tuple[Tensor, tuple[Kernel, ...], dict[Tensor, Tensor], dict[Tensor, np.ndarray]]:
+    def weights(
+        self,
+    ) -> tuple[ex.Tensor, tuple[ir.Kernel, ...], dict[ex.Tensor, ex.Tensor], dict[ex.Tensor, np.ndarray]]:
         """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
         would go beyond the end move back."""
         c = self.c
@@ -214,21 +193,21 @@ class _Direct:
             blocks = np.arange(self.panels * self.vectors) * self.lanes
             first = np.minimum(blocks, self.rows - self.lanes)
             panels = rows[..., (first[:, None] + np.arange(self.lanes)).reshape(self.panels, self.wide)]
-            packed = Tensor("weights", shape, self.element, "constant")
+            packed = ex.Tensor("weights", shape, self.element, "constant")
             array = np.ascontiguousarray(np.moveaxis(panels, -2, len(self.around)))
             return packed, (), {}, {packed: array}
-        packed = Tensor("weights", shape, self.element, "heap")
-        row = Var("row", I64)
-        panel = Index("panel", self.panels)
-        begin = Let(row, minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
+        packed = ex.Tensor("weights", shape, self.element, "heap")
+        row = ex.Var("row", I64)
+        panel = ex.Index("panel", self.panels)
+        begin = ir.Let(row, ex.minimum((panel * self.vectors + self.v) * self.lanes, self.rows - self.lanes))
         value = substitute(c.a, {c.row: row + self.lane})
-        store = Store(packed, (*self.around, panel, *c.folds, self.v * self.lanes + self.lane), value)
+        store = ir.Store(packed, (*self.around, panel, *c.folds, self.v * self.lanes + self.lane), value)
         body = loops_of((*self.around, panel, self.v), (begin, *loops_of((*c.folds, self.lane), (store,))))
         return packed, (kernel_from_body(self.kernel, "weights", body, (packed,)),), {}, {}
 
     # pixels
 
-    def of_strips(self, weights: Tensor) -> Block:
+    def of_strips(self, weights: ex.Tensor) -> ir.Block:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
         c = self.c
         inner = [(self.panel, self.panels), (self.strip, self.strips)]
@@ -236,67 +215,67 @@ class _Direct:
         if weight_bytes <= processor().l2_bytes // 2:  # they stay near, while the input passes once
             inner.reverse()
         shape = (*(i.extent for i in c.outer), *(n for _, n in inner))
-        flat = Index("n", product(shape))
-        places = zip((*self.outer, *(v for v, _ in inner)), unflatten(flat, shape), strict=True)
-        held = Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
+        flat = ex.Index("n", product(shape))
+        places = zip((*self.outer, *(v for v, _ in inner)), ex.unflatten(flat, shape), strict=True)
+        held = ex.Tensor("held", (self.high * self.line, self.wide), self.element, "stack")
         if c.window is None:
-            begin = Let(self.first, minimum(self.strip * self.line, self.length - self.line))
-            start: Expr = self.first
+            begin = ir.Let(self.first, ex.minimum(self.strip * self.line, self.length - self.line))
+            start: ex.Expr = self.first
         else:
-            begin = Let(self.first, minimum(self.strip * self.high, self.count - self.high))
+            begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
             start = self.first * self.length
-        body: Block = (begin, Alloc(held), self.products(weights, held), self.ended(held, start))
-        names: dict[Expr, Expr] = dict(zip(c.outer, self.outer, strict=True))
-        return (For(flat, (*(Let(v, e) for v, e in places), *substitute_block(body, names)), kind="parallel"),)
+        body: ir.Block = (begin, ir.Alloc(held), self.products(weights, held), self.ended(held, start))
+        names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, self.outer, strict=True))
+        return (ir.For(flat, (*(ir.Let(v, e) for v, e in places), *ir.substitute_block(body, names)), kind="parallel"),)
 
-    def products(self, weights: Tensor, held: Tensor) -> For:
+    def products(self, weights: ex.Tensor, held: ex.Tensor) -> ir.For:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
-        line, tile = Index("line", self.high), Index("tile", -(-self.line // self.tall))
-        sums = Tensor("sums", (self.tall, self.wide), self.element, "register")
+        line, tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
+        sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
         place = (r, self.v * self.lanes + self.lane)
         at = self.at_pixel(q + r, self.first + line)
         weight = weights[(*self.around, self.panel, *c.folds, place[1])]
-        add = Store(sums, place, apply("fma", substitute(c.b, at), weight, sums[place]))
-        begin: Expr = self.first if c.window is None else as_index(0)
+        add = ir.Store(sums, place, ex.apply("fma", substitute(c.b, at), weight, sums[place]))
+        begin: ex.Expr = self.first if c.window is None else ex.as_index(0)
         waiting = line * self.line + q - begin + r
-        body: Block = (
-            Let(q, minimum(tile * self.tall, self.line - self.tall) + begin),
-            Alloc(sums),
-            self.each(Store(sums, place, constant(0, self.element))),
+        body: ir.Block = (
+            ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
+            ir.Alloc(sums),
+            self.each(ir.Store(sums, place, ex.constant(0, self.element))),
             *self.by_place(add, at),
-            self.each(Store(held, (waiting, place[1]), sums[place])),
+            self.each(ir.Store(held, (waiting, place[1]), sums[place])),
         )
-        return For(line, (For(tile, body),))
+        return ir.For(line, (ir.For(tile, body),))
 
-    def at_pixel(self, column: Expr, line: Expr) -> dict[Expr, Expr]:
+    def at_pixel(self, column: ex.Expr, line: ex.Expr) -> dict[ex.Expr, ex.Expr]:
         """The contraction's column indices at a pixel."""
         return {self.c.column: column} if self.c.window is None else {self.c.column: column, self.c.window: line}
 
-    def each(self, store: Store, some: range | None = None) -> For:
+    def each(self, store: ir.Store, some: range | None = None) -> ir.For:
         """A store of vectors of all pixels of a tile, or of some."""
         some = range(self.tall) if some is None else some
-        lanes = For(self.lane, (store,), kind="vector", width=self.lanes)
-        ends = as_index(some.start), as_index(some.stop)
-        return For(self.r, (For(self.v, (lanes,), kind="unrolled"),), *ends, kind="unrolled")
+        lanes = ir.For(self.lane, (store,), kind="vector", width=self.lanes)
+        ends = ex.as_index(some.start), ex.as_index(some.stop)
+        return ir.For(self.r, (ir.For(self.v, (lanes,), kind="unrolled"),), *ends, kind="unrolled")
 
-    def by_place(self, add: Store, at: dict[Expr, Expr]) -> Block:
+    def by_place(self, add: ir.Store, at: dict[ex.Expr, ex.Expr]) -> ir.Block:
         """The steps of a tile, by its place: at the left or right edge, or between."""
         edges = [substitute(g, at) for g in self.c.guard if not depends(g, {self.c.column})]
-        made: Block = ()
+        made: ir.Block = ()
         for n, (taps, last) in enumerate(reversed(self.places)):
             steps = narrowed(self.steps(self.c.folds, add, edges, taps))
-            made = (If(self.q <= last, steps, made),) if n else steps
+            made = (ir.If(self.q <= last, steps, made),) if n else steps
         return made
 
     def steps(
         self,
-        folds: Sequence[Index],
-        add: Store,
-        edges: Sequence[Expr],
+        folds: Sequence[ex.Index],
+        add: ir.Store,
+        edges: Sequence[ex.Expr],
         taps: Sequence[range] | None,
         some: range | None = None,
-    ) -> Block:
+    ) -> ir.Block:
         """The loops over a window, with bounds where its rows may be outside, and unrolled where its columns may."""
         if not folds:
             return (self.each(add, some),)
@@ -306,20 +285,20 @@ class _Direct:
             return self.columns(fold, changes) if changes else ()
         mine = [e for e in edges if depends(e, {fold})]
         body = self.steps(inner, add, [e for e in edges if e not in mine], taps, some)
-        guard = both(*mine)
-        return (For(fold, (If(guard, body),) if isinstance(guard, Expr) else body),)
+        guard = ex.both(*mine)
+        return (ir.For(fold, (ir.If(guard, body),) if isinstance(guard, ex.Expr) else body),)
 
-    def columns(self, fold: Index, changes: Sequence[tuple[int, Block]]) -> Block:
+    def columns(self, fold: ex.Index, changes: Sequence[tuple[int, ir.Block]]) -> ir.Block:
         """The loop over the columns of a window, with branches where its body changes. Without the loop LLVM would keep what
         several columns read in registers, which are for sums."""
         *starts, (end, _) = changes
         *before, (_, body) = starts
         for (_, some), (k, _) in reversed([*zip(before, starts[1:], strict=True)]):
-            body = (If(fold < k, some, body),)
-        return (For(fold, body, as_index(starts[0][0]), as_index(end)),)
+            body = (ir.If(fold < k, some, body),)
+        return (ir.For(fold, body, ex.as_index(starts[0][0]), ex.as_index(end)),)
 
     @cached_property
-    def across(self) -> Index | None:
+    def across(self) -> ex.Index | None:
         return _across(self.c)
 
     @cached_property
@@ -348,21 +327,21 @@ class _Direct:
 
     # results
 
-    def ended(self, held: Tensor, start: Expr) -> For:
+    def ended(self, held: ex.Tensor, start: ex.Expr) -> ir.For:
         """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once."""
         c, count = self.last, self.high * self.line
         side = min(SQUARE // self.element.bytes, self.lanes)
-        block, part, u = self.v, Index("t", self.lanes // side), Index("u", side)
-        v, q, row = Index("at", -(-count // self.lanes)), Var("at", I64), Var("row", I64)
+        block, part, u = self.v, ex.Index("t", self.lanes // side), ex.Index("u", side)
+        v, q, row = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64), ex.Var("row", I64)
         result = held[q + self.lane, block * self.lanes + part * side + u]
-        values: dict[Expr, Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
+        values: dict[ex.Expr, ex.Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
 
-        def of_sums(e: Expr) -> Expr | None:
-            return result if isinstance(e, Read) and e.tensor is c.accumulator else None
+        def of_sums(e: ex.Expr) -> ex.Expr | None:
+            return result if isinstance(e, ex.Read) and e.tensor is c.accumulator else None
 
-        body = substitute_block(map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
-        lanes = For(self.lane, body, kind="vector", width=self.lanes)
-        square = For(u, (lanes,), kind="unrolled")
-        begin = Let(row, minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
-        at = Let(q, minimum(v * self.lanes, count - self.lanes))
-        return For(block, (begin, For(v, (at, For(part, (square,))))))
+        body = ir.substitute_block(ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
+        lanes = ir.For(self.lane, body, kind="vector", width=self.lanes)
+        square = ir.For(u, (lanes,), kind="unrolled")
+        begin = ir.Let(row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
+        at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
+        return ir.For(block, (begin, ir.For(v, (at, ir.For(part, (square,))))))

@@ -20,18 +20,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
-from ...dialect.notation.expressions import (
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    Var,
-    apply,
-    as_index,
-    constant,
-    minimum,
-    unflatten,
-)
+from ...dialect.notation import expressions as ex
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import depends
@@ -48,12 +37,12 @@ MOST_VECTORS = 8  # of columns, of a row
 class FewRows:
     """A nest that multiplies some rows by the weights of each column."""
 
-    rows: tuple[Index, ...]
-    column: Index
-    folds: tuple[Index, ...]
-    values: Expr
+    rows: tuple[ex.Index, ...]
+    column: ex.Index
+    folds: tuple[ex.Index, ...]
+    values: ex.Expr
     weights: np.ndarray  # an axis for the columns, and one for each fold
-    accumulator: Tensor
+    accumulator: ex.Tensor
     epilogue: Block
 
     @property
@@ -63,7 +52,7 @@ class FewRows:
         return found if isinstance(found, int) else None
 
 
-def match_few_rows(kernel: Kernel, constants: Mapping[Tensor, np.ndarray]) -> FewRows | None:
+def match_few_rows(kernel: Kernel, constants: Mapping[ex.Tensor, np.ndarray]) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
     parts = sum_of_products(kernel, 1)
     if parts is None or parts[2] or parts[4].element.kind != "float":
@@ -105,29 +94,29 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
     first = np.minimum(np.arange(panels * vectors) * lanes, columns - lanes)
     places = (first[:, None] + np.arange(lanes)).reshape(panels, wide)
     array = np.ascontiguousarray(np.moveaxis(found.weights[places], 1, -1))
-    weights = Tensor("weights", array.shape, element, "constant")
-    sums = Tensor("sums", (count, wide), element, "register")
-    panel, r, v, lane = Index("panel", panels), Index("r", count), Index("v", vectors), Index("l", lanes)
-    place, start = (r, v * lanes + lane), Var("j", I64)
-    at: dict[Expr, Expr] = dict(zip(together, unflatten(r, shape), strict=True))
+    weights = ex.Tensor("weights", array.shape, element, "constant")
+    sums = ex.Tensor("sums", (count, wide), element, "register")
+    panel, r, v, lane = ex.Index("panel", panels), ex.Index("r", count), ex.Index("v", vectors), ex.Index("l", lanes)
+    place, start = (r, v * lanes + lane), ex.Var("j", I64)
+    at: dict[ex.Expr, ex.Expr] = dict(zip(together, ex.unflatten(r, shape), strict=True))
 
     def each(body: Block) -> For:
         around = For(v, (For(lane, body, kind="vector", width=lanes),), kind="unrolled")
         return For(r, (around,), kind="unrolled")
 
-    def of_sums(e: Expr) -> Expr | None:
-        return sums[place] if isinstance(e, Read) and e.tensor is found.accumulator else None
+    def of_sums(e: ex.Expr) -> ex.Expr | None:
+        return sums[place] if isinstance(e, ex.Read) and e.tensor is found.accumulator else None
 
     weight = weights[(panel, *found.folds, place[1])]
-    add = Store(sums, place, apply("fma", substitute(found.values, at), weight, sums[place]))
+    add = Store(sums, place, ex.apply("fma", substitute(found.values, at), weight, sums[place]))
     ends = substitute_block(
         map_expressions(found.epilogue, lambda e: rewrite(e, of_sums)), {**at, found.column: start + lane}
     )
-    begin = Let(start, minimum(panel * wide + v * lanes, as_index(columns - lanes)))
+    begin = Let(start, ex.minimum(panel * wide + v * lanes, ex.as_index(columns - lanes)))
     of_row = For(r, (For(lane, ends, kind="vector", width=lanes),), kind="unrolled")
     body: Block = (
         Alloc(sums),
-        each((Store(sums, place, constant(0, element)),)),
+        each((Store(sums, place, ex.constant(0, element)),)),
         *loops_of(found.folds, (each((add,)),)),
         For(v, (begin, of_row), kind="unrolled"),
     )

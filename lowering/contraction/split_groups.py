@@ -12,18 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, Size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, Read, Tensor, as_index, both
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    map_expressions,
-    nodes,
-    rewrite_block,
-    statements,
-)
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import every_access
 
@@ -32,15 +22,15 @@ from ..analysis.accesses import every_access
 class SplitGroups:
     """A kernel with a loop cut by groups, and when it does the same as before."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     whole: Expr | bool = True
 
 
-def split_groups(kernel: Kernel) -> SplitGroups | None:
+def split_groups(kernel: ir.Kernel) -> SplitGroups | None:
     """The kernel with the first loop cut that goes over groups; None where there is none."""
-    for s in statements(kernel.body):
-        if isinstance(s, For) and s.kind == "serial" and s.stop is None:
-            divisors = {n for e in nodes(kernel.body) if (n := _group(e, s.index)) is not None}
+    for s in ir.statements(kernel.body):
+        if isinstance(s, ir.For) and s.kind == "serial" and s.stop is None:
+            divisors = {n for e in ir.nodes(kernel.body) if (n := _group(e, s.index)) is not None}
             count = _count(s.index.extent, divisors.pop()) if len(divisors) == 1 else None
             if count is not None:
                 return _Cut(s, *count).made(kernel)
@@ -70,13 +60,13 @@ def _group(e: Expr, index: Index) -> Expr | None:
 class _Cut:
     """A loop as one over groups and one inside of each."""
 
-    def __init__(self, loop: For, count: int, size: Dim) -> None:
+    def __init__(self, loop: ir.For, count: int, size: Dim) -> None:
         self.loop, self.old, self.count, self.size = loop, loop.index, count, size
         self.group, self.index = Index("g", count), Index(loop.index.name, size)
         self.axes: dict[Tensor, tuple[int, Dim]] = {}  # that become two, the second of this size
         self.tensors: dict[Tensor, Tensor] = {}
 
-    def made(self, kernel: Kernel) -> SplitGroups | None:
+    def made(self, kernel: ir.Kernel) -> SplitGroups | None:
         """The kernel with the loop cut; None where its index is also used otherwise."""
         found: dict[Tensor, set[tuple[int, ...]]] = {}
         for tensor, at in every_access(kernel.body):
@@ -95,8 +85,8 @@ class _Cut:
             elif t.shape[n] != size * self.count:
                 return None
             self.tensors[t] = replace(t, shape=(*t.shape[:n], self.count, size, *t.shape[n + 1 :]))
-        body = map_expressions(rewrite_block(kernel.body, self.cut), lambda e: rewrite(e, self.change))
-        if any(e is self.old for e in nodes(body)):
+        body = ir.map_expressions(ir.rewrite_block(kernel.body, self.cut), lambda e: rewrite(e, self.change))
+        if any(e is self.old for e in ir.nodes(body)):
             return None
         parameters = tuple(self.tensors.get(p, p) for p in kernel.parameters)
         return SplitGroups(replace(kernel, body=body, parameters=parameters), both(*tests.values()))
@@ -128,10 +118,10 @@ class _Cut:
             return Read(self.tensors[e.tensor], tuple(rewrite(i, self.change) for i in at))
         return None
 
-    def cut(self, s: Statement) -> Block | None:
+    def cut(self, s: ir.Statement) -> ir.Block | None:
         if s is self.loop:
-            return (For(self.group, (For(self.index, rewrite_block(self.loop.body, self.cut)),)),)
-        if isinstance(s, Store) and s.tensor in self.axes:
+            return (ir.For(self.group, (ir.For(self.index, ir.rewrite_block(self.loop.body, self.cut)),)),)
+        if isinstance(s, ir.Store) and s.tensor in self.axes:
             return (replace(s, tensor=self.tensors[s.tensor], indices=self.placed(s.tensor, s.indices)),)
         return None
 

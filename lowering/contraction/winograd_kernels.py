@@ -12,31 +12,9 @@ import numpy as np
 
 from ...dialect.ir.sizes import larger, product, same_size, smaller
 from ...dialect.ir.types import I32, I64
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
-from ...dialect.notation.expressions import (
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    Var,
-    apply,
-    as_index,
-    constant,
-    minimum,
-    unflatten,
-)
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    map_expressions,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, substitute
 from ...dialect.spec.broadcasting import certainly
 from ..analysis.accesses import depends
@@ -55,10 +33,10 @@ ENDINGS = (32, 16, 8, 4, 2)  # columns of results that are finished together
 class Windows:
     """The parts of a contraction over 3 x 3 windows of stride 1."""
 
-    rows: Index  # of the window
-    columns: Index
+    rows: ex.Index  # of the window
+    columns: ex.Index
     axes: tuple[int, int]  # of the array, along which they go
-    read: Read
+    read: ex.Read
     pairs: Words  # of the other terms
 
     @property
@@ -69,7 +47,7 @@ class Windows:
 class WinogradKernels:
     """The kernels of one contraction over windows."""
 
-    def __init__(self, kernel: Kernel, c: Contraction, windows: Windows, turning: WinogradTransform) -> None:
+    def __init__(self, kernel: ir.Kernel, c: Contraction, windows: Windows, turning: WinogradTransform) -> None:
         self.kernel, self.c, self.windows, self.pairs, self.turning = kernel, c, windows, windows.pairs, turning
         self.high, self.wide = (divided(size_of(i), turning.size) for i in (c.window, c.column))
         self.count = self.high * self.wide
@@ -83,10 +61,10 @@ class WinogradKernels:
         )
         self.height = self.micro.rows
         self.tiles = -(-extent_of(c.row) // self.height)
-        self.lane = Index("l", processor().lanes)
+        self.lane = ex.Index("l", processor().lanes)
         self.outer = tuple(i.extent for i in c.outer)
         self.by_panels()
-        self.results = Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
+        self.results = ex.Tensor("turned", (*self.outer, extent_of(c.row), turning.size**2, self.room), I32, "heap")
 
     @property
     def cost(self) -> float:
@@ -116,179 +94,190 @@ class WinogradKernels:
         shape, space = (self.turning.points, steps, self.width), "stack"
         if self.groups > 1:
             shape, space = (*(i.extent for i in self.beside), self.panels, *shape), "heap"
-        self.columns = Tensor("columns", shape, I32, space)
+        self.columns = ex.Tensor("columns", shape, I32, space)
 
-    def named(self, body: list[Statement], name: str, values: Sequence[Expr]) -> list[Expr]:
-        names = [Var(f"{name}{n}", I32) for n in range(len(values))]
-        body += [Let(v, value) for v, value in zip(names, values, strict=True)]
+    def named(self, body: list[ir.Statement], name: str, values: Sequence[ex.Expr]) -> list[ex.Expr]:
+        names = [ex.Var(f"{name}{n}", I32) for n in range(len(values))]
+        body += [ir.Let(v, value) for v, value in zip(names, values, strict=True)]
         return list(names)
 
     # weights
 
-    def weights(self) -> tuple[Tensor, Block]:
+    def weights(self) -> tuple[ex.Tensor, ir.Block]:
         """The words of the weights, by rows and points."""
         c, w, pairs = self.c, self.windows, self.pairs
-        words = Tensor("weights", (*(i.extent for i in self.rows), self.turning.points, *pairs.shape), I32, "heap")
-        body: list[Statement] = []
-        points: list[list[Expr]] = []
+        words = ex.Tensor("weights", (*(i.extent for i in self.rows), self.turning.points, *pairs.shape), I32, "heap")
+        body: list[ir.Statement] = []
+        points: list[list[ex.Expr]] = []
         for half, e in zip(("low", "high"), pairs.each(c.a), strict=True):
-            g = [[substitute(e, {w.rows: as_index(r), w.columns: as_index(s)}) for s in range(3)] for r in range(3)]
+            g = [
+                [substitute(e, {w.rows: ex.as_index(r), w.columns: ex.as_index(s)}) for s in range(3)] for r in range(3)
+            ]
             rows = [self.named(body, half, self.turning.weights(column)) for column in zip(*g, strict=True)]
             points.append([n for row in zip(*rows, strict=True) for n in self.turning.weights(row)])
         for n, (low, high) in enumerate(zip(*points, strict=True)):
-            body.append(Store(words, (*self.rows, as_index(n), *pairs.folds), word((low, high), 2)))
+            body.append(ir.Store(words, (*self.rows, ex.as_index(n), *pairs.folds), word((low, high), 2)))
         return words, loops_of((*self.rows, *pairs.folds), tuple(body))
 
-    def packed(self, points: np.ndarray, packed: dict[Tensor, np.ndarray]) -> Tensor:
+    def packed(self, points: np.ndarray, packed: dict[ex.Tensor, np.ndarray]) -> ex.Tensor:
         """The same of constant weights, as they are used: by tiles of rows."""
         count = extent_of(self.c.row)
         words = self.pairs.packed(points)
         starts = np.minimum(np.arange(-(-count // self.height)) * self.height, count - self.height)
         tiles = words[..., starts[:, None] + np.arange(self.height), :]  # points, around, tile, row, step
         tiles = np.moveaxis(tiles, 0, len(self.rows)).swapaxes(-1, -2)
-        tensor = Tensor("weights", tiles.shape, I32, "constant")
+        tensor = ex.Tensor("weights", tiles.shape, I32, "constant")
         packed[tensor] = np.ascontiguousarray(tiles)
         return tensor
 
     # columns
 
-    def image(self) -> tuple[Tensor, Block]:
+    def image(self) -> tuple[ex.Tensor, ir.Block]:
         """Words of the array by where they are in tiles: a plane for each column of a tile, by rows of a tile."""
         w, pairs, size, side = self.windows, self.pairs, self.turning.size, self.turning.side
-        h, t = Index("h", self.lines * size + 2), Index("t", self.wide)
+        h, t = ex.Index("h", self.lines * size + 2), ex.Index("t", self.wide)
         lines = (*self.beside, *pairs.folds)
-        words = Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
+        words = ex.Tensor("image", (*(i.extent for i in lines), side, size, self.lines + 1, self.wide), I32, "heap")
         sizes = [w.read.tensor.shape[axis] for axis in w.axes]
         height, width = sizes
         assert self.c.window is not None
         top, left = (affine(w.read.indices[axis]).constant for axis in w.axes)
-        body: list[Statement] = []
+        body: list[ir.Statement] = []
         above, below = max(0, -top), smaller(h.extent, height - top)
         covered = above == 0 and same_size(below, h.extent) and left >= 0
         if not covered or not certainly(lambda: size * self.wide + 2 + left <= width):
-            plane = Index("s", side)
-            body += loops_of((plane, h, t), (Store(words, (*lines, plane, h % size, h // size, t), constant(0, I32)),))
+            plane = ex.Index("s", side)
+            body += loops_of(
+                (plane, h, t), (ir.Store(words, (*lines, plane, h % size, h // size, t), ex.constant(0, I32)),)
+            )
         for s in range(side):
-            place = (*lines, as_index(s), h % size, h // size, t)
-            moved: dict[Expr, Expr] = {
+            place = (*lines, ex.as_index(s), h % size, h // size, t)
+            moved: dict[ex.Expr, ex.Expr] = {
                 self.c.window: h,
-                w.rows: as_index(0),
+                w.rows: ex.as_index(0),
                 self.c.column: t * size,
-                w.columns: as_index(s),
+                w.columns: ex.as_index(s),
             }
             low, high = (self.moved(e, moved) for e in pairs.each(self.c.b))
             first = max(0, -((left + s) // size))
             stop = larger(smaller(self.wide, (width - 1 - left - s) // size + 1), first)
-            inner = For(t, (Store(words, place, word((low, high), 2)),), as_index(first), as_index(stop))
-            body.append(For(h, (inner,), as_index(above), as_index(below)))
+            inner = ir.For(t, (ir.Store(words, place, word((low, high), 2)),), ex.as_index(first), ex.as_index(stop))
+            body.append(ir.For(h, (inner,), ex.as_index(above), ex.as_index(below)))
         return words, loops_of(lines, tuple(body))
 
-    def moved(self, e: Expr, values: dict[Expr, Expr]) -> Expr:
+    def moved(self, e: ex.Expr, values: dict[ex.Expr, ex.Expr]) -> ex.Expr:
         read = only_read(e)
         assert read is not None
         return read_at(e, read, [affine(substitute(i, values)).expression() for i in read.indices])
 
-    def turned(self, image: Tensor) -> Block:
+    def turned(self, image: ex.Tensor) -> ir.Block:
         """All panels of columns, turned beforehand."""
-        panel = Index("panel", self.panels)
+        panel = ex.Index("panel", self.panels)
         body = self.of_panel(panel, lambda first, v: self.turn(image, panel, first, v))
         return self.shared((*self.beside, panel, *self.pairs.folds), body)
 
-    def turn(self, image: Tensor, panel: Index, first: Expr, v: Index) -> Block:
+    def turn(self, image: ex.Tensor, panel: ex.Index, first: ex.Expr, v: ex.Index) -> ir.Block:
         """Columns of a panel: every tile's elements turned, for a pair of channels."""
         size, side = self.turning.size, self.turning.side
         lines, place = (*self.beside, *self.pairs.folds), first + v * processor().lanes + self.lane
-        body: list[Statement] = []
+        body: list[ir.Statement] = []
         x = [[image[(*lines, s, r % size, place + r // size * self.wide)] for s in range(side)] for r in range(side)]
         across = [self.named(body, f"x{r}_", self.turning.input(x[r])) for r in range(side)]
         columns = [self.turning.input([across[r][s] for r in range(side)]) for s in range(side)]
         for r in range(side):
             for s, n in enumerate(self.named(body, f"n{r}_", [columns[s][r] for s in range(side)])):
-                at = (as_index(side * r + s), self.pairs.step, v * processor().lanes + self.lane)
-                body.append(Store(self.columns, (*self.whose(panel), *at), n))
-        return (For(v, (For(self.lane, tuple(body), kind="vector", width=processor().lanes),)),)
+                at = (ex.as_index(side * r + s), self.pairs.step, v * processor().lanes + self.lane)
+                body.append(ir.Store(self.columns, (*self.whose(panel), *at), n))
+        return (ir.For(v, (ir.For(self.lane, tuple(body), kind="vector", width=processor().lanes),)),)
 
-    def whose(self, panel: Index) -> tuple[Expr, ...]:
+    def whose(self, panel: ex.Index) -> tuple[ex.Expr, ...]:
         """The position of a panel's columns."""
         return (*self.beside, panel) if self.columns.space == "heap" else ()
 
-    def of_panel(self, panel: Index, block: Callable[[Expr, Index], Block]) -> Block:
+    def of_panel(self, panel: ex.Index, block: Callable[[ex.Expr, ex.Index], ir.Block]) -> ir.Block:
         """The statements for a panel's tiles, given the first tile and the number of vectors."""
-        first = Var("first", I64)
+        first = ex.Var("first", I64)
 
-        def by(begin: Expr, width: int) -> Block:
-            return Let(first, begin), *block(first, Index("v", width // processor().lanes))
+        def by(begin: ex.Expr, width: int) -> ir.Block:
+            return ir.Let(first, begin), *block(first, ex.Index("v", width // processor().lanes))
 
         if self.narrow == self.width:
-            return by(minimum(panel * self.width, self.room - self.width), self.width)
+            return by(ex.minimum(panel * self.width, self.room - self.width), self.width)
         assert isinstance(self.room, int) and isinstance(self.panels, int)
-        last = by(as_index(self.room - self.narrow), self.narrow)
-        return (If(panel < self.panels - 1, by(panel * self.width, self.width), last),)
+        last = by(ex.as_index(self.room - self.narrow), self.narrow)
+        return (ir.If(panel < self.panels - 1, by(panel * self.width, self.width), last),)
 
-    def shared(self, ways: Sequence[Index], body: Block) -> Block:
+    def shared(self, ways: Sequence[ex.Index], body: ir.Block) -> ir.Block:
         """A loop over some indices that threads share."""
         shape = tuple(i.extent for i in ways)
-        flat, names = Index("n", product(shape)), [Var(i.name, I64) for i in ways]
-        named = [Let(v, e) for v, e in zip(names, unflatten(flat, shape), strict=True)]
-        body = substitute_block(body, dict(zip(ways, names, strict=True)))
-        return (For(flat, (*named, *body), kind="parallel"),)
+        flat, names = ex.Index("n", product(shape)), [ex.Var(i.name, I64) for i in ways]
+        named = [ir.Let(v, e) for v, e in zip(names, ex.unflatten(flat, shape), strict=True)]
+        body = ir.substitute_block(body, dict(zip(ways, names, strict=True)))
+        return (ir.For(flat, (*named, *body), kind="parallel"),)
 
     # products
 
-    def multiply(self, image: Tensor, weights: Tensor, tiled: bool) -> Block:
+    def multiply(self, image: ex.Tensor, weights: ex.Tensor, tiled: bool) -> ir.Block:
         """The loop over panels: multiplied by those of all rows, and sums turned back."""
-        panel, group = Index("panel", self.panels), Index("group", self.groups)
+        panel, group = ex.Index("panel", self.panels), ex.Index("group", self.groups)
         per = -(-self.tiles // self.groups)
-        tile, start = Index("tile", self.tiles), Var("row", I64)
+        tile, start = ex.Index("tile", self.tiles), ex.Var("row", I64)
         rows, height = extent_of(self.c.row), self.height
-        at = Let(start, minimum(tile * height, rows - height) if rows % height else tile * height)
+        at = ir.Let(start, ex.minimum(tile * height, rows - height) if rows % height else tile * height)
 
-        def tiles(first: Expr, v: Index) -> Block:
-            loop = For(tile, (at, *self.products(weights, tiled, tile, start, panel, first, v)))
+        def tiles(first: ex.Expr, v: ex.Index) -> ir.Block:
+            loop = ir.For(tile, (at, *self.products(weights, tiled, tile, start, panel, first, v)))
             if self.groups > 1:
-                return (replace(loop, start=group * per, stop=minimum(group * per + per, self.tiles)),)
+                return (replace(loop, start=group * per, stop=ex.minimum(group * per + per, self.tiles)),)
             return *loops_of(self.pairs.folds, self.turn(image, panel, first, v)), loop
 
         body = self.of_panel(panel, tiles)
-        return self.shared((*self.c.outer, panel, group), (Alloc(self.columns), *body) if self.groups == 1 else body)
+        return self.shared((*self.c.outer, panel, group), (ir.Alloc(self.columns), *body) if self.groups == 1 else body)
 
     def products(
-        self, weights: Tensor, tiled: bool, tile: Index, start: Expr, panel: Index, first: Expr, v: Index
-    ) -> Block:
+        self,
+        weights: ex.Tensor,
+        tiled: bool,
+        tile: ex.Index,
+        start: ex.Expr,
+        panel: ex.Index,
+        first: ex.Expr,
+        v: ex.Index,
+    ) -> ir.Block:
         """A tile of rows: the sums of all points, turned back."""
         steps, height, side, width = self.pairs.steps, self.height, self.turning.side, v.extent * processor().lanes
-        r, n = Index("r", height), Index("n", self.turning.points)
-        sums = Tensor("sums", (height, width), I32, "register")
-        points = Tensor("points", (self.turning.points, height, width), I32, "stack")
+        r, n = ex.Index("r", height), ex.Index("n", self.turning.points)
+        sums = ex.Tensor("sums", (height, width), I32, "register")
+        points = ex.Tensor("points", (self.turning.points, height, width), I32, "stack")
         unrolled = self.micro.steps_together(steps)
-        block, u = Index("s", steps // unrolled), Index("u", unrolled)
+        block, u = ex.Index("s", steps // unrolled), ex.Index("u", unrolled)
         step, column = block * unrolled + u, v * processor().lanes + self.lane
         w = weights[(*self.around, tile, n, step, r)] if tiled else weights[(*self.around, start + r, n, step)]
-        added = sums[r, column] + apply("pairdot", w, self.columns[(*self.whose(panel), n, step, column)])
+        added = sums[r, column] + ex.apply("pairdot", w, self.columns[(*self.whose(panel), n, step, column)])
 
-        def each(store: Store) -> For:
-            lanes = For(self.lane, (store,), kind="vector", width=processor().lanes)
-            return For(r, (For(v, (lanes,), kind="unrolled"),), kind="unrolled")
+        def each(store: ir.Store) -> ir.For:
+            lanes = ir.For(self.lane, (store,), kind="vector", width=processor().lanes)
+            return ir.For(r, (ir.For(v, (lanes,), kind="unrolled"),), kind="unrolled")
 
-        point: Block = (
-            Alloc(sums),
-            each(Store(sums, (r, column), constant(0, I32))),
-            For(block, (For(u, (each(Store(sums, (r, column), added)),), kind="unrolled"),)),
-            each(Store(points, (n, r, column), sums[r, column])),
+        point: ir.Block = (
+            ir.Alloc(sums),
+            each(ir.Store(sums, (r, column), ex.constant(0, I32))),
+            ir.For(block, (ir.For(u, (each(ir.Store(sums, (r, column), added)),), kind="unrolled"),)),
+            each(ir.Store(points, (n, r, column), sums[r, column])),
         )
-        back: list[Statement] = []
+        back: list[ir.Statement] = []
         m = [[points[side * a + b, r, column] for b in range(side)] for a in range(side)]
         down = [self.named(back, f"m{b}_", self.turning.sums([m[a][b] for a in range(side)])) for b in range(side)]
         for a in range(self.turning.size):
             for b, y in enumerate(self.turning.sums([down[k][a] for k in range(side)])):
-                at = (*self.c.outer, start + r, as_index(self.turning.size * a + b), first + column)
-                back.append(Store(self.results, at, self.turning.divided(y)))
-        lanes = For(self.lane, tuple(back), kind="vector", width=processor().lanes)
-        return Alloc(points), For(n, point), *loops_of((r, v), (lanes,))
+                at = (*self.c.outer, start + r, ex.as_index(self.turning.size * a + b), first + column)
+                back.append(ir.Store(self.results, at, self.turning.divided(y)))
+        lanes = ir.For(self.lane, tuple(back), kind="vector", width=processor().lanes)
+        return ir.Alloc(points), ir.For(n, point), *loops_of((r, v), (lanes,))
 
     # results
 
-    def finish(self) -> Block:
+    def finish(self) -> ir.Block:
         """The epilogue, from the tiles of results to their places, by vectors of whole tiles of a row."""
         c, window, size, columns = self.c, self.c.window, self.turning.size, self.c.column.extent
         assert window is not None
@@ -296,15 +285,15 @@ class WinogradKernels:
         at = (window % size * size + q % size, window // size * self.wide + q // size)
         result = self.results[(*c.outer, c.row, *at)]
 
-        def of_sums(e: Expr) -> Expr | None:
-            return result if isinstance(e, Read) and e.tensor is c.accumulator else None
+        def of_sums(e: ex.Expr) -> ex.Expr | None:
+            return result if isinstance(e, ex.Read) and e.tensor is c.accumulator else None
 
-        block = map_expressions(c.epilogue, lambda e: rewrite(e, of_sums))
+        block = ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums))
 
-        def vectors(width: int, start: Expr | int, stop: Expr | int) -> For:
-            return For(q, block, as_index(start), as_index(stop), kind="vector", width=width)
+        def vectors(width: int, start: ex.Expr | int, stop: ex.Expr | int) -> ir.For:
+            return ir.For(q, block, ex.as_index(start), ex.as_index(stop), kind="vector", width=width)
 
-        body: list[Statement] = []
+        body: list[ir.Statement] = []
         if isinstance(columns, int):
             done = 0
             for width in (w for w in ENDINGS if w >= size):
@@ -316,9 +305,9 @@ class WinogradKernels:
                         body.append(vectors(width, columns - width, columns))
                         done = columns
             if done < columns:
-                body.append(For(q, block, as_index(done)))
+                body.append(ir.For(q, block, ex.as_index(done)))
         else:
-            whole, width = as_index(columns // size * size), size * processor().lanes
+            whole, width = ex.as_index(columns // size * size), size * processor().lanes
             body += [vectors(width, 0, whole // width * width), vectors(width, whole - width, whole)]
-            body.append(For(q, block, whole))
+            body.append(ir.For(q, block, whole))
         return self.shared((*c.outer, c.row), loops_of((window,), tuple(body)))

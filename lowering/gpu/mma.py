@@ -28,20 +28,7 @@ import numpy as np
 
 from ...dialect.ir.sizes import product, same_size
 from ...dialect.ir.types import I8, I32, UI8, ElementType
-from ...dialect.notation.expressions import (
-    Apply,
-    Cast,
-    Expr,
-    Index,
-    Read,
-    Tensor,
-    apply,
-    as_index,
-    axes,
-    both,
-    cast,
-    constant,
-)
+from ...dialect.notation import expressions as ex
 from ...dialect.notation.index_bounds import inside
 from ...dialect.notation.interval import Interval
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, Store
@@ -79,7 +66,7 @@ def mma(kernel: Kernel, context: Context) -> Kernels | None:
     return _Words(kernel, c, channel, (a, b), context.constants).contracted()
 
 
-def _largest_first(i: Index) -> int:
+def _largest_first(i: ex.Index) -> int:
     return -i.extent if isinstance(i.extent, int) else -(1 << 62)
 
 
@@ -88,17 +75,17 @@ def _byte(values: Interval) -> ElementType | None:
     return next((t for t in (I8, UI8) if values.within(t)), None)
 
 
-def _read(e: Expr) -> Read | None:
+def _read(e: ex.Expr) -> ex.Read | None:
     """The read of a factor that is a plain array element."""
-    e = e.operand if isinstance(e, Cast) else e
-    return e if isinstance(e, Read) else None
+    e = e.operand if isinstance(e, ex.Cast) else e
+    return e if isinstance(e, ex.Read) else None
 
 
-def _is_axis_of_both(i: Index, c: Contraction) -> bool:
+def _is_axis_of_both(i: ex.Index, c: Contraction) -> bool:
     return not any(depends(g, {i}) for g in c.guard) and all(_axis(e, i) is not None for e in (c.a, c.b))
 
 
-def _axis(factor: Expr, i: Index) -> int | None:
+def _axis(factor: ex.Expr, i: ex.Index) -> int | None:
     """The axis that is exactly this index, if no other axis depends on the index."""
     read = _read(factor)
     if read is None:
@@ -114,9 +101,9 @@ class _Words(Tiles):
         self,
         kernel: Kernel,
         c: Contraction,
-        channel: Index,
+        channel: ex.Index,
         types: tuple[ElementType, ElementType],
-        constants: Mapping[Tensor, np.ndarray],
+        constants: Mapping[ex.Tensor, np.ndarray],
     ) -> None:
         self.kernel, self.constants, self.channel = kernel, constants, channel
         self.function = QUADS[types]
@@ -125,13 +112,13 @@ class _Words(Tiles):
         count = self.packs * product(tuple(i.extent for i in self.taps))
         super().__init__(c, (count + 3) // 4)
         down, along = self.high // DOWN // HEIGHT, self.wide // ALONG // WIDTH
-        self.each = Index("u", down), Index("v", along), Index("e", SUMS)
-        self.left = Tensor("left", (2, self.high, WORDS), I32, "shared")
-        self.right = Tensor("right", (2, self.wide, WORDS), I32, "shared")
-        self.acc = Tensor("acc", (THREADS, down, along, SUMS), I32, "register")
+        self.each = ex.Index("u", down), ex.Index("v", along), ex.Index("e", SUMS)
+        self.left = ex.Tensor("left", (2, self.high, WORDS), I32, "shared")
+        self.right = ex.Tensor("right", (2, self.wide, WORDS), I32, "shared")
+        self.acc = ex.Tensor("acc", (THREADS, down, along, SUMS), I32, "register")
         self.packing: list[Kernel] = []
-        self.views: dict[Tensor, Tensor] = {}
-        self.packed: dict[Tensor, np.ndarray] = {}
+        self.views: dict[ex.Tensor, ex.Tensor] = {}
+        self.packed: dict[ex.Tensor, np.ndarray] = {}
         self.factors = self.words("rows", c.a, types[0]), self.words("columns", c.b, types[1])
 
     def contracted(self) -> Kernels:
@@ -145,15 +132,15 @@ class _Words(Tiles):
 
     # packing
 
-    def words(self, name: str, factor: Expr, byte: ElementType) -> Tensor:
+    def words(self, name: str, factor: ex.Expr, byte: ElementType) -> ex.Tensor:
         """The array of a factor as words, its channel axis last."""
         read, axis = _read(factor), _axis(factor, self.channel)
         assert read is not None and axis is not None
         of, size = read.tensor, self.channel.extent
         around = tuple(d for n, d in enumerate(of.shape) if n != axis)
         whole = self.packs * PACK
-        words = Tensor(name, (*around, whole // 4), I32, "heap")
-        packed = Tensor(f"{name}.packed", (*around, whole), byte, "heap")
+        words = ex.Tensor(name, (*around, whole // 4), I32, "heap")
+        packed = ex.Tensor(f"{name}.packed", (*around, whole), byte, "heap")
         if of in self.constants and isinstance(size, int):
             array = self.constants[of].reshape([d for d in of.shape if isinstance(d, int)])
             array = np.moveaxis(array, axis, -1)[..., :size].astype(byte.dtype)
@@ -167,13 +154,13 @@ class _Words(Tiles):
             self.views[words] = packed
         return words
 
-    def packer(self, packed: Tensor, of: Tensor, axis: int) -> Kernel:
-        at = axes(packed.shape)
+    def packer(self, packed: ex.Tensor, of: ex.Tensor, axis: int) -> Kernel:
+        at = ex.axes(packed.shape)
         *around, last = at
         size = self.channel.extent
-        body: Block = (Store(packed, at, cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
+        body: Block = (Store(packed, at, ex.cast(of[(*around[:axis], last, *around[axis:])], packed.element)),)
         if not same_size(packed.shape[-1], size):
-            body = (If(last < as_index(size), body, (Store(packed, at, constant(0, packed.element)),)),)
+            body = (If(last < ex.as_index(size), body, (Store(packed, at, ex.constant(0, packed.element)),)),)
         for i in reversed(at):
             body = (For(i, body),)
         name = f"{self.kernel.name}.{packed.name}"
@@ -185,13 +172,13 @@ class _Words(Tiles):
         return allocated(self.left, self.right, self.acc)
 
     def clear(self) -> Block:
-        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), constant(0, I32)),))
+        return self.unrolled(self.each, (Store(self.acc, (self.thread, *self.each), ex.constant(0, I32)),))
 
-    def fetch(self, step: Expr, half: Expr) -> tuple[Block, Block]:
+    def fetch(self, step: ex.Expr, half: ex.Expr) -> tuple[Block, Block]:
         (a, left), (b, right) = (self.part(tile, step, half) for tile in (self.left, self.right))
         return (*a, *b), (*left, *right)
 
-    def part(self, tile: Tensor, step: Expr, half: Expr) -> tuple[Block, Block]:
+    def part(self, tile: ex.Tensor, step: ex.Expr, half: ex.Expr) -> tuple[Block, Block]:
         """The packs of one factor that a thread moves: four threads per row."""
         rows = tile is self.left
         factor, words = (self.c.a, self.factors[0]) if rows else (self.c.b, self.factors[1])
@@ -206,32 +193,32 @@ class _Words(Tiles):
         else:  # the unknown size comes first
             pack, *tap = digits(step * 4 + quarter, [self.packs, *extents])
             inner = inside(pack, self.packs)
-        taps: dict[Expr, Expr] = dict(zip(self.taps, tap, strict=True))
+        taps: dict[ex.Expr, ex.Expr] = dict(zip(self.taps, tap, strict=True))
         loads: list[Statement] = []
         stores: list[Statement] = []
         for first in range(0, self.high if rows else self.wide, THREADS // 4):
             place = self.thread // 4 + first
             there = self.row_at(place) if rows else self.column_at(place)
-            held, word = Tensor("l" if rows else "r", (4,), I32, "pack"), Index("w", 4)
+            held, word = ex.Tensor("l" if rows else "r", (4,), I32, "pack"), ex.Index("w", 4)
             at = (*(self.placed(e, taps, there) for e in around), pack * 4 + word)
             load: Block = (For(word, (Store(held, (word,), words[at]),), kind="vector", width=4),)
-            zero: Block = (For(word, (Store(held, (word,), constant(0, I32)),), kind="unrolled"),)
+            zero: Block = (For(word, (Store(held, (word,), ex.constant(0, I32)),), kind="unrolled"),)
             guards = () if rows else tuple(self.placed(g, taps, there) for g in self.c.guard)
-            for guard in (both(*guards), both(inner, within(there))):
-                if isinstance(guard, Expr):
+            for guard in (ex.both(*guards), ex.both(inner, within(there))):
+                if isinstance(guard, ex.Expr):
                     load = (If(guard, load, zero),)
             loads += [Alloc(held), *load]
             kept = Store(tile, (half, place, quarter * 4 + word), held[word])
             stores.append(For(word, (kept,), kind="vector", width=4))
         return tuple(loads), tuple(stores)
 
-    def products(self, half: Expr, last: bool) -> Block:
-        k = Index("k", WORDS)
+    def products(self, half: ex.Expr, last: bool) -> Block:
+        k = ex.Index("k", WORDS)
         found, row, column = self.sum()
-        value = found + apply(self.function, self.left[half, row, k], self.right[half, column, k])
+        value = found + ex.apply(self.function, self.left[half, row, k], self.right[half, column, k])
         return (For(k, self.unrolled(self.each, (Store(self.acc, found.indices, value),)), kind="matrix"),)
 
-    def sum(self) -> tuple[Read, Expr, Expr]:
+    def sum(self) -> tuple[ex.Read, ex.Expr, ex.Expr]:
         u, v, e = self.each
         warp, lane = self.thread // processor().gpu.warp, self.thread % processor().gpu.warp
         row = warp // ALONG * (self.high // DOWN) + u * HEIGHT + (lane // 4 + e // 2 * 8)
@@ -244,23 +231,23 @@ class Product:
     """A matched matrix loop: the tiles of sums, and where in the buffers the rows and columns of the first tile begin."""
 
     function: str
-    sums: Tensor
-    pieces: tuple[Index, Index]
-    left: tuple[Tensor, Expr, Expr]  # a buffer, its half, and the first row of a tile
-    right: tuple[Tensor, Expr, Expr]
+    sums: ex.Tensor
+    pieces: tuple[ex.Index, ex.Index]
+    left: tuple[ex.Tensor, ex.Expr, ex.Expr]  # a buffer, its half, and the first row of a tile
+    right: tuple[ex.Tensor, ex.Expr, ex.Expr]
 
 
 def product_of(loop: For) -> Product:
     """The factors and sums of a matrix loop."""
     match loop.body:
-        case (For(u, (For(v, (For(_, (Store(sums, _, Apply("add", (_, Apply(function, (a, b), _)), _)),)),)),)),):
-            assert isinstance(a, Read) and isinstance(b, Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
+        case (For(u, (For(v, (For(_, (Store(sums, _, ex.Apply("add", (_, ex.Apply(function, (a, b), _)), _)),)),)),)),):
+            assert isinstance(a, ex.Read) and isinstance(b, ex.Read) and loop.end.value == WORDS  # type: ignore[attr-defined]
             parts = [(r.tensor, r.indices[0], _first(r.indices[1])) for r in (a, b)]
             return Product(function, sums, (u, v), parts[0], parts[1])
     raise LookupError("a matrix loop of another form")
 
 
-def _first(place: Expr) -> Expr:
+def _first(place: ex.Expr) -> ex.Expr:
     """The origin of a tile, from the position of a thread's sum in it."""
-    assert isinstance(place, Apply) and place.function == "add"
+    assert isinstance(place, ex.Apply) and place.function == "add"
     return place.operands[0]

@@ -18,20 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dialect.ir.sizes import Dim, product, same_size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, as_index, unflatten
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Statement,
-    Store,
-    is_rare,
-    map_expressions,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
 from ..analysis.parallel_loops import independent_loops
@@ -42,7 +31,7 @@ MOST = 12  # arrays of a kernel, at most
 Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
 
 
-def vectorize_accesses(kernel: Kernel) -> Kernel | None:
+def vectorize_accesses(kernel: ir.Kernel) -> ir.Kernel | None:
     """The kernel by packs, if it is straight-line code along contiguous memory."""
     indices, block = independent_loops(kernel)
     if not indices or not is_straight(block):
@@ -50,7 +39,7 @@ def vectorize_accesses(kernel: Kernel) -> Kernel | None:
     return _along(kernel, indices, block) or _through(kernel, indices, block)
 
 
-def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
+def _along(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kernel | None:
     """The kernel by packs along the last index."""
     *outer, last = indices
     places = _contiguous(block, last)
@@ -67,11 +56,11 @@ def _along(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
     body = _packed(block, places, width, lambda lane: {last: pack * width + lane})
     if not even:
         body = _held(block, body, pack * width, last.extent, width, lambda at: {last: at})
-    made = substitute_block(body, dict(zip(outer, around, strict=True)))
-    return kernel.with_body((For(thread, made, kind="parallel"),))
+    made = ir.substitute_block(body, dict(zip(outer, around, strict=True)))
+    return kernel.with_body((ir.For(thread, made, kind="parallel"),))
 
 
-def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | None:
+def _through(kernel: ir.Kernel, indices: list[Index], block: ir.Block) -> ir.Kernel | None:
     """The kernel by packs through whole arrays, across rows; arrays that are not indexed as a whole are read by single
     elements.
     """
@@ -88,7 +77,7 @@ def _through(kernel: Kernel, indices: list[Index], block: Block) -> Kernel | Non
     body = _packed(block, places, width, lambda lane: place(thread * width + lane))
     if not isinstance(count, int) or count % width:
         body = _held(block, body, thread * width, count, width, place)
-    return kernel.with_body((For(thread, body, kind="parallel"),))
+    return kernel.with_body((ir.For(thread, body, kind="parallel"),))
 
 
 def _width(places: list[Place]) -> int:
@@ -105,19 +94,19 @@ def _begins_packs(tensor: Tensor, at: tuple[Expr, ...], width: int) -> bool:
 
 
 def _held(
-    block: Block, body: Block, first: Expr, count: Dim, width: int, place: Callable[[Expr], dict[Expr, Expr]]
-) -> Block:
+    block: ir.Block, body: ir.Block, first: Expr, count: Dim, width: int, place: Callable[[Expr], dict[Expr, Expr]]
+) -> ir.Block:
     """A pack's body if all its elements exist; otherwise the existing elements, one by one."""
     lane = Index("l", width)
-    one = (If(first + lane < as_index(count), substitute_block(block, place(first + lane))),)
-    return (If(first + width <= as_index(count), body, (For(lane, one),)),)
+    one = (ir.If(first + lane < as_index(count), ir.substitute_block(block, place(first + lane))),)
+    return (ir.If(first + width <= as_index(count), body, (ir.For(lane, one),)),)
 
 
 def _long(extent: Dim, width: int) -> bool:
     return not isinstance(extent, int) or extent >= 4 * width
 
 
-def _contiguous(block: Block, last: Index) -> list[Place]:
+def _contiguous(block: ir.Block, last: Index) -> list[Place]:
     """The accesses that move with the index by one element; empty if any moves otherwise."""
     found: list[Place] = []
     stored: set[Tensor] = set()
@@ -126,9 +115,9 @@ def _contiguous(block: Block, last: Index) -> list[Place]:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
         if any(tensor in stored for tensor, _, _ in here):
             return []
-        if is_rare(s):
+        if ir.is_rare(s):
             continue
-        if isinstance(s, Store) and s.tensor not in own:
+        if isinstance(s, ir.Store) and s.tensor not in own:
             here.append((s.tensor, s.indices, True))
             if s.tensor in stored:
                 return []
@@ -144,7 +133,7 @@ def _contiguous(block: Block, last: Index) -> list[Place]:
     return found
 
 
-def _whole(block: Block, indices: list[Index]) -> list[Place]:
+def _whole(block: ir.Block, indices: list[Index]) -> list[Place]:
     """The accesses to arrays that are indexed by all indices in order; empty if other accesses depend on all of them,
     too.
     """
@@ -155,12 +144,12 @@ def _whole(block: Block, indices: list[Index]) -> list[Place]:
         here = [(r.tensor, r.indices, False) for r in reads((s,)) if r.tensor.space != "register"]
         if any(tensor in stored for tensor, _, _ in here):
             return []
-        if isinstance(s, Store) and s.tensor not in own:
+        if isinstance(s, ir.Store) and s.tensor not in own:
             if s.tensor in stored or not _is_whole(s.tensor, s.indices, indices):
                 return []
             stored.add(s.tensor)
             found.append((s.tensor, s.indices, True))
-        if not is_rare(s):
+        if not ir.is_rare(s):
             whole = [p for p in here if _is_whole(p[0], p[1], indices)]
             if any(all(any(depends(e, {i}) for e in p[1]) for i in indices) for p in here if p not in whole):
                 return []  # an array as large, with scattered reads
@@ -179,7 +168,7 @@ def _same(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
     return all(key(x) == key(y) for x, y in zip(a, b, strict=True))
 
 
-def _packed(block: Block, places: list[Place], width: int, place: Callable[[Expr], dict[Expr, Expr]]) -> Block:
+def _packed(block: ir.Block, places: list[Place], width: int, place: Callable[[Expr], dict[Expr, Expr]]) -> ir.Block:
     """Loads of packs, the computation of their elements at a position each, and stores of packs."""
     held = [(p, Tensor(p[0].name, (width,), p[0].element, "pack")) for p in places]
     lane = Index("l", width)
@@ -192,18 +181,18 @@ def _packed(block: Block, places: list[Place], width: int, place: Callable[[Expr
             return found[lane]
         return None
 
-    body: list[Statement] = []
-    for s in map_expressions(block, lambda e: rewrite(e, change)):
-        if isinstance(s, Store) and (found := of(s.tensor, s.indices, True)) is not None:
-            s = Store(found, (lane,), s.value)
+    body: list[ir.Statement] = []
+    for s in ir.map_expressions(block, lambda e: rewrite(e, change)):
+        if isinstance(s, ir.Store) and (found := of(s.tensor, s.indices, True)) is not None:
+            s = ir.Store(found, (lane,), s.value)
         body.append(s)
-    computed = substitute_block(tuple(body), place(lane))
-    made: list[Statement] = [Alloc(h) for _, h in held]
-    copies: dict[bool, list[Statement]] = {False: [], True: []}
+    computed = ir.substitute_block(tuple(body), place(lane))
+    made: list[ir.Statement] = [ir.Alloc(h) for _, h in held]
+    copies: dict[bool, list[ir.Statement]] = {False: [], True: []}
     for (tensor, at, writes), pack_of in held:
         by = Index("l", width)
         values = place(by)
         there = tuple(substitute(i, values) for i in at)
-        copy = Store(tensor, there, pack_of[by]) if writes else Store(pack_of, (by,), Read(tensor, there))
-        copies[writes].append(For(by, (copy,), kind="vector", width=width))
-    return (*made, *copies[False], For(lane, computed, kind="unrolled"), *copies[True])
+        copy = ir.Store(tensor, there, pack_of[by]) if writes else ir.Store(pack_of, (by,), Read(tensor, there))
+        copies[writes].append(ir.For(by, (copy,), kind="vector", width=width))
+    return (*made, *copies[False], ir.For(lane, computed, kind="unrolled"), *copies[True])

@@ -42,35 +42,9 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim
 from ...dialect.ir.types import I64
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
-from ...dialect.notation.expressions import (
-    Expr,
-    Index,
-    Misalignment,
-    Read,
-    Tensor,
-    Var,
-    as_index,
-    both,
-    maximum,
-    minimum,
-    select,
-)
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Statement,
-    Store,
-    map_expressions,
-    rewrite_block,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import alignment, allocated, reads, stores, stride
 from ..loops.collapse import is_whole
@@ -91,15 +65,15 @@ MIN_COPIED_BYTES = 256  # bytes of a row that is copied first, plus a cache line
 SHORT_ROW_BYTES = 512  # bytes up to which a row is read whole
 
 
-def tiled_transpose(kernel: Kernel) -> Kernel:
+def tiled_transpose(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
-        case (For() as loop,) if made := _tiles(loop, alone=True):
+        case (ir.For() as loop,) if made := _tiles(loop, alone=True):
             return kernel.with_body(made)
-    return kernel.with_body(rewrite_block(kernel.body, _tiles))
+    return kernel.with_body(ir.rewrite_block(kernel.body, _tiles))
 
 
-def _tiles(s: Statement, alone: bool = False) -> Block | None:
-    if isinstance(s, For) and s.kind in ("serial", "parallel"):
+def _tiles(s: ir.Statement, alone: bool = False) -> ir.Block | None:
+    if isinstance(s, ir.For) and s.kind in ("serial", "parallel"):
         *others, inner = chain = list(_chain(s))
         for outer in others:
             if _crosses(outer, inner):
@@ -107,19 +81,19 @@ def _tiles(s: Statement, alone: bool = False) -> Block | None:
     return None
 
 
-def _chain(s: For) -> Iterator[For]:
+def _chain(s: ir.For) -> Iterator[ir.For]:
     """Perfectly nested loops, each over its full range."""
     yield s
-    if len(s.body) == 1 and isinstance(inner := s.body[0], For) and inner.kind == "serial":
+    if len(s.body) == 1 and isinstance(inner := s.body[0], ir.For) and inner.kind == "serial":
         yield from _chain(inner)
 
 
-def _crosses(outer: For, inner: For) -> bool:
+def _crosses(outer: ir.For, inner: ir.For) -> bool:
     """Test whether reads are contiguous along the outer loop, and stores along the inner one."""
     body = inner.body
-    if not (is_whole(outer) and is_whole(inner)) or any(isinstance(s, (For, If)) for s in statements(body)):
+    if not (is_whole(outer) and is_whole(inner)) or any(isinstance(s, (ir.For, ir.If)) for s in ir.statements(body)):
         return False
-    if allocated(body) or not isinstance(body[-1], Store) or sum(1 for _ in stores(body)) > 1:
+    if allocated(body) or not isinstance(body[-1], ir.Store) or sum(1 for _ in stores(body)) > 1:
         return False
     if not (independent(inner) and independent(outer)):
         return False
@@ -131,13 +105,13 @@ def _crosses(outer: For, inner: For) -> bool:
     return turned and not _below(outer.index.extent, rows) and not _below(inner.index.extent, lanes)
 
 
-def _far(inner: For) -> list[Read]:
+def _far(inner: ir.For) -> list[ex.Read]:
     """The reads that are not contiguous along a loop."""
     found = [(r, stride(r.tensor, r.indices, inner.index)) for r in reads(inner.body)]
     return [r for r, n in found if n not in (0, 1)]
 
 
-def _block(inner: For) -> tuple[int, int]:
+def _block(inner: ir.For) -> tuple[int, int]:
     """The rows and lanes of a square that is transposed at once."""
     size = max(r.type.bytes for r in _far(inner))
     return max(ROW // size, 1), processor().vector_bytes // size
@@ -147,39 +121,39 @@ def _below(extent: Dim, least: int) -> bool:
     return isinstance(extent, int) and extent < least
 
 
-def _tiled(chain: list[For], outer: For, inner: For, alone: bool) -> Block:
+def _tiled(chain: list[ir.For], outer: ir.For, inner: ir.For, alone: bool) -> ir.Block:
     """The chain of loops with the two that cross replaced by loops over tiles."""
     rows, lanes = _block(inner)
     body, size = inner.body, processor().vector_bytes // lanes
     store = body[-1]
-    assert isinstance(store, Store)
+    assert isinstance(store, ir.Store)
     shared = alone and len(chain) == 2  # tiles write disjoint elements, so they may run on different threads
     if is_large(store.tensor):
         block = _by_strips(outer, inner, rows, lanes, shared)
     else:
         j, i = _Axis(inner.index, lanes, ALONG // size), _Axis(outer.index, rows, DOWN)
-        block = (For(j.tile, _turned(body, i, j, rows, lanes)),)
-        if isinstance(fits := both(i.fits, j.fits), Expr):
-            block = (If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
-        block = (For(i.tile, block, kind="parallel" if shared else "serial"),)
+        block = (ir.For(j.tile, _turned(body, i, j, rows, lanes)),)
+        if isinstance(fits := ex.both(i.fits, j.fits), ex.Expr):
+            block = (ir.If(fits, block, (replace(outer, start=i.first, stop=i.end, body=(inner,)),)),)
+        block = (ir.For(i.tile, block, kind="parallel" if shared else "serial"),)
     for s in reversed(chain[:-1]):
         if s is not outer:
             block = (replace(s, body=block),)
     return block
 
 
-def _turned(body: Block, i: _Axis, j: _Axis, rows: int, lanes: int, first: Block = ()) -> Block:
+def _turned(body: ir.Block, i: _Axis, j: _Axis, rows: int, lanes: int, first: ir.Block = ()) -> ir.Block:
     """The squares of a tile."""
-    row, lane = Index("u", rows), Index("l", lanes)
-    there: dict[Expr, Expr] = {i.index: i.begin + row, j.index: j.begin + lane}
-    square = For(row, (For(lane, substitute_block(body, there), kind="vector", width=lanes),), kind="unrolled")
-    return (For(j.part, (*first, For(i.part, (square,), stop=i.stop)), stop=j.stop),)
+    row, lane = ex.Index("u", rows), ex.Index("l", lanes)
+    there: dict[ex.Expr, ex.Expr] = {i.index: i.begin + row, j.index: j.begin + lane}
+    square = ir.For(row, (ir.For(lane, ir.substitute_block(body, there), kind="vector", width=lanes),), kind="unrolled")
+    return (ir.For(j.part, (*first, ir.For(i.part, (square,), stop=i.stop)), stop=j.stop),)
 
 
-def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> Block:
+def _by_strips(outer: ir.For, inner: ir.For, rows: int, lanes: int, shared: bool) -> ir.Block:
     """Strips of a result larger than the caches; each tile is transposed in a buffer."""
     store, far = inner.body[-1], _far(inner)
-    assert isinstance(store, Store)
+    assert isinstance(store, ir.Store)
     size, out = processor().vector_bytes // lanes, store.tensor.element.bytes
     line, one = processor().line_bytes // out, len({key(r) for r in far}) == 1
     skew = _skew(far[0], outer.index) if one and lanes > FEW else None
@@ -197,87 +171,97 @@ def _by_strips(outer: For, inner: For, rows: int, lanes: int, shared: bool) -> B
         across = min(PIECE, processor().l1_bytes // 2 // j.side)
     i = _Axis(outer.index, rows, (SHORT_ROW_BYTES if short else across) // size, skew=skew)
     named = (*i.named(), *j.named())
-    held = Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
+    held = ex.Tensor("turned", (i.side, j.side + line), store.tensor.element, "stack")
     put = replace(store, tensor=held, indices=(outer.index - i.first, inner.index - j.first))
     body, first = (*inner.body[:-1], put), ()
     if many:
-        near = Tensor("near", (lanes, i.side + processor().line_bytes // size), far[0].tensor.element, "stack")
-        k, c, part = Index("k", lanes), Index("c", i.side), processor().line_bytes // size
+        near = ex.Tensor("near", (lanes, i.side + processor().line_bytes // size), far[0].tensor.element, "stack")
+        k, c, part = ex.Index("k", lanes), ex.Index("c", i.side), processor().line_bytes // size
         value = substitute(far[0], {outer.index: i.first + c, inner.index: j.begin + k})
-        piece = For(c, (Store(near, (k, c), value),))
-        first = (Alloc(near), For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
+        piece = ir.For(c, (ir.Store(near, (k, c), value),))
+        first = (ir.Alloc(near), ir.For(k, (piece if i.side % part else replace(piece, kind="vector", width=part),)))
         body = _read_from(near[inner.index - j.begin, outer.index - i.first], key(far[0]), body)
     large = list({key(r): r for r in far if is_large(r.tensor)}.values())
     asking, asked = _asked([] if j.overlap else large, outer.index, inner.index, i, j)
     written = _copied(store, held, asked, outer.index, inner.index, i, j)
-    block = (*named, Alloc(held), *_turned(body, i, j, rows, lanes, first), *asking, written)
-    return (For(j.tile, (For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
+    block = (*named, ir.Alloc(held), *_turned(body, i, j, rows, lanes, first), *asking, written)
+    return (ir.For(j.tile, (ir.For(i.tile, block, stop=i.tiles),), kind="parallel" if shared else "serial"),)
 
 
-def _skew(access: Read | Store, along: Index) -> Misalignment | None:
+def _skew(access: ex.Read | ir.Store, along: ex.Index) -> ex.Misalignment | None:
     """The misalignment that all rows of an access share; None if rows are aligned differently."""
     line, row = processor().line_bytes // access.tensor.element.bytes, alignment(access.tensor, access.indices, along)
-    return None if row is None or row % line else Misalignment(access.tensor, line)
+    return None if row is None or row % line else ex.Misalignment(access.tensor, line)
 
 
 def _copied(
-    store: Store, held: Tensor, asked: Callable[[Index], Block], outer: Index, inner: Index, i: _Axis, j: _Axis
-) -> Statement:
+    store: ir.Store,
+    held: ex.Tensor,
+    asked: Callable[[ex.Index], ir.Block],
+    outer: ex.Index,
+    inner: ex.Index,
+    i: _Axis,
+    j: _Axis,
+) -> ir.Statement:
     """The loops that write a tile from its buffer, row by row, by whole cache lines, and prefetch another tile."""
     width = processor().vector_bytes // held.element.bytes
 
-    def by_rows(along: For, here: Expr, there: Expr) -> For:
-        r = Index("r", i.side)
-        places: dict[Expr, Expr] = {outer: i.first + r, inner: there}
-        body = substitute_block((replace(store, value=held[r, here]),), places)
-        return For(r, (*asked(r), replace(along, body=body)))
+    def by_rows(along: ir.For, here: ex.Expr, there: ex.Expr) -> ir.For:
+        r = ex.Index("r", i.side)
+        places: dict[ex.Expr, ex.Expr] = {outer: i.first + r, inner: there}
+        body = ir.substitute_block((replace(store, value=held[r, here]),), places)
+        return ir.For(r, (*asked(r), replace(along, body=body)))
 
     if j.own is None and not j.overlap:
-        c = Index("c", j.side)
-        return by_rows(For(c, ()), c, j.first + c)
+        c = ex.Index("c", j.side)
+        return by_rows(ir.For(c, ()), c, j.first + c)
     start, stop = (j.first, j.end) if j.own is None else j.own
-    c = Index("c", inner.extent)
-    part = by_rows(For(c, (), start, stop, "vector", width, j.overlap), c - j.first, c)
+    c = ex.Index("c", inner.extent)
+    part = by_rows(ir.For(c, (), start, stop, "vector", width, j.overlap), c - j.first, c)
     if j.begins is None:
         return part
-    c = Index("c", j.side)
-    whole = by_rows(For(c, (), kind="vector", width=width), c, j.begins + c)
+    c = ex.Index("c", j.side)
+    whole = by_rows(ir.For(c, (), kind="vector", width=width), c, j.begins + c)
     inside = (j.begins >= 0) & (j.begins <= inner.extent - j.side)
-    return If(inside, (whole,), (part,))
+    return ir.If(inside, (whole,), (part,))
 
 
-def _asked(far: list[Read], outer: Index, inner: Index, i: _Axis, j: _Axis) -> tuple[Block, Callable[[Index], Block]]:
+def _asked(
+    far: list[ex.Read], outer: ex.Index, inner: ex.Index, i: _Axis, j: _Axis
+) -> tuple[ir.Block, Callable[[ex.Index], ir.Block]]:
     """The tile to prefetch, and the prefetches of its cache lines per row written."""
     ends, strips = i.tile.extent, j.tile.extent
     size = i.side * j.side * max((r.tensor.element.bytes for r in far), default=1)
     ahead = max(AHEAD // size, 2)
     if not (isinstance(ends, int) and isinstance(strips, int)) or ends * strips <= ahead or not far:
         return (), lambda r: ()
-    later, tiles = i.tile + ahead, as_index(ends) if i.tiles is None else i.tiles
+    later, tiles = i.tile + ahead, ex.as_index(ends) if i.tiles is None else i.tiles
     past = later >= tiles  # beyond the end of the strip
-    next_i = as_index(0) if ends == 1 else select(past, later - tiles, later)
-    next_j = minimum(j.tile + ahead if ends == 1 else select(past, j.tile + 1, j.tile), strips - 1)
-    along, row = Var("along.next", I64), Var("row.next", I64)
-    named = Let(along, substitute(i.origin, {i.tile: next_i})), Let(row, substitute(j.origin, {j.tile: next_j}))
+    next_i = ex.as_index(0) if ends == 1 else ex.select(past, later - tiles, later)
+    next_j = ex.minimum(j.tile + ahead if ends == 1 else ex.select(past, j.tile + 1, j.tile), strips - 1)
+    along, row = ex.Var("along.next", I64), ex.Var("row.next", I64)
+    named = ir.Let(along, substitute(i.origin, {i.tile: next_i})), ir.Let(row, substitute(j.origin, {j.tile: next_j}))
 
-    def lines_of(read: Read, r: Index) -> For:
+    def lines_of(read: ex.Read, r: ex.Index) -> ir.For:
         part = processor().line_bytes // read.tensor.element.bytes
         lines = -(-i.side // part)  # of a row of the input
-        each = Index("k", -(-j.side * lines // i.side))
+        each = ex.Index("k", -(-j.side * lines // i.side))
         line = r * each.extent + each
-        places: dict[Expr, Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
-        return For(each, (Prefetch(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled")
+        places: dict[ex.Expr, ex.Expr] = {outer: along + line % lines * part + (part - 1), inner: row + line // lines}
+        return ir.For(
+            each, (ir.Prefetch(read.tensor, tuple(substitute(e, places) for e in read.indices)),), kind="unrolled"
+        )
 
     return named, lambda r: tuple(lines_of(read, r) for read in far)
 
 
-def _read_from(there: Read, place: object, body: Block) -> Block:
+def _read_from(there: ex.Read, place: object, body: ir.Block) -> ir.Block:
     """The body with reads of one place replaced."""
 
-    def change(e: Expr) -> Expr | None:
-        return there if isinstance(e, Read) and key(e) == place else None
+    def change(e: ex.Expr) -> ex.Expr | None:
+        return there if isinstance(e, ex.Read) and key(e) == place else None
 
-    return map_expressions(body, lambda e: rewrite(e, change))
+    return ir.map_expressions(body, lambda e: rewrite(e, change))
 
 
 class _Axis:
@@ -286,7 +270,9 @@ class _Axis:
     elements earlier.
     """
 
-    def __init__(self, index: Index, step: int, most: int, overlap: int = 0, skew: Misalignment | None = None) -> None:
+    def __init__(
+        self, index: ex.Index, step: int, most: int, overlap: int = 0, skew: ex.Misalignment | None = None
+    ) -> None:
         n = index.extent
         known = isinstance(n, int)
         self.index = index
@@ -297,36 +283,36 @@ class _Axis:
             even = -(-n // -(-n // self.side))
             self.side = min(-(-even // processor().line_bytes) * processor().line_bytes, self.side)
         pace = self.side - self.overlap
-        self.tile = Index(f"{index.name}.tile", (n + (pace - 1 - self.overlap)) // pace)
-        self.part = Index(f"{index.name}.part", self.side // step)
+        self.tile = ex.Index(f"{index.name}.tile", (n + (pace - 1 - self.overlap)) // pace)
+        self.part = ex.Index(f"{index.name}.part", self.side // step)
         self.first = self.tile * pace  # first element of a tile
         if known and (n - self.overlap) % pace:
-            self.first = minimum(self.first, as_index(n - self.side))
-        self.tiles: Expr | None = None  # number of tiles, if it is not the extent of the index
-        self.begins: Expr | None = None  # first element of a tile that begins early
-        self.own: tuple[Expr, Expr] | None = None  # bounds of the elements that only this tile writes
+            self.first = ex.minimum(self.first, ex.as_index(n - self.side))
+        self.tiles: ex.Expr | None = None  # number of tiles, if it is not the extent of the index
+        self.begins: ex.Expr | None = None  # first element of a tile that begins early
+        self.own: tuple[ex.Expr, ex.Expr] | None = None  # bounds of the elements that only this tile writes
         if skew is not None and known and n > self.side:
-            self.tile = Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
+            self.tile = ex.Index(self.tile.name, (n + (pace + skew.line - 2)) // pace)
             self.tiles = (skew + (n + pace - 1)) // pace
             self.begins = self.tile * pace - skew
-            begin = maximum(self.begins, 0)
-            self.first = minimum(begin, as_index(n - self.side))
-            self.own = minimum(begin, as_index(n)), minimum((self.tile + 1) * pace - skew, as_index(n))
+            begin = ex.maximum(self.begins, 0)
+            self.first = ex.minimum(begin, ex.as_index(n - self.side))
+            self.own = ex.minimum(begin, ex.as_index(n)), ex.minimum((self.tile + 1) * pace - skew, ex.as_index(n))
         self.begin = self.first + self.part * step  # first element of a part
         self.end = self.first + self.side
-        self.stop: Expr | None = None
-        self.fits: Expr | bool = True
+        self.stop: ex.Expr | None = None
+        self.fits: ex.Expr | bool = True
         if not known:
-            self.end = minimum(self.end, as_index(n))
+            self.end = ex.minimum(self.end, ex.as_index(n))
             self.stop = (self.end - self.first + (step - 1)) // step
-            self.begin = minimum(self.begin, as_index(n - step))
-            self.fits = as_index(n) >= step
+            self.begin = ex.minimum(self.begin, ex.as_index(n - step))
+            self.fits = ex.as_index(n) >= step
         self.origin = self.first
 
-    def named(self) -> Block:
+    def named(self) -> ir.Block:
         """A name for the first element of a tile, used from then on, if it is no multiple of the pace."""
         if self.begins is None:
             return ()
-        self.first = Var(f"{self.index.name}.first", I64)
+        self.first = ex.Var(f"{self.index.name}.first", I64)
         self.begin, self.end = self.first + self.part * (self.side // self.part.extent), self.first + self.side
-        return (Let(self.first, self.origin),)
+        return (ir.Let(self.first, self.origin),)

@@ -20,21 +20,9 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Size
 from ...dialect.ir.types import I1
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, Var, as_index, minimum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    rewrite_block,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride
 from ..analysis.vector_stores import overlaps
@@ -48,11 +36,11 @@ MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
-def vectorize_short_axis(kernel: Kernel) -> Kernel:
+def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
     made = join(kernel)
     if made is None or len(kernel.body) != 1:
         return kernel
-    loop, *others = (s for s in statements(made.kernel.body) if isinstance(s, For) and s.index is made.index)
+    loop, *others = (s for s in ir.statements(made.kernel.body) if isinstance(s, ir.For) and s.index is made.index)
     count, period = made.outer.extent, made.inner.extent
     if (
         not isinstance(period, int)
@@ -60,7 +48,7 @@ def vectorize_short_axis(kernel: Kernel) -> Kernel:
         or (isinstance(count, int) and count < MIN_TRIPS_RATIO)
     ):
         return kernel
-    if others or any(isinstance(s, (For, If)) for s in statements(loop.body)) or allocated(loop.body):
+    if others or any(isinstance(s, (ir.For, ir.If)) for s in ir.statements(loop.body)) or allocated(loop.body):
         return kernel
     if _suits(loop, made.index):
         turns = _Turns(made, loop, period)
@@ -69,21 +57,21 @@ def vectorize_short_axis(kernel: Kernel) -> Kernel:
     else:
         return kernel
     left: dict[Expr, Expr] = {made.outer: made.index // period, made.inner: made.index % period}
-    rest = replace(loop, body=substitute_block(loop.body, left))
+    rest = replace(loop, body=ir.substitute_block(loop.body, left))
     if isinstance(count, int):
         whole = _counted(turns, rest, count, period, alone=made.kernel.body == (loop,))
     elif overlaps(loop):
         whole = _uncounted(turns, rest, count, alone=made.kernel.body == (loop,))
     else:
         return kernel
-    return made.kernel.with_body(rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
+    return made.kernel.with_body(ir.rewrite_block(made.kernel.body, lambda s: whole if s is loop else None))
 
 
-def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int, alone: bool) -> Block:
+def _counted(turns: _Turns | Deinterleaving, rest: ir.For, count: int, period: int, alone: bool) -> ir.Block:
     """All blocks of iterations, and the remainder."""
     n, over = divmod(count, turns.width)
     turn = Index("b", n)
-    loop = For(turn, turns.at(turn * turns.width))
+    loop = ir.For(turn, turns.at(turn * turns.width))
     if over:
         return *turns.before, loop, replace(rest, start=as_index((count - over) * period))
     if not alone or count * period < 2 * processor().wake_operations:
@@ -93,53 +81,55 @@ def _counted(turns: _Turns | Deinterleaving, rest: For, count: int, period: int,
     several = Index("s", -(-n // ITERATIONS_PER_TASK))
     first = several * ITERATIONS_PER_TASK
     loop = replace(loop, start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n)))
-    return (For(several, (*turns.before, loop), kind="parallel"),)
+    return (ir.For(several, (*turns.before, loop), kind="parallel"),)
 
 
-def _uncounted(turns: _Turns | Deinterleaving, rest: For, count: Size, alone: bool) -> Block:
+def _uncounted(turns: _Turns | Deinterleaving, rest: ir.For, count: Size, alone: bool) -> ir.Block:
     """All blocks of iterations for an unknown trip count: the last block overlaps the one before, if at least one block
     fits.
     """
     n = count // turns.width
     turn, several = Index("b", n), Index("s", n // ITERATIONS_PER_TASK + 1)
     first = several * ITERATIONS_PER_TASK
-    loop = For(turn, turns.at(turn * turns.width), start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n)))
+    loop = ir.For(
+        turn, turns.at(turn * turns.width), start=first, stop=minimum(first + ITERATIONS_PER_TASK, as_index(n))
+    )
     last = several.eq(as_index(n // ITERATIONS_PER_TASK)) & (as_index(count % turns.width) > 0)
-    tail = If(last, turns.at(as_index(count - turns.width)))
-    body = If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
-    return (For(several, (body,), kind="parallel" if alone else "serial"),)
+    tail = ir.If(last, turns.at(as_index(count - turns.width)))
+    body = ir.If(as_index(count) >= turns.width, (*turns.before, loop, tail), (rest,))
+    return (ir.For(several, (body,), kind="parallel" if alone else "serial"),)
 
 
 class _Turns:
     """The vectors of one period, and the hoisted reads that all periods share."""
 
-    def __init__(self, made: Joined, loop: For, period: int) -> None:
+    def __init__(self, made: Joined, loop: ir.For, period: int) -> None:
         self.made, self.period, self.width = made, period, lanes(loop)
         self.part, self.lane = Index("p", period), Index("l", self.width)
         self.place = self.part * self.width + self.lane
         buffers, self.inside = _held(made, loop.body, self.width * period, self.place)
-        before: list[Statement] = []
+        before: list[ir.Statement] = []
         for buffer, value in buffers.items():
-            before += [Alloc(buffer), self.vectors((Store(buffer, (self.place,), value),), ZERO)]
+            before += [ir.Alloc(buffer), self.vectors((ir.Store(buffer, (self.place,), value),), ZERO)]
         self.before = tuple(before)
 
-    def at(self, row: Expr) -> Block:
+    def at(self, row: Expr) -> ir.Block:
         """The period that begins at a row."""
         return (self.vectors(self.inside, row),)
 
-    def vectors(self, body: Block, row: Expr) -> For:
+    def vectors(self, body: ir.Block, row: Expr) -> ir.For:
         places: dict[Expr, Expr] = {
             self.made.outer: row + self.place // self.period,
             self.made.inner: self.place % self.period,
             self.made.index: (affine(row) * self.period).expression() + self.place,
         }
-        lanes = For(self.lane, substitute_block(body, places), kind="vector", width=self.width)
-        return For(self.part, (lanes,), kind="unrolled")
+        lanes = ir.For(self.lane, ir.substitute_block(body, places), kind="vector", width=self.width)
+        return ir.For(self.part, (lanes,), kind="unrolled")
 
 
-def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], Block]:
+def _held(made: Joined, block: ir.Block, size: int, at: Expr) -> tuple[dict[Tensor, Expr], ir.Block]:
     """The reads of a block that depend on the short axis alone, and the block with buffers in their place."""
-    changing: set[Expr] = {made.outer, made.index, *(s.var for s in statements(block) if isinstance(s, Let))}
+    changing: set[Expr] = {made.outer, made.index, *(s.var for s in ir.statements(block) if isinstance(s, ir.Let))}
     written = {s.tensor for s in stores(block)}
     buffers: dict[Tensor, Expr] = {}
     found: dict[Expr, Expr] = {}
@@ -156,19 +146,19 @@ def _held(made: Joined, block: Block, size: int, at: Expr) -> tuple[dict[Tensor,
             return found[e]
         return e if isinstance(e, Read) else None
 
-    def change(s: Statement) -> Block | None:
+    def change(s: ir.Statement) -> ir.Block | None:
         match s:
-            case Let(var, value):
-                return (Let(var, rewrite(value, held)),)
-            case Store(_, _, value):
+            case ir.Let(var, value):
+                return (ir.Let(var, rewrite(value, held)),)
+            case ir.Store(_, _, value):
                 return (replace(s, value=rewrite(value, held)),)
         return None
 
-    return buffers, rewrite_block(block, change)
+    return buffers, ir.rewrite_block(block, change)
 
 
-def _suits(loop: For, index: Index) -> bool:
+def _suits(loop: ir.For, index: Index) -> bool:
     """Test whether stores move with the joined index, and some read does too."""
-    written: list[Store] = list(stores(loop.body))
+    written: list[ir.Store] = list(stores(loop.body))
     contiguous = all(stride(s.tensor, s.indices, index) == 1 for s in written)
     return contiguous and independent(loop) and any(stride(r.tensor, r.indices, index) == 1 for r in reads(loop.body))

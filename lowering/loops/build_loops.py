@@ -12,39 +12,9 @@ from collections.abc import Collection
 from itertools import count
 
 from ...dialect.ir.types import F32, F64, UI8
-from ...dialect.notation.expressions import (
-    Apply,
-    Bitcast,
-    Cast,
-    Check,
-    Const,
-    Expr,
-    Extent,
-    Index,
-    Read,
-    Reduce,
-    Tensor,
-    When,
-    apply,
-    axes,
-    select,
-)
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.formulas import Formula, Formulas, LoopNest, Nest, View
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Loop,
-    Statement,
-    accumulator,
-    assign,
-    identity,
-    update,
-)
-from ...dialect.notation.loops import Store as StoreStatement
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import children, walk, with_children
 from ..formulas.build_formulas import reads
@@ -55,8 +25,8 @@ from ..math import in_primitives
 def build_loops(program: Formulas) -> Plan:
     """The kernels of the formulas. A result that is not computed, or given back twice, is copied."""
     slices = program.slices
-    kernels: list[Kernel] = []
-    views: dict[Tensor, Tensor] = {}
+    kernels: list[ir.Kernel] = []
+    views: dict[ex.Tensor, ex.Tensor] = {}
     for step in program.steps:
         name = f"{program.name}.{len(kernels)}"
         match step:
@@ -68,15 +38,15 @@ def build_loops(program: Formulas) -> Plan:
                 kernels += _loop(step, name)
             case Nest(tensors, operands, body, span):
                 kernels.append(
-                    Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span, spans=(span,))
+                    ir.Kernel(name, (*sorted_tensors(set(operands)), *tensors), body, len(tensors), span, spans=(span,))
                 )
-    results: list[Tensor] = []
+    results: list[ex.Tensor] = []
     owned = {*program.arguments, *program.constants}
     for result in program.results:
         root = viewed(result, views)
         if root in owned or result in results or (slices is not None and result in views):
             space = "heap" if slices is None else "slice"
-            copy = Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, space)
+            copy = ex.Tensor(f"{result.name}.copy{len(results)}", result.shape, result.element, space)
             kernels.append(_copy(result, copy, f"{program.name}.{len(kernels)}"))
             result = copy
         else:
@@ -90,15 +60,15 @@ def build_loops(program: Formulas) -> Plan:
     return Plan(*sides, tuple(kernels), views, ranges, program.requirements)
 
 
-def _copy(source: Tensor, to: Tensor, name: str) -> Kernel:
-    at = axes(to.shape)
+def _copy(source: ex.Tensor, to: ex.Tensor, name: str) -> ir.Kernel:
+    at = ex.axes(to.shape)
     return build_nest(Formula(to, at, source[at]), name)
 
 
-def _loop(nest: LoopNest, name: str) -> list[Kernel]:
+def _loop(nest: LoopNest, name: str) -> list[ir.Kernel]:
     """The kernel of a loop, after copies of what it carries where its results are what it works on."""
     steps, operands, carried = nest.steps, nest.operands, nest.tensors[: nest.steps.carry]
-    copies: list[Kernel] = []
+    copies: list[ir.Kernel] = []
     if steps.trips is None:
         given, operands = operands[1 : 1 + steps.carry], (operands[0], *operands[1 + steps.carry :])
         copies = [_copy(x, y, f"{name}.start") for x, y in zip(given, carried, strict=True)]
@@ -106,11 +76,11 @@ def _loop(nest: LoopNest, name: str) -> list[Kernel]:
     plan = nest.program
     assert isinstance(plan, Plan)
     spares = tuple(
-        Tensor(f"{r.name}.next", r.shape, r.element, "heap")
+        ex.Tensor(f"{r.name}.next", r.shape, r.element, "heap")
         for r in plan.results[: len(plan.results) if copies else steps.carry]
     )
     places = tuple(map(read.index, operands))
-    loop = Loop(
+    loop = ir.Loop(
         name,
         (*read, *nest.tensors),
         (),
@@ -120,22 +90,22 @@ def _loop(nest: LoopNest, name: str) -> list[Kernel]:
         scheduled=True,
         steps=steps,
         operands=places,
-        scratch=(*spares, Tensor("workspace", (0,), UI8, "heap")),
+        scratch=(*spares, ex.Tensor("workspace", (0,), UI8, "heap")),
     )
     return [*copies, loop.with_plan(plan)]
 
 
-def build_nest(formula: Formula, name: str) -> Kernel:
+def build_nest(formula: Formula, name: str) -> ir.Kernel:
     """The kernel that computes one formula, its loops in the order of the indices."""
     lower = _Lowering()
-    body: list[Statement] = []
+    body: list[ir.Statement] = []
     value = lower.value(in_primitives(formula.value), body, {})
-    body.append(StoreStatement(formula.tensor, formula.indices, value))
-    block: Block = tuple(body)
+    body.append(ir.Store(formula.tensor, formula.indices, value))
+    block: ir.Block = tuple(body)
     for index in reversed(formula.indices):
-        block = (For(index, block),)
+        block = (ir.For(index, block),)
     return share_subexpressions(
-        Kernel(
+        ir.Kernel(
             name,
             (*sorted_tensors(reads(formula.value)), formula.tensor),
             block,
@@ -146,7 +116,7 @@ def build_nest(formula: Formula, name: str) -> Kernel:
     )
 
 
-def sorted_tensors(tensors: Collection[Tensor]) -> list[Tensor]:
+def sorted_tensors(tensors: Collection[ex.Tensor]) -> list[ex.Tensor]:
     return sorted(tensors, key=lambda t: t.name)
 
 
@@ -156,111 +126,113 @@ class _Lowering:
     def __init__(self) -> None:
         self.names = count()
 
-    def value(self, e: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
+    def value(self, e: ex.Expr, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
         """The expression without reductions, guards and checks; the statements that compute those are appended to
         `out`, in order.
         """
-        if isinstance(e, (Const, Extent, Index)):
+        if isinstance(e, (ex.Const, ex.Extent, ex.Index)):
             return e
         if id(e) in done:
             return done[id(e)]
-        if not any(isinstance(c, (Reduce, When, Check)) or _is_rare(c) for c in walk(e)):
+        if not any(isinstance(c, (ex.Reduce, ex.When, ex.Check)) or _is_rare(c) for c in walk(e)):
             return e
         match e:
-            case Reduce():
+            case ex.Reduce():
                 new = self.reduction(e, out, done)
-            case When():
+            case ex.When():
                 new = self.branch(e, out, done)
-            case Apply("rarely", (condition, then, usual), _):
+            case ex.Apply("rarely", (condition, then, usual), _):
                 new = self.rarely(condition, then, usual, out, done)
-            case Check(condition, value, message, span):
-                out.append(Assert(self.value(condition, out, done), message, span))
+            case ex.Check(condition, value, message, span):
+                out.append(ir.Assert(self.value(condition, out, done), message, span))
                 new = self.value(value, out, done)
             case _:
                 new = with_children(e, tuple(self.value(c, out, done) for c in children(e)))
         done[id(e)] = new
         return new
 
-    def reduction(self, e: Reduce, out: list[Statement], done: dict[int, Expr]) -> Expr:
-        acc = accumulator(f"acc{next(self.names)}", e.type)
-        out += [Alloc(acc), assign(acc, identity(e.function, e.type))]
+    def reduction(self, e: ex.Reduce, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
+        acc = ir.accumulator(f"acc{next(self.names)}", e.type)
+        out += [ir.Alloc(acc), ir.assign(acc, ir.identity(e.function, e.type))]
         out.append(self.loops(e, acc, done))
         return acc[()]
 
-    def loops(self, e: Reduce, acc: Tensor, done: dict[int, Expr]) -> Statement:
-        inner: list[Statement] = []
+    def loops(self, e: ex.Reduce, acc: ex.Tensor, done: dict[int, ex.Expr]) -> ir.Statement:
+        inner: list[ir.Statement] = []
         match e.body:
-            case When(condition, then, Const(value)) if value == _value(identity(e.function, e.type)):
+            case ex.When(condition, then, ex.Const(value)) if value == _value(ir.identity(e.function, e.type)):
                 # outside the guard the reduced value is the identity: skip the update there
                 test = self.value(condition, inner, dict(done))
-                guarded: list[Statement] = []
+                guarded: list[ir.Statement] = []
                 reduced = self.value(then, guarded, dict(done))
                 guarded.append(accumulate(e.function, acc, reduced))
-                inner.append(If(test, tuple(guarded)))
+                inner.append(ir.If(test, tuple(guarded)))
             case _:
                 reduced = self.value(e.body, inner, dict(done))
                 inner.append(accumulate(e.function, acc, reduced))
-        block: Block = tuple(inner)
+        block: ir.Block = tuple(inner)
         for index in reversed(e.indices):
-            block = (For(index, block),)
+            block = (ir.For(index, block),)
         return block[0]
 
-    def branch(self, e: When, out: list[Statement], done: dict[int, Expr]) -> Expr:
+    def branch(self, e: ex.When, out: list[ir.Statement], done: dict[int, ex.Expr]) -> ex.Expr:
         condition = self.value(e.condition, out, done)
         if all(map(is_speculatable, (e.then, e.otherwise))):
-            return select(condition, self.value(e.then, out, done), self.value(e.otherwise, out, done))
-        chosen = accumulator(f"acc{next(self.names)}", e.type)
-        out.append(Alloc(chosen))
-        sides: list[Block] = []
+            return ex.select(condition, self.value(e.then, out, done), self.value(e.otherwise, out, done))
+        chosen = ir.accumulator(f"acc{next(self.names)}", e.type)
+        out.append(ir.Alloc(chosen))
+        sides: list[ir.Block] = []
         for side in (e.then, e.otherwise):
-            inner: list[Statement] = []
-            inner.append(assign(chosen, self.value(side, inner, dict(done))))
+            inner: list[ir.Statement] = []
+            inner.append(ir.assign(chosen, self.value(side, inner, dict(done))))
             sides.append(tuple(inner))
-        out.append(If(condition, *sides))
+        out.append(ir.If(condition, *sides))
         return chosen[()]
 
-    def rarely(self, condition: Expr, then: Expr, usual: Expr, out: list[Statement], done: dict[int, Expr]) -> Expr:
+    def rarely(
+        self, condition: ex.Expr, then: ex.Expr, usual: ex.Expr, out: list[ir.Statement], done: dict[int, ex.Expr]
+    ) -> ex.Expr:
         """The usual value, and a select with the rare one if its condition holds for an element."""
         test = self.value(condition, out, done)
-        chosen = accumulator(f"acc{next(self.names)}", usual.type)
-        out += [Alloc(chosen), assign(chosen, self.value(usual, out, done))]
-        inner: list[Statement] = []
-        inner.append(assign(chosen, select(test, self.value(then, inner, dict(done)), chosen[()])))
-        out.append(If(apply("any", test), tuple(inner)))
+        chosen = ir.accumulator(f"acc{next(self.names)}", usual.type)
+        out += [ir.Alloc(chosen), ir.assign(chosen, self.value(usual, out, done))]
+        inner: list[ir.Statement] = []
+        inner.append(ir.assign(chosen, ex.select(test, self.value(then, inner, dict(done)), chosen[()])))
+        out.append(ir.If(ex.apply("any", test), tuple(inner)))
         return chosen[()]
 
 
-def _is_rare(e: Expr) -> bool:
-    return isinstance(e, Apply) and e.function == "rarely"
+def _is_rare(e: ex.Expr) -> bool:
+    return isinstance(e, ex.Apply) and e.function == "rarely"
 
 
-def accumulate(function: str, acc: Tensor, value: Expr) -> Statement:
+def accumulate(function: str, acc: ex.Tensor, value: ex.Expr) -> ir.Statement:
     """acc = function(acc, value); a product summed in f32 or f64 becomes a fused multiply-add, rounded once."""
     match value:
-        case Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
-            return StoreStatement(acc, (), apply("fma", a, b, acc[()]))
-    return update(function, acc, value)
+        case ex.Apply("mul", (a, b), _) if function == "add" and acc.element in (F32, F64):
+            return ir.Store(acc, (), ex.apply("fma", a, b, acc[()]))
+    return ir.update(function, acc, value)
 
 
-def _value(e: Expr) -> object:
-    return e.value if isinstance(e, Const) else None
+def _value(e: ex.Expr) -> object:
+    return e.value if isinstance(e, ex.Const) else None
 
 
 _PARTIAL = ("div", "rem", "floordiv", "floormod")  # undefined for integers where the divisor is zero
 
 
-def is_speculatable(e: Expr) -> bool:
+def is_speculatable(e: ex.Expr) -> bool:
     """Test whether evaluating the expression is defined and cheap even if its value is not used (LLVM:
     isSafeToSpeculativelyExecute).
     """
     for node in walk(e):
         match node:
-            case Apply(function, _, type):
+            case ex.Apply(function, _, type):
                 if function in _PARTIAL and type.kind != "float":
                     return False
-            case Const() | Index() | Extent() | Cast() | Bitcast():
+            case ex.Const() | ex.Index() | ex.Extent() | ex.Cast() | ex.Bitcast():
                 pass
-            case Read(tensor, _):
+            case ex.Read(tensor, _):
                 if tensor.space != "register":
                     return False
             case _:

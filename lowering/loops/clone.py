@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Let,
-    Statement,
-    Store,
-    map_expressions,
-    rewrite_block,
-    rewrite_within,
-    statements,
-)
 from ...dialect.notation.traverse import rewrite
 
 
-def clone(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
+def clone(block: ir.Block, values: dict[Expr, Expr], mark: str) -> ir.Block:
     """The block with its indices replaced, and `mark` appended to the names of its own indices, variables and buffers."""
     names = dict(values)
     buffers: dict[Tensor, Tensor] = {}
-    for s in statements(block):
-        if isinstance(s, Let):
+    for s in ir.statements(block):
+        if isinstance(s, ir.Let):
             names[s.var] = Var(f"{s.var.name}.{mark}", s.var.type)
-        elif isinstance(s, Alloc):
+        elif isinstance(s, ir.Alloc):
             buffers[s.tensor] = replace(s.tensor, name=f"{s.tensor.name}.{mark}")
-        elif isinstance(s, For):
+        elif isinstance(s, ir.For):
             names[s.index] = Index(f"{s.index.name}.{mark}", s.index.extent)
 
     def change(e: Expr) -> Expr:
@@ -40,19 +29,19 @@ def clone(block: Block, values: dict[Expr, Expr], mark: str) -> Block:
 
         return rewrite(e, one)
 
-    def target(s: Statement) -> Block | None:
+    def target(s: ir.Statement) -> ir.Block | None:
         match s:
-            case Let(var, value):
-                return (Let(_var(names[var]), value),)
-            case Alloc(tensor):
-                return (Alloc(buffers[tensor]),)
-            case Store(tensor) if tensor in buffers:
+            case ir.Let(var, value):
+                return (ir.Let(_var(names[var]), value),)
+            case ir.Alloc(tensor):
+                return (ir.Alloc(buffers[tensor]),)
+            case ir.Store(tensor) if tensor in buffers:
                 return (replace(s, tensor=buffers[tensor]),)
-            case For(index):
-                return (rewrite_within(replace(s, index=_index(names[index])), target),)
+            case ir.For(index):
+                return (ir.rewrite_within(replace(s, index=_index(names[index])), target),)
         return None
 
-    return rewrite_block(map_expressions(block, change), target)
+    return ir.rewrite_block(ir.map_expressions(block, change), target)
 
 
 def _var(e: Expr) -> Var:

@@ -14,27 +14,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...dialect.ir.sizes import same_size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    expressions,
-    map_expressions,
-    nodes,
-    rewrite_block,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, depends, every_access, stores
 from .inline_lets import inline_lets
 
 
-def collapse(kernel: Kernel) -> Kernel:
+def collapse(kernel: ir.Kernel) -> ir.Kernel:
     kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
     while (pair := next(_pairs(kernel), None)) is not None:
         kernel = _joined(kernel, *pair)
@@ -42,7 +29,7 @@ def collapse(kernel: Kernel) -> Kernel:
 
 
 @lru_cache(maxsize=4)
-def collapsed(kernel: Kernel) -> Kernel:
+def collapsed(kernel: ir.Kernel) -> ir.Kernel:
     """Collapse a kernel whose names of index arithmetic are substituted: the form in which passes match nests, one after another."""
     return collapse(inline_lets(kernel))
 
@@ -53,46 +40,46 @@ class Joined:
     were.
     """
 
-    kernel: Kernel
+    kernel: ir.Kernel
     outer: Index
     inner: Index
     index: Index
 
 
-def join(kernel: Kernel) -> Joined | None:
+def join(kernel: ir.Kernel) -> Joined | None:
     """Collapse the two innermost loops over elements if every result has their indices side by side; the single indices
     remain.
     """
-    loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    loops = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
     for outer in loops:
         match outer.body:
-            case (For() as inner,) if is_whole(outer) and is_whole(inner) and not _holds_only_a_loop(inner):
+            case (ir.For() as inner,) if is_whole(outer) and is_whole(inner) and not _holds_only_a_loop(inner):
                 own = allocated(inner.body)
                 axes = {t: a for t, a in _places(kernel, outer, inner).items() if a is not None}
                 if axes.keys() >= {s.tensor for s in stores(inner.body) if s.tensor not in own}:
                     joined = _joined(kernel, outer, inner, axes)
-                    (index,) = {s.index for s in statements(joined.body) if isinstance(s, For)} - {
+                    (index,) = {s.index for s in ir.statements(joined.body) if isinstance(s, ir.For)} - {
                         s.index for s in loops
                     }
                     return Joined(joined, outer.index, inner.index, index)
     return None
 
 
-def _holds_only_a_loop(s: For) -> bool:
-    return len(s.body) == 1 and isinstance(s.body[0], For)
+def _holds_only_a_loop(s: ir.For) -> bool:
+    return len(s.body) == 1 and isinstance(s.body[0], ir.For)
 
 
-def flatten(kernel: Kernel) -> Kernel:
+def flatten(kernel: ir.Kernel) -> ir.Kernel:
     """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
     made = join(kernel)
     if made is None:
         return kernel
     width = as_index(made.inner.extent)
     values: dict[Expr, Expr] = {made.outer: made.index // width, made.inner: made.index % width}
-    return made.kernel.with_body(substitute_block(made.kernel.body, values))
+    return made.kernel.with_body(ir.substitute_block(made.kernel.body, values))
 
 
-def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
+def _places(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int | None]:
     """The axis of each tensor at which all accesses have the two indices side by side, over whole axes; None if they do
     not.
     """
@@ -112,19 +99,19 @@ def _places(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int | None]:
     return found
 
 
-def _without_single(block: Block) -> Block:
+def _without_single(block: ir.Block) -> ir.Block:
     """Replace loops of one iteration by their bodies."""
 
-    def change(s: Statement) -> Block | None:
+    def change(s: ir.Statement) -> ir.Block | None:
         match s:
-            case For(index, body, Const(0), None) if same_size(index.extent, 1):
-                return _without_single(substitute_block(body, {index: ZERO}))
+            case ir.For(index, body, Const(0), None) if same_size(index.extent, 1):
+                return _without_single(ir.substitute_block(body, {index: ZERO}))
         return None
 
-    return rewrite_block(block, change)
+    return ir.rewrite_block(block, change)
 
 
-def _without_unit_axes(kernel: Kernel) -> Kernel:
+def _without_unit_axes(kernel: ir.Kernel) -> ir.Kernel:
     """Remove axes of one element from a kernel with a float reduction, so that the loops around them collapse as they
     do when the size is unknown: the order of a reduction then is the same in both cases.
     """
@@ -146,12 +133,12 @@ def _without_unit_axes(kernel: Kernel) -> Kernel:
         at = tuple(rewrite(i, read) for i in e.indices)
         return Read(made[e.tensor], _left(at, units[e.tensor]))
 
-    def store(s: Statement) -> Block | None:
-        if not isinstance(s, Store) or s.tensor not in made:
+    def store(s: ir.Statement) -> ir.Block | None:
+        if not isinstance(s, ir.Store) or s.tensor not in made:
             return None
         return (replace(s, tensor=made[s.tensor], indices=_left(s.indices, units[s.tensor])),)
 
-    body = map_expressions(rewrite_block(kernel.body, store), lambda e: rewrite(e, read))
+    body = ir.map_expressions(ir.rewrite_block(kernel.body, store), lambda e: rewrite(e, read))
     return replace(kernel, body=body, parameters=tuple(made.get(p, p) for p in kernel.parameters))
 
 
@@ -159,22 +146,22 @@ def _left(items: tuple, without: set[int]) -> tuple:
     return tuple(item for n, item in enumerate(items) if n not in without)
 
 
-def _pairs(kernel: Kernel) -> Iterator[tuple[For, For, dict[Tensor, int]]]:
+def _pairs(kernel: ir.Kernel) -> Iterator[tuple[ir.For, ir.For, dict[Tensor, int]]]:
     """Loops that can be collapsed, with the axis of each tensor that they index."""
-    for s in statements(kernel.body):
+    for s in ir.statements(kernel.body):
         match s:
-            case For(body=(For() as inner,)) if is_whole(s) and is_whole(inner):
+            case ir.For(body=(ir.For() as inner,)) if is_whole(s) and is_whole(inner):
                 axes = _axes(kernel, s, inner)
                 if axes is not None:
                     yield s, inner, axes
 
 
-def is_whole(s: For) -> bool:
+def is_whole(s: ir.For) -> bool:
     """Test whether a loop is serial and runs over the full extent of its index."""
     return s.kind == "serial" and s.stop is None and isinstance(s.start, Const) and s.start.value == 0
 
 
-def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
+def _axes(kernel: ir.Kernel, outer: ir.For, inner: ir.For) -> dict[Tensor, int] | None:
     """The axis of each tensor that [..., i, j, ...] indexes; None if an access or a value uses the indices in another
     way.
     """
@@ -191,21 +178,21 @@ def _axes(kernel: Kernel, outer: For, inner: For) -> dict[Tensor, int] | None:
         if not (same_size(tensor.shape[first], i.extent) and same_size(tensor.shape[first + 1], j.extent)):
             return None
     mine = {id(e) for tensor, at in every_access(inner.body) if tensor in axes for e in at}
-    if not axes or any(_used_otherwise(s, i, j, mine) for s in statements(inner.body)):
+    if not axes or any(_used_otherwise(s, i, j, mine) for s in ir.statements(inner.body)):
         return None
     everywhere, within = (sum(t in axes for t in _accessed(b)) for b in (kernel.body, (outer,)))
     return axes if everywhere == within else None
 
 
-def _accessed(block: Block) -> Iterator[Tensor]:
+def _accessed(block: ir.Block) -> Iterator[Tensor]:
     """The tensor of every access of a block; an access that several statements share appears once per statement."""
     yield from (s.tensor for s in stores(block))
-    yield from (e.tensor for e in nodes(block) if isinstance(e, Read))
+    yield from (e.tensor for e in ir.nodes(block) if isinstance(e, Read))
 
 
-def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
+def _used_otherwise(s: ir.Statement, i: Index, j: Index, places: set[int]) -> bool:
     """Test whether a statement uses an index other than as the plain index of an access."""
-    stack = [s.value] if isinstance(s, Store) else [*expressions(s)]
+    stack = [s.value] if isinstance(s, ir.Store) else [*ir.expressions(s)]
     while stack:
         e = stack.pop()
         if e is i or e is j:
@@ -217,7 +204,7 @@ def _used_otherwise(s: Statement, i: Index, j: Index, places: set[int]) -> bool:
     return False
 
 
-def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> Kernel:
+def _joined(kernel: ir.Kernel, outer: ir.For, inner: ir.For, axes: dict[Tensor, int]) -> ir.Kernel:
     index = Index(outer.index.name, outer.index.extent * inner.index.extent)
     tensors = {t: replace(t, shape=_join(t.shape, a, index.extent)) for t, a in axes.items()}
 
@@ -231,17 +218,17 @@ def _joined(kernel: Kernel, outer: For, inner: For, axes: dict[Tensor, int]) -> 
             return Read(tensors[e.tensor], tuple(rewrite(i, change) for i in place(e.tensor, e.indices)))
         return None
 
-    def renamed(s: Statement) -> Block | None:
+    def renamed(s: ir.Statement) -> ir.Block | None:
         match s:
-            case Store(tensor, at) if tensor in axes:
+            case ir.Store(tensor, at) if tensor in axes:
                 return (replace(s, tensor=tensors[tensor], indices=place(tensor, at)),)
-            case Alloc(tensor):
-                return (Alloc(tensors.get(tensor, tensor)),)
-            case For() if s is outer:
-                return (replace(outer, index=index, body=rewrite_block(inner.body, renamed)),)
+            case ir.Alloc(tensor):
+                return (ir.Alloc(tensors.get(tensor, tensor)),)
+            case ir.For() if s is outer:
+                return (replace(outer, index=index, body=ir.rewrite_block(inner.body, renamed)),)
         return None
 
-    body = map_expressions(rewrite_block(kernel.body, renamed), lambda e: rewrite(e, change))
+    body = ir.map_expressions(ir.rewrite_block(kernel.body, renamed), lambda e: rewrite(e, change))
     return replace(kernel, body=body, parameters=tuple(tensors.get(p, p) for p in kernel.parameters))
 
 

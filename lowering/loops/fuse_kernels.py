@@ -14,19 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...dialect.ir.sizes import same_size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    Let,
-    Loop,
-    Statement,
-    Store,
-    map_expressions,
-    nodes,
-    statements,
-)
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
@@ -42,9 +31,9 @@ ARRAYS = 16  # arrays of a fused kernel: LLVM's no-alias facts grow with the num
 class _Group:
     """Kernels to be fused: their common loops, and the statements inside."""
 
-    kernels: list[Kernel]
+    kernels: list[ir.Kernel]
     indices: tuple[Index, ...]
-    bodies: list[Block]
+    bodies: list[ir.Block]
     simple: bool  # straight-line code with one store
     reads: set[Tensor] = field(default_factory=set)
     writes: set[Tensor] = field(default_factory=set)
@@ -78,17 +67,17 @@ def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
     return replace(plan, kernels=tuple(named))
 
 
-def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
+def _group(kernel: ir.Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     indices: list[Index] = []
     block = kernel.body
-    while len(block) == 1 and isinstance(loop := block[0], For) and is_whole(loop):
+    while len(block) == 1 and isinstance(loop := block[0], ir.For) and is_whole(loop):
         indices.append(loop.index)
         block = loop.body
     results = kernel.outputs
     simple = bool(block) and len(results) == 1 and _straight(block, results[0], tuple(indices))
-    inputs = kernel.inputs if isinstance(kernel, Loop) else [r.tensor for r in reads(block)]
+    inputs = kernel.inputs if isinstance(kernel, ir.Loop) else [r.tensor for r in reads(block)]
     read = {viewed(t, views) for t in inputs}
-    size = sum(1 for _ in nodes(block))
+    size = sum(1 for _ in ir.nodes(block))
     return _Group(
         [kernel],
         tuple(indices),
@@ -100,12 +89,14 @@ def _group(kernel: Kernel, views: Mapping[Tensor, Tensor]) -> _Group:
     )
 
 
-def _straight(block: Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
+def _straight(block: ir.Block, result: Tensor, indices: tuple[Index, ...]) -> bool:
     """Test whether the block has no loops and ends with the store of the result at the indices of the loops around it."""
-    if any(isinstance(s, For) or (isinstance(s, Store) and s.tensor is result) for s in statements(block[:-1])):
+    if any(
+        isinstance(s, ir.For) or (isinstance(s, ir.Store) and s.tensor is result) for s in ir.statements(block[:-1])
+    ):
         return False
     last = block[-1]
-    return isinstance(last, Store) and last.tensor is result and _at(last.indices, indices)
+    return isinstance(last, ir.Store) and last.tensor is result and _at(last.indices, indices)
 
 
 def _at(at: tuple[Expr, ...], indices: tuple[Index, ...]) -> bool:
@@ -183,31 +174,31 @@ def _join(group: _Group, new: _Group) -> None:
     group.needs |= {g: None for g in new.needs if g is not group}
 
 
-def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> Kernel:
+def _kernel(group: _Group, groups: list[_Group], wanted: set[Tensor]) -> ir.Kernel:
     """The group as one kernel: every value is named, then stored if it is read outside."""
     first = group.kernels[0]
     if len(group.kernels) == 1:
         return first
     outside = wanted.union(*(g.reads for g in groups if g is not group))
     values: dict[Tensor, Var] = {}
-    body: list[Statement] = []
-    stores: list[Statement] = []
+    body: list[ir.Statement] = []
+    stores: list[ir.Statement] = []
 
     def put(e: Expr) -> Expr | None:
         return values.get(e.tensor) if isinstance(e, Read) else None
 
     for block in group.bodies:
-        *others, store = map_expressions(block, lambda e: rewrite(e, put))
-        assert isinstance(store, Store)
+        *others, store = ir.map_expressions(block, lambda e: rewrite(e, put))
+        assert isinstance(store, ir.Store)
         values[store.tensor] = var = Var(store.tensor.name, store.tensor.element)
-        body += [*others, Let(var, store.value)]
+        body += [*others, ir.Let(var, store.value)]
         if store.tensor in outside:
             stores.append(replace(store, value=var))
-    made: Block = (*body, *stores)
+    made: ir.Block = (*body, *stores)
     for index in reversed(group.indices):
-        made = (For(index, made),)
-    results = [s.tensor for s in stores if isinstance(s, Store)]
+        made = (ir.For(index, made),)
+    results = [s.tensor for s in stores if isinstance(s, ir.Store)]
     reads = {p for k in group.kernels for p in k.parameters} - {*values}
     parameters = (*sorted(reads, key=lambda t: t.name), *results)
     spans = tuple(dict.fromkeys(s for k in group.kernels for s in k.spans))
-    return Kernel(first.name, parameters, made, len(results), first.span, spans=spans)
+    return ir.Kernel(first.name, parameters, made, len(results), first.span, spans=spans)

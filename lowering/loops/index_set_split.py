@@ -15,21 +15,9 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import Size, same_size
 from ...dialect.ir.types import I64
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, as_index
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    map_expressions,
-    nodes,
-    rewrite_block,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite
 from .clone import clone
 from .collapse import is_whole
@@ -41,50 +29,50 @@ MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays in the lo
 ROUNDS = 64  # rounds of a remainder by an unknown size, at most
 
 
-def index_set_split(kernel: Kernel) -> Kernel:
+def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its loops split, unless it has a reduction, whose loops are left to `contraction`."""
     return kernel if _reduces(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))
 
 
-def _reduces(block: Block) -> bool:
+def _reduces(block: ir.Block) -> bool:
     """Test whether a loop updates an accumulator from outside of it."""
-    for s in statements(block):
-        if isinstance(s, For):
-            own = {a.tensor for a in statements(s.body) if isinstance(a, Alloc)}
+    for s in ir.statements(block):
+        if isinstance(s, ir.For):
+            own = {a.tensor for a in ir.statements(s.body) if isinstance(a, ir.Alloc)}
             if any(
-                isinstance(a, Store) and a.tensor.space == "register" and a.tensor not in own
-                for a in statements(s.body)
+                isinstance(a, ir.Store) and a.tensor.space == "register" and a.tensor not in own
+                for a in ir.statements(s.body)
             ):
                 return True
     return False
 
 
-def _block(block: Block, room: int) -> Block:
-    return rewrite_block(block, lambda s: _loop(s, room) if isinstance(s, For) else None)
+def _block(block: ir.Block, room: int) -> ir.Block:
+    return ir.rewrite_block(block, lambda s: _loop(s, room) if isinstance(s, ir.For) else None)
 
 
-def _loop(loop: For, room: int) -> Block:
+def _loop(loop: ir.For, room: int) -> ir.Block:
     first, last = loop.start, loop.end
     if (rounds := _rounds(loop)) is not None:
         return (rounds,)
     if loop.kind != "serial" or not isinstance(first, Const) or not isinstance(last, Const):
         return (replace(loop, body=_block(loop.body, room)),)
     cuts = sorted(_cuts(loop, first.value, last.value))
-    size = sum(1 for _ in nodes(loop.body))
+    size = sum(1 for _ in ir.nodes(loop.body))
     if not cuts or len(cuts) >= MAX_PARTS or size * (len(cuts) + 1) > room:
         return (replace(loop, body=_block(loop.body, room)),)
-    parts: list[Statement] = []
+    parts: list[ir.Statement] = []
     for k, (low, high) in enumerate(zip([first.value, *cuts], [*cuts, last.value], strict=True)):
         parts += _part(loop, low, high, str(k), room // (len(cuts) + 1))
     return tuple(parts)
 
 
-def _rounds(loop: For) -> For | None:
+def _rounds(loop: ir.For) -> ir.For | None:
     """An innermost loop over a multiple of a remainder's divisor as a loop over rounds."""
     extent = loop.index.extent
-    if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, For) for s in statements(loop.body)):
+    if isinstance(extent, int) or not is_whole(loop) or any(isinstance(s, ir.For) for s in ir.statements(loop.body)):
         return None
-    for e in nodes(loop.body):
+    for e in ir.nodes(loop.body):
         match e:
             case Apply("floormod", (Index() as i, Extent(n)), _) if i is loop.index:
                 count = next((k for k in range(1, ROUNDS + 1) if same_size(n * k, extent)), None)
@@ -93,7 +81,7 @@ def _rounds(loop: For) -> For | None:
     return None
 
 
-def _by_rounds(loop: For, n: Size, count: int) -> For:
+def _by_rounds(loop: ir.For, n: Size, count: int) -> ir.For:
     turn, within = Index("r", count), Index(loop.index.name, n)
     at = turn * as_index(n) + within
 
@@ -103,27 +91,27 @@ def _by_rounds(loop: For, n: Size, count: int) -> For:
                 return within if which == "floormod" else turn
         return at if e is loop.index else None
 
-    body = map_expressions(loop.body, lambda e: rewrite(e, change))
-    return For(turn, (replace(loop, index=within, body=body),))
+    body = ir.map_expressions(loop.body, lambda e: rewrite(e, change))
+    return ir.For(turn, (replace(loop, index=within, body=body),))
 
 
-def _part(loop: For, low: int, high: int, mark: str, room: int) -> Block:
+def _part(loop: ir.For, low: int, high: int, mark: str, room: int) -> ir.Block:
     """The iterations of a loop from low to high."""
     if high - low == 1:
         return _block(simplify_with_bounds(clone(loop.body, {loop.index: as_index(low)}, mark)), room)
     within = Index(loop.index.name, high - low)  # its extent carries the bounds
     body = simplify_with_bounds(clone(loop.body, {loop.index: within + low}, mark))
     index = Index(f"{loop.index.name}.{mark}", loop.index.extent)
-    body = simplify_with_bounds(substitute_block(body, {within: index - low}))
+    body = simplify_with_bounds(ir.substitute_block(body, {within: index - low}))
     return _loop(replace(loop, index=index, body=body, start=as_index(low), stop=as_index(high)), room)
 
 
-def _cuts(loop: For, first: int, last: int) -> set[int]:
+def _cuts(loop: ir.For, first: int, last: int) -> set[int]:
     """The values of the loop's index at which conditions on it change."""
-    innermost = not any(isinstance(s, For) for s in statements(loop.body))
+    innermost = not any(isinstance(s, ir.For) for s in ir.statements(loop.body))
     found: set[int] = set()
     seen: set[int] = set()
-    for e in nodes(loop.body):
+    for e in ir.nodes(loop.body):
         if id(e) not in seen:
             seen.add(id(e))
             places = {c for c in _changes(e, loop.index, last, innermost) if first < c < last}

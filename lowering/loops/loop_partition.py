@@ -19,20 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    If,
-    Kernel,
-    Statement,
-    blocks,
-    rewrite_block,
-    rewrite_within,
-    statements,
-    substitute_block,
-)
 from ..analysis.accesses import stores
 from .tighten_bounds import bound
 
@@ -40,9 +29,9 @@ PIECES = 16  # parts of one loop, at most
 SINGLE = 2  # iterations of a border that are peeled one by one
 
 
-def loop_partition(kernel: Kernel) -> Kernel:
+def loop_partition(kernel: ir.Kernel) -> ir.Kernel:
     always = {id(c): True for c in _conditions(kernel.body) if _always(c)}
-    return kernel.with_body(rewrite_block(_decided(kernel.body, always), _parts))
+    return kernel.with_body(ir.rewrite_block(_decided(kernel.body, always), _parts))
 
 
 def _always(condition: Expr) -> bool:
@@ -65,21 +54,21 @@ def _never_negative(sum: Affine) -> bool:
     return sum.constant >= 0 and _grows(sum)
 
 
-def _parts(s: Statement) -> Block | None:
-    if not isinstance(s, For) or s.kind != "serial":
+def _parts(s: ir.Statement) -> ir.Block | None:
+    if not isinstance(s, ir.For) or s.kind != "serial":
         return None
     return tuple(map(_within, _pieces(s, PIECES)))
 
 
-def _within(piece: Statement) -> Statement:
+def _within(piece: ir.Statement) -> ir.Statement:
     """A part, with the loops inside of it partitioned."""
     match piece:
-        case If(condition, then, otherwise):
-            return If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
-    return rewrite_within(piece, _parts)
+        case ir.If(condition, then, otherwise):
+            return ir.If(condition, tuple(map(_within, then)), tuple(map(_within, otherwise)))
+    return ir.rewrite_within(piece, _parts)
 
 
-def _pieces(loop: For, most: int) -> list[Statement]:
+def _pieces(loop: ir.For, most: int) -> list[ir.Statement]:
     """The loop in parts in which guards are constant."""
     if most > 1 and (cut := _exact(loop)) is not None:
         condition, at, below = cut
@@ -90,7 +79,7 @@ def _pieces(loop: For, most: int) -> list[Statement]:
     return _interior(loop)
 
 
-def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
+def _exact(loop: ir.For) -> tuple[Expr, Expr, bool] | None:
     """A condition that changes once, as (condition, index at which it changes, whether it holds below)."""
     for condition in _conditions(loop.body, choices=True):
         sums = affine_conditions(condition)
@@ -103,23 +92,23 @@ def _exact(loop: For) -> tuple[Expr, Expr, bool] | None:
     return None
 
 
-def _alone(sum: Affine, loop: For) -> bool:
+def _alone(sum: Affine, loop: ir.For) -> bool:
     """Test whether no atom of an affine form is bound inside the loop."""
-    inner = {key(s.index) for s in statements(loop.body) if isinstance(s, For)}
+    inner = {key(s.index) for s in ir.statements(loop.body) if isinstance(s, ir.For)}
     return not inner & sum.terms.keys()
 
 
-def _part(loop: For, start: Expr, end: Expr, condition: Expr, holds: bool) -> For | None:
+def _part(loop: ir.For, start: Expr, end: Expr, condition: Expr, holds: bool) -> ir.For | None:
     """The loop over part of its range, with the condition decided; None if the part is empty."""
     if _empty(start, end):
         return None
     return replace(loop, start=start, stop=end, body=_decided(loop.body, {id(condition): holds}))
 
 
-def _interior(loop: For) -> list[Statement]:
+def _interior(loop: ir.For) -> list[ir.Statement]:
     """The loop as a border, the interior in which the guards of inner loops hold, and another border."""
     computes = any(s.tensor.space != "register" for s in stores(loop.body))
-    if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], For)):
+    if not computes or (len(loop.body) == 1 and isinstance(loop.body[0], ir.For)):
         return [loop]
     extents = _ranges(loop.body)
     low, high = loop.start, loop.end
@@ -139,7 +128,7 @@ def _interior(loop: For) -> list[Statement]:
     low = _clamp(low, loop)
     high = maximum(low, _clamp(high, loop))
     parts = [(a, b) for a, b in ((loop.start, low), (low, high), (high, loop.end)) if not _empty(a, b)]
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for start, end in parts:
         part = replace(loop, start=start, stop=end)
         known = decided if (start, end) == (low, high) else _nowhere(part, extents)
@@ -147,7 +136,7 @@ def _interior(loop: For) -> list[Statement]:
     return made or [loop]
 
 
-def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
+def _nowhere(part: ir.For, extents: Mapping[object, tuple[int, int] | None]) -> dict[int, bool]:
     """The conditions that hold for no iteration of a loop with constant bounds."""
     values = {**extents, key(part.index): _range(part)}
     found: dict[int, bool] = {}
@@ -158,13 +147,13 @@ def _nowhere(part: For, extents: Mapping[object, tuple[int, int] | None]) -> dic
     return found
 
 
-def _of_any_length(loop: For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[Statement]:
+def _of_any_length(loop: ir.For, low: Expr, high: Expr, decided: dict[int, bool]) -> list[ir.Statement]:
     """The parts under a run-time test that the interior is not empty, with the original loop otherwise."""
     tests = [affine(b) - affine(a) for a, b in ((loop.start, low), (low, high), (high, loop.end))]
     interior = replace(loop, start=low, stop=high, body=_decided(loop.body, decided))
     parts = (*_border(loop, loop.start, low, tests), interior, *_border(loop, high, loop.end, tests))
     exists = both(*(sum.expression() >= 0 for sum in _strictest(tests)))
-    return [If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
+    return [ir.If(exists, parts, (loop,))] if isinstance(exists, Expr) else [*parts]
 
 
 def _strictest(tests: list[Affine]) -> list[Affine]:
@@ -176,20 +165,20 @@ def _strictest(tests: list[Affine]) -> list[Affine]:
     return found
 
 
-def _border(loop: For, start: Expr, end: Expr, tests: list[Affine]) -> Block:
+def _border(loop: ir.For, start: Expr, end: Expr, tests: list[Affine]) -> ir.Block:
     """The iterations of a border; a few iterations are peeled, without guards that a run-time test implies."""
     length = affine(end) - affine(start)
     if length.terms or not 0 <= length.constant <= SINGLE:
         return (replace(loop, start=start, stop=end),)
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for n in range(length.constant):
         at = affine(start).plus(n)
-        body = substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
+        body = ir.substitute_block(_decided(loop.body, _held(loop, at, tests)), {loop.index: at.expression()})
         made.append(replace(loop, start=at.expression(), stop=at.plus(1).expression(), body=body))
     return tuple(made)
 
 
-def _held(loop: For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
+def _held(loop: ir.For, at: Affine, tests: list[Affine]) -> dict[int, bool]:
     """The conditions that hold in an iteration if arrays are large; the tests that imply them are appended to `tests`."""
     extents = _ranges(loop.body)
     found: dict[int, bool] = {}
@@ -224,22 +213,22 @@ def _empty(start: Expr, end: Expr) -> bool:
     return _never_negative(affine(start) - affine(end))
 
 
-def _clamp(at: Expr, loop: For) -> Expr:
+def _clamp(at: Expr, loop: ir.For) -> Expr:
     return _earlier(_later(at, loop.start), loop.end)
 
 
-def _ranges(block: Block) -> dict[object, tuple[int, int] | None]:
+def _ranges(block: ir.Block) -> dict[object, tuple[int, int] | None]:
     """The first and last value of every index, over all loops that use it."""
     found: dict[object, tuple[int, int] | None] = {}
-    for s in statements(block):
-        if isinstance(s, For):
+    for s in ir.statements(block):
+        if isinstance(s, ir.For):
             k, here = key(s.index), _range(s)
             there = found.get(k, here)
             found[k] = None if here is None or there is None else (min(here[0], there[0]), max(here[1], there[1]))
     return found
 
 
-def _range(s: For) -> tuple[int, int] | None:
+def _range(s: ir.For) -> tuple[int, int] | None:
     """The first and last value of the index of a loop with constant bounds."""
     if isinstance(s.start, Const) and isinstance(s.end, Const) and s.start.value < s.end.value:
         return s.start.value, s.end.value - 1
@@ -258,17 +247,17 @@ def _least(sum: Affine, extents: Mapping[object, tuple[int, int] | None]) -> Aff
     return least
 
 
-def _conditions(block: Block, choices: bool = False) -> list[Expr]:
+def _conditions(block: ir.Block, choices: bool = False) -> list[Expr]:
     """The conditions of branches; with `choices`, only of those with two sides."""
-    branches = (s for s in statements(block) if isinstance(s, If) and (s.otherwise or not choices))
+    branches = (s for s in ir.statements(block) if isinstance(s, ir.If) and (s.otherwise or not choices))
     return [c for s in branches for c in conjunction(s.condition)]
 
 
-def _decided(block: Block, known: dict[int, bool]) -> Block:
+def _decided(block: ir.Block, known: dict[int, bool]) -> ir.Block:
     """The block with known conditions replaced, and dead branches and empty statements removed."""
 
-    def decide(s: Statement) -> Block | None:
-        if isinstance(s, If):
+    def decide(s: ir.Statement) -> ir.Block | None:
+        if isinstance(s, ir.If):
             parts = conjunction(s.condition)
             if any(known.get(id(c)) is False for c in parts):
                 return _decided(s.otherwise, known)
@@ -276,7 +265,7 @@ def _decided(block: Block, known: dict[int, bool]) -> Block:
             if not isinstance(left, Expr):
                 return _decided(s.then, known)
             s = replace(s, condition=left)
-        made = rewrite_within(s, decide)
-        return (made,) if any(blocks(made)) or not isinstance(made, (For, If)) else ()
+        made = ir.rewrite_within(s, decide)
+        return (made,) if any(ir.blocks(made)) or not isinstance(made, (ir.For, ir.If)) else ()
 
-    return rewrite_block(block, decide) if known else block
+    return ir.rewrite_block(block, decide) if known else block

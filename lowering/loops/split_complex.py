@@ -13,37 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from ...dialect.ir.types import C64, F32, F64, ElementType
-from ...dialect.notation.expressions import (
-    Apply,
-    Cast,
-    Const,
-    Expr,
-    Read,
-    Tensor,
-    Var,
-    as_index,
-    cast,
-    constant,
-    select,
-)
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Statement,
-    Store,
-    nodes,
-    statements,
-)
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, with_children
 
-Pair = tuple[Expr, Expr]
+Pair = tuple[ex.Expr, ex.Expr]
 
 
 def split_complex(plan: Plan) -> Plan:
@@ -56,7 +31,7 @@ def split_complex(plan: Plan) -> Plan:
         *plan.home.values(),
         *(p for k in plan.kernels for p in k.parameters),
     }
-    buffers = {s.tensor for k in plan.kernels for s in statements(k.body) if isinstance(s, Alloc)}
+    buffers = {s.tensor for k in plan.kernels for s in ir.statements(k.body) if isinstance(s, ir.Alloc)}
     if not any(t.element.kind == "complex" for t in tensors | buffers) and not any(
         map(_mentions_complex, plan.kernels)
     ):
@@ -75,8 +50,8 @@ def split_complex(plan: Plan) -> Plan:
     )
 
 
-def _mentions_complex(kernel: Kernel) -> bool:
-    return any(e.type.kind == "complex" for e in nodes(kernel.body))
+def _mentions_complex(kernel: ir.Kernel) -> bool:
+    return any(e.type.kind == "complex" for e in ir.nodes(kernel.body))
 
 
 def part_type(element: ElementType) -> ElementType:
@@ -94,117 +69,122 @@ class _Split:
     """One rewriting: the parts of each complex tensor and variable."""
 
     def __init__(self) -> None:
-        self.tensors: dict[Tensor, Tensor] = {}
-        self.names: dict[Expr, Pair] = {}
+        self.tensors: dict[ex.Tensor, ex.Tensor] = {}
+        self.names: dict[ex.Expr, Pair] = {}
         self.pairs: dict[int, Pair] = {}
-        self.reals: dict[int, Expr] = {}
-        self.kept: list[Expr] = []
+        self.reals: dict[int, ex.Expr] = {}
+        self.kept: list[ex.Expr] = []
 
-    def tensor(self, t: Tensor) -> Tensor:
+    def tensor(self, t: ex.Tensor) -> ex.Tensor:
         if t.element.kind != "complex":
             return t
         if t not in self.tensors:
-            self.tensors[t] = Tensor(t.name, (*t.shape, 2), part_type(t.element), t.space)
+            self.tensors[t] = ex.Tensor(t.name, (*t.shape, 2), part_type(t.element), t.space)
         return self.tensors[t]
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         return tuple(new for s in block for new in self.statement(s))
 
-    def statement(self, s: Statement) -> Block:
+    def statement(self, s: ir.Statement) -> ir.Block:
         match s:
-            case For(_, body, start, stop):
+            case ir.For(_, body, start, stop):
                 return (
                     replace(
                         s, body=self.block(body), start=self.real(start), stop=None if stop is None else self.real(stop)
                     ),
                 )
-            case If(condition, then, otherwise):
-                return (If(self.real(condition), self.block(then), self.block(otherwise)),)
-            case Let(var, value) if var.type.kind == "complex":
-                parts = (Var(f"{var.name}.re", part_type(var.type)), Var(f"{var.name}.im", part_type(var.type)))
+            case ir.If(condition, then, otherwise):
+                return (ir.If(self.real(condition), self.block(then), self.block(otherwise)),)
+            case ir.Let(var, value) if var.type.kind == "complex":
+                parts = (ex.Var(f"{var.name}.re", part_type(var.type)), ex.Var(f"{var.name}.im", part_type(var.type)))
                 self.names[var] = parts
-                return tuple(Let(v, p) for v, p in zip(parts, self.pair(value), strict=True))
-            case Let(var, value):
-                return (Let(var, self.real(value)),)
-            case Alloc(tensor):
-                return (Alloc(self.tensor(tensor)),)
-            case Store(tensor, at, value) if tensor.element.kind == "complex":
+                return tuple(ir.Let(v, p) for v, p in zip(parts, self.pair(value), strict=True))
+            case ir.Let(var, value):
+                return (ir.Let(var, self.real(value)),)
+            case ir.Alloc(tensor):
+                return (ir.Alloc(self.tensor(tensor)),)
+            case ir.Store(tensor, at, value) if tensor.element.kind == "complex":
                 place = tuple(map(self.real, at))
                 t = self.tensor(tensor)
-                names = (Var("re", t.element), Var("im", t.element))  # both parts are computed before either is stored
-                lets = tuple(Let(v, p) for v, p in zip(names, self.pair(value), strict=True))
-                return (*lets, *(Store(t, (*place, as_index(n)), v, s.streaming) for n, v in enumerate(names)))
-            case Store(tensor, at, value):
+                names = (
+                    ex.Var("re", t.element),
+                    ex.Var("im", t.element),
+                )  # both parts are computed before either is stored
+                lets = tuple(ir.Let(v, p) for v, p in zip(names, self.pair(value), strict=True))
+                return (*lets, *(ir.Store(t, (*place, ex.as_index(n)), v, s.streaming) for n, v in enumerate(names)))
+            case ir.Store(tensor, at, value):
                 return (replace(s, indices=tuple(map(self.real, at)), value=self.real(value)),)
-            case Assert(condition, message, span):
-                return (Assert(self.real(condition), message, span),)
-            case Prefetch(tensor, at):
+            case ir.Assert(condition, message, span):
+                return (ir.Assert(self.real(condition), message, span),)
+            case ir.Prefetch(tensor, at):
                 place = tuple(map(self.real, at))
                 return (
-                    Prefetch(self.tensor(tensor), (*place, as_index(0)) if tensor.element.kind == "complex" else place),
+                    ir.Prefetch(
+                        self.tensor(tensor), (*place, ex.as_index(0)) if tensor.element.kind == "complex" else place
+                    ),
                 )
 
-    def real(self, e: Expr) -> Expr:
+    def real(self, e: ex.Expr) -> ex.Expr:
         """A real expression with its complex operands split."""
         if id(e) not in self.reals:
             self.reals[id(e)] = self._real(e)
             self.kept.append(e)
         return self.reals[id(e)]
 
-    def _real(self, e: Expr) -> Expr:
+    def _real(self, e: ex.Expr) -> ex.Expr:
         match e:
-            case Apply("real" | "imag", (z,), _):
+            case ex.Apply("real" | "imag", (z,), _):
                 return self.pair(z)[e.function == "imag"]
-            case Apply("eq" | "ne", (a, b), _) if a.type.kind == "complex":
+            case ex.Apply("eq" | "ne", (a, b), _) if a.type.kind == "complex":
                 (ar, ai), (br, bi) = self.pair(a), self.pair(b)
                 return ar.eq(br) & ai.eq(bi) if e.function == "eq" else ar.ne(br) | ai.ne(bi)
-            case Cast(z, type) if z.type.kind == "complex":
+            case ex.Cast(z, type) if z.type.kind == "complex":
                 re, im = self.pair(z)
-                return re.ne(0) | im.ne(0) if type.kind == "bool" else cast(re, type)
+                return re.ne(0) | im.ne(0) if type.kind == "bool" else ex.cast(re, type)
         parts = children(e)
         new = tuple(map(self.real, parts))
         return e if all(a is b for a, b in zip(parts, new, strict=True)) else with_children(e, new)
 
-    def pair(self, e: Expr) -> Pair:
+    def pair(self, e: ex.Expr) -> Pair:
         """The real and the imaginary part of a complex expression."""
         if id(e) not in self.pairs:
             self.pairs[id(e)] = self._pair(e)
             self.kept.append(e)
         return self.pairs[id(e)]
 
-    def _pair(self, e: Expr) -> Pair:
+    def _pair(self, e: ex.Expr) -> Pair:
         part = part_type(e.type)
         match e:
-            case Const(value, _):
+            case ex.Const(value, _):
                 z = complex(value)
-                return constant(z.real, part), constant(z.imag, part)
-            case Var():
+                return ex.constant(z.real, part), ex.constant(z.imag, part)
+            case ex.Var():
                 return self.names[e]
-            case Read(tensor, at):
+            case ex.Read(tensor, at):
                 place = tuple(map(self.real, at))
                 t = self.tensor(tensor)
-                return Read(t, (*place, as_index(0))), Read(t, (*place, as_index(1)))
-            case Cast(z, _) if z.type.kind == "complex":
+                return ex.Read(t, (*place, ex.as_index(0))), ex.Read(t, (*place, ex.as_index(1)))
+            case ex.Cast(z, _) if z.type.kind == "complex":
                 re, im = self.pair(z)
-                return cast(re, part), cast(im, part)
-            case Cast(x, _):
-                return cast(self.real(x), part), constant(0, part)
-            case Apply("complex", (re, im), _):
+                return ex.cast(re, part), ex.cast(im, part)
+            case ex.Cast(x, _):
+                return ex.cast(self.real(x), part), ex.constant(0, part)
+            case ex.Apply("complex", (re, im), _):
                 return self.real(re), self.real(im)
-            case Apply("select", (c, a, b), _):
+            case ex.Apply("select", (c, a, b), _):
                 (ar, ai), (br, bi) = self.pair(a), self.pair(b)
                 test = self.real(c)
-                return select(test, ar, br), select(test, ai, bi)
-            case Apply("neg", (a,), _):
+                return ex.select(test, ar, br), ex.select(test, ai, bi)
+            case ex.Apply("neg", (a,), _):
                 re, im = self.pair(a)
                 return -re, -im
-            case Apply("add", (a, b), _):
+            case ex.Apply("add", (a, b), _):
                 (ar, ai), (br, bi) = self.pair(a), self.pair(b)
                 return ar + br, ai + bi
-            case Apply("sub", (a, b), _):
+            case ex.Apply("sub", (a, b), _):
                 (ar, ai), (br, bi) = self.pair(a), self.pair(b)
                 return ar - br, ai - bi
-            case Apply("mul", (a, b), _):
+            case ex.Apply("mul", (a, b), _):
                 (ar, ai), (br, bi) = self.pair(a), self.pair(b)
                 return ar * br - ai * bi, ar * bi + ai * br
         raise TypeError(f"{getattr(e, 'function', type(e).__name__)} of complex numbers is stated through their parts")

@@ -9,24 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, same_size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Const, Expr, Extent, Index, Read, Tensor, as_index
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    map_expressions,
-    rewrite_block,
-    rewrite_within,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import rewrite
 
 
-def substitute_sizes(kernel: Kernel, size: Callable[[Dim], Dim]) -> Kernel:
+def substitute_sizes(kernel: ir.Kernel, size: Callable[[Dim], Dim]) -> ir.Kernel:
     """The kernel with every size replaced by `size` of it."""
     return _Resizing(size).kernel(kernel)
 
@@ -36,23 +24,23 @@ class _Resizing:
         self.size = size
         self.tensors: dict[Tensor, Tensor] = {}
 
-    def kernel(self, kernel: Kernel) -> Kernel:
-        loops = [s for s in statements(kernel.body) if isinstance(s, For)]
+    def kernel(self, kernel: ir.Kernel) -> ir.Kernel:
+        loops = [s for s in ir.statements(kernel.body) if isinstance(s, ir.For)]
         indices: dict[Expr, Expr] = {s.index: replace(s.index, extent=self.size(s.index.extent)) for s in loops}
-        body = rewrite_block(kernel.body, lambda s: self.statement(s, indices))
-        body = map_expressions(substitute_block(body, indices), lambda e: rewrite(e, self.read))
+        body = ir.rewrite_block(kernel.body, lambda s: self.statement(s, indices))
+        body = ir.map_expressions(ir.substitute_block(body, indices), lambda e: rewrite(e, self.read))
         return replace(kernel, body=body, parameters=tuple(map(self.tensor, kernel.parameters)))
 
-    def statement(self, s: Statement, indices: dict[Expr, Expr]) -> Block | None:
+    def statement(self, s: ir.Statement, indices: dict[Expr, Expr]) -> ir.Block | None:
         match s:
-            case For(index):
+            case ir.For(index):
                 new = indices[index]
                 assert isinstance(new, Index)
-                return (rewrite_within(replace(s, index=new), lambda b: self.statement(b, indices)),)
-            case Store(tensor):
+                return (ir.rewrite_within(replace(s, index=new), lambda b: self.statement(b, indices)),)
+            case ir.Store(tensor):
                 return (replace(s, tensor=self.tensor(tensor)),)
-            case Alloc(tensor):
-                return (Alloc(self.tensor(tensor)),)
+            case ir.Alloc(tensor):
+                return (ir.Alloc(self.tensor(tensor)),)
         return None
 
     def read(self, e: Expr) -> Expr | None:

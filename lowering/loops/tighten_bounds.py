@@ -11,48 +11,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine_conditions
 from ...dialect.notation.expressions import Expr, Index, Read, both, conjunction, maximum, minimum
 from ...dialect.notation.index_bounds import index_bounds
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    If,
-    Kernel,
-    Statement,
-    Store,
-    blocks,
-    rewrite_block,
-    rewrite_within,
-    statements,
-)
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import depends
 
 
-def tighten_bounds(kernel: Kernel) -> Kernel:
+def tighten_bounds(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(narrowed(kernel.body))
 
 
-def narrowed(block: Block) -> Block:
-    return rewrite_block(block, _bounded)
+def narrowed(block: ir.Block) -> ir.Block:
+    return ir.rewrite_block(block, _bounded)
 
 
-def _bounded(s: Statement) -> Block | None:
-    made = rewrite_within(s, _bounded)
+def _bounded(s: ir.Statement) -> ir.Block | None:
+    made = ir.rewrite_within(s, _bounded)
     match made:
-        case For(body=(If(condition, then, ()),), kind="serial") if not any(
-            isinstance(b, For) and b.kind != "serial" for b in blocks(s)[0]
+        case ir.For(body=(ir.If(condition, then, ()),), kind="serial") if not any(
+            isinstance(b, ir.For) and b.kind != "serial" for b in ir.blocks(s)[0]
         ):
             return (_narrowed(made, conjunction(condition), then),)
     return (made,)
 
 
-def _narrowed(loop: For, conditions: list[Expr], body: Block) -> Statement:
+def _narrowed(loop: ir.For, conditions: list[Expr], body: ir.Block) -> ir.Statement:
     outside: list[Expr] = []
     inside: list[Expr] = []
     start, end = loop.start, loop.end
-    stored = {s.tensor for s in statements(body) if isinstance(s, Store)}
+    stored = {s.tensor for s in ir.statements(body) if isinstance(s, ir.Store)}
     for condition in conditions:
         if any(isinstance(e, Read) and e.tensor in stored for e in walk(condition)):  # an iteration changes it
             inside.append(condition)
@@ -70,9 +59,9 @@ def _narrowed(loop: For, conditions: list[Expr], body: Block) -> Statement:
             elif not lower and not _at_most(end, value):
                 end = minimum(end, value)
     if inside:
-        body = (If(_all(inside), body),)
+        body = (ir.If(_all(inside), body),)
     made = replace(loop, body=body, start=start, stop=loop.stop if end is loop.end else end)
-    return If(_all(outside), (made,)) if outside else made
+    return ir.If(_all(outside), (made,)) if outside else made
 
 
 def bound(sum: Affine, index: Index) -> tuple[bool, Expr] | None:

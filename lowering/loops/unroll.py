@@ -11,18 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    Statement,
-    expressions,
-    rewrite_block,
-    rewrite_within,
-    statements,
-    substitute_block,
-)
 from ...dialect.notation.traverse import walk
 
 MAX_TRIPS = 8  # iterations of an unrolled loop
@@ -30,19 +20,19 @@ MAX_NODES = 400  # nodes of expressions of all iterations together
 MAX_NODES_AROUND_VECTORS = 240  # the same for loops around vector loops, whose nodes emit more instructions
 
 
-def unroll(kernel: Kernel, factor: int = MAX_TRIPS) -> Kernel:
+def unroll(kernel: ir.Kernel, factor: int = MAX_TRIPS) -> ir.Kernel:
     """The kernel with loops of at most `factor` iterations unrolled."""
-    return kernel.with_body(rewrite_block(kernel.body, lambda s: _unrolled(s, factor)))
+    return kernel.with_body(ir.rewrite_block(kernel.body, lambda s: _unrolled(s, factor)))
 
 
-def _unrolled(s: Statement, factor: int) -> Block | None:
-    if isinstance(s, For) and s.kind == "serial" and iterations(s) == 1:
-        s = replace(s, body=substitute_block(s.body, {s.index: s.start}))
-    made = rewrite_within(s, lambda inner: _unrolled(inner, factor))
-    if isinstance(made, For) and made.kind == "serial":
+def _unrolled(s: ir.Statement, factor: int) -> ir.Block | None:
+    if isinstance(s, ir.For) and s.kind == "serial" and iterations(s) == 1:
+        s = replace(s, body=ir.substitute_block(s.body, {s.index: s.start}))
+    made = ir.rewrite_within(s, lambda inner: _unrolled(inner, factor))
+    if isinstance(made, ir.For) and made.kind == "serial":
         largest = (
             MAX_NODES_AROUND_VECTORS
-            if any(isinstance(b, For) and b.kind == "vector" for b in statements(made.body))
+            if any(isinstance(b, ir.For) and b.kind == "vector" for b in ir.statements(made.body))
             else MAX_NODES
         )
         if 0 < cost(made, factor) <= largest:
@@ -50,15 +40,15 @@ def _unrolled(s: Statement, factor: int) -> Block | None:
     return (made,)
 
 
-def cost(s: For, factor: int = MAX_TRIPS) -> int:
+def cost(s: ir.For, factor: int = MAX_TRIPS) -> int:
     """The nodes of the loop when unrolled; 0 if it cannot or should not be unrolled."""
     count = iterations(s)
     if not 0 < count <= factor:
         return 0
     total = 0
-    for inner in statements(s.body):
-        nodes = sum(1 for e in expressions(inner) for _ in walk(e))
-        if isinstance(inner, For):
+    for inner in ir.statements(s.body):
+        nodes = sum(1 for e in ir.expressions(inner) for _ in walk(e))
+        if isinstance(inner, ir.For):
             if inner.kind == "vector" and iterations(inner) == inner.width:
                 continue
             if inner.kind != "unrolled":
@@ -69,6 +59,6 @@ def cost(s: For, factor: int = MAX_TRIPS) -> int:
     return count * max(total, 1)
 
 
-def iterations(s: For) -> int:
+def iterations(s: ir.For) -> int:
     """The trip count of a loop; 0 if unknown."""
     return s.end.value - s.start.value if isinstance(s.start, Const) and isinstance(s.end, Const) else 0

@@ -14,38 +14,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, as_index, both
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    accumulator,
-    map_expressions,
-    rewrite_block,
-)
 from ...dialect.notation.traverse import rewrite, walk
 from ..formulas.match_broadcast_index import repeated, unrepeated
 from .broadcast_versions import broadcast_sizes
 
 
-def unswitch_broadcast(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _asked))
+def unswitch_broadcast(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel.with_body(ir.rewrite_block(kernel.body, _asked))
 
 
-def _asked(s: Statement) -> Block | None:
-    if not isinstance(s, For) or s.kind != "serial" or not all(isinstance(b, (Let, Store)) for b in s.body):
+def _asked(s: ir.Statement) -> ir.Block | None:
+    if not isinstance(s, ir.For) or s.kind != "serial" or not all(isinstance(b, (ir.Let, ir.Store)) for b in s.body):
         return None
     extent, asked = as_index(s.index.extent), _Asked(s.index)
     body = asked.block(s.body)
     tests = [(as_index(n) >= extent) | (as_index(n) <= 1) for n in broadcast_sizes((s,), s.index).values()]
     known = both(*tests)
-    return (If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
+    return (ir.If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
 
 
 class _Asked:
@@ -54,11 +42,11 @@ class _Asked:
     def __init__(self, index: Index) -> None:
         self.index = index
         self.found: dict[object, Tensor] = {}
-        self.made: list[Statement] = []
+        self.made: list[ir.Statement] = []
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         for s in block:
-            (new,) = map_expressions((s,), lambda e: rewrite(e, self.read))
+            (new,) = ir.map_expressions((s,), lambda e: rewrite(e, self.read))
             self.made.append(new)
         return tuple(self.made)
 
@@ -66,11 +54,11 @@ class _Asked:
         if not isinstance(e, Read) or not (sizes := self.sizes(e)):
             return None
         if key(e) not in self.found:
-            value = accumulator(f"part{len(self.found)}", e.type)
+            value = ir.accumulator(f"part{len(self.found)}", e.type)
             whole = both(*(as_index(n) >= as_index(self.index.extent) for n in sizes))
             assert isinstance(whole, Expr)
-            sides = [(Store(value, (), self.chosen(e, known)),) for known in (self.index, ZERO)]
-            self.made += [Alloc(value), If(whole, *sides)]
+            sides = [(ir.Store(value, (), self.chosen(e, known)),) for known in (self.index, ZERO)]
+            self.made += [ir.Alloc(value), ir.If(whole, *sides)]
             self.found[key(e)] = value
         return self.found[key(e)][()]
 

@@ -18,23 +18,9 @@ from dataclasses import replace
 from math import lcm
 
 from ...dialect.ir.types import I1
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine, key
 from ...dialect.notation.expressions import Apply, Expr, Index, Read, maximum
-from ...dialect.notation.loops import (
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    expressions,
-    rewrite_block,
-    statements,
-    substitute_block,
-    usual,
-)
 from ...dialect.notation.traverse import children, walk
 from ..analysis.accesses import allocated, depends, reads, stores, stride, varies, varying_values
 from ..analysis.cost import chain
@@ -48,29 +34,29 @@ MIN_LANES = 4  # lanes of a vector for rows shorter than a full vector
 MIN_ITERATIONS_FOR_TWO_VECTORS = 4  # iterations from which on a loop takes two vectors at once
 
 
-def vectorize(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _vectors))
+def vectorize(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel.with_body(ir.rewrite_block(kernel.body, _vectors))
 
 
-def _vectors(s: Statement) -> Block | None:
+def _vectors(s: ir.Statement) -> ir.Block | None:
     match s:
-        case For(kind="serial") if can_be_vector(s):
+        case ir.For(kind="serial") if can_be_vector(s):
             return tuple(_backwards(w) for w in widen(s, lanes(s)))
-        case For(kind="vector" | "unrolled"):
+        case ir.For(kind="vector" | "unrolled"):
             return (s,)
     return None
 
 
-def can_be_vector(s: For) -> bool:
+def can_be_vector(s: ir.For) -> bool:
     """Test whether the loop's iterations are independent, uniform and contiguous in memory, and no reduction is ordered
     by lanes.
     """
-    if any(isinstance(b, For) and (b.kind != "serial" or has_lanes(b)) for b in statements(s.body)):
+    if any(isinstance(b, ir.For) and (b.kind != "serial" or has_lanes(b)) for b in ir.statements(s.body)):
         return False
     return independent(s) and _alike(s) and _beside(s)
 
 
-def independent(s: For) -> bool:
+def independent(s: ir.For) -> bool:
     """Test whether every iteration writes its own elements and reads none that another writes."""
     own = allocated(s.body)
     written = [t for t in stores(s.body) if t.tensor not in own]
@@ -80,7 +66,7 @@ def independent(s: For) -> bool:
     for tensor, at in [(t.tensor, t.indices) for t in written] + [(r.tensor, r.indices) for r in reads(s.body)]:
         places.setdefault(tensor, set()).add(tuple(map(key, at)))
     bound: set[Expr] = {
-        b.index if isinstance(b, For) else b.var for b in statements(s.body) if isinstance(b, (For, Let))
+        b.index if isinstance(b, ir.For) else b.var for b in ir.statements(s.body) if isinstance(b, (ir.For, ir.Let))
     }
     return all(len(places[t.tensor]) == 1 and any(_moves(i, s.index, bound) for i in t.indices) for t in written)
 
@@ -91,7 +77,7 @@ def _moves(e: Expr, index: Index, bound: set[Expr]) -> bool:
     return bool(sum.factor(index)) and not depends(sum.without(index).expression(), {index, *bound})
 
 
-def _alike(s: For) -> bool:
+def _alike(s: ir.For) -> bool:
     """Test whether no branch, loop bound or buffer index differs between iterations."""
     varying = varying_values(s.body, s.index)
     own = allocated(s.body)
@@ -101,14 +87,14 @@ def _alike(s: For) -> bool:
             return False  # all lanes take one branch
         return any(varies(n, varying) for n in walk(e))
 
-    for inner in statements(s.body):
-        if isinstance(inner, (If, For)) and any(map(differs, expressions(inner))):
+    for inner in ir.statements(s.body):
+        if isinstance(inner, (ir.If, ir.For)) and any(map(differs, ir.expressions(inner))):
             return False
     accesses = [(t.tensor, t.indices) for t in stores(s.body)] + [(r.tensor, r.indices) for r in reads(s.body)]
     return not any(t in own and any(map(differs, at)) for t, at in accesses)
 
 
-def _beside(s: For) -> bool:
+def _beside(s: ir.For) -> bool:
     """Test whether accesses are contiguous, uniform, shuffles of close elements, or gathers."""
     own = allocated(s.body)
     if any(stride(t.tensor, t.indices, s.index) != 1 for t in stores(s.body) if t.tensor not in own):
@@ -132,17 +118,17 @@ def _is_gather(r: Read, index: Index) -> bool:
     return bool(where) and not any(depends(i, {index}) for i in plain)
 
 
-def _one_vector(s: For) -> int:
+def _one_vector(s: ir.For) -> int:
     """The elements of one vector."""
     widest = max((e.type.bytes for e in _computed(s.body) if e.type is not I1), default=1)
     return lcm(processor().vector_bytes // widest, period(reads(s.body), s.index))
 
 
-def lanes(s: For) -> int:
+def lanes(s: ir.For) -> int:
     """The elements computed at once: one or several vectors."""
     least = _one_vector(s)
     extent = s.index.extent
-    if not any(isinstance(b, For) for b in statements(s.body)):
+    if not any(isinstance(b, ir.For) for b in ir.statements(s.body)):
         count = affine(s.end) - affine(s.start)
         long = bool(count.terms) or count.constant >= MIN_ITERATIONS_FOR_TWO_VECTORS * 2 * least
         return 2 * least if long and chain(s.body) >= CHAIN else least
@@ -152,11 +138,11 @@ def lanes(s: For) -> int:
     return min(choices, key=lambda w: (-(-extent // w) * w, -w), default=least)
 
 
-def _computed(block: Block) -> Iterator[Expr]:
+def _computed(block: ir.Block) -> Iterator[Expr]:
     """The nodes that are computed per lane; index arithmetic of accesses is not."""
-    for s in usual(block):
+    for s in ir.usual(block):
         match s:
-            case Store(_, _, value) | Let(_, value) | Assert(value, _, _):
+            case ir.Store(_, _, value) | ir.Let(_, value) | ir.Assert(value, _, _):
                 stack = [value]
                 while stack:
                     n = stack.pop()
@@ -165,7 +151,7 @@ def _computed(block: Block) -> Iterator[Expr]:
                         stack.extend(children(n))
 
 
-def widen(s: For, width: int) -> Block:
+def widen(s: ir.For, width: int) -> ir.Block:
     """Vectorize the loop by this width, with its remainder."""
     start, end = s.start, s.end
     difference = affine(end) - affine(start)
@@ -192,13 +178,13 @@ def widen(s: For, width: int) -> Block:
     return _of_any_length(s, difference.expression(), width)
 
 
-def _by_halves(s: For, width: int, parts: int) -> Block:
+def _by_halves(s: ir.For, width: int, parts: int) -> ir.Block:
     """Vectors, and the remainder as the original loop; a reduction's remainder takes vectors of half the width,
     repeatedly.
     """
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     start, count = s.start, maximum(s.end - s.start, 0)
-    least = MIN_LANES if parts == 1 and any(isinstance(b, For) for b in statements(s.body)) else width
+    least = MIN_LANES if parts == 1 and any(isinstance(b, ir.For) for b in ir.statements(s.body)) else width
     while width >= least:
         middle = s.start + count // width * width
         made.append(replace(s, start=start, stop=middle, kind="vector", width=width))
@@ -206,25 +192,25 @@ def _by_halves(s: For, width: int, parts: int) -> Block:
     return *made, replace(s, start=start, stop=s.end)
 
 
-def _of_any_length(s: For, count: Expr, width: int) -> Block:
+def _of_any_length(s: ir.For, count: Expr, width: int) -> ir.Block:
     """Vectors and an overlapping last one. If the extent is too short: two of half the width for a reduction, or the
     original loop.
     """
 
-    def vector(start: Expr, width: int, stop: Expr | None = None) -> For:
+    def vector(start: Expr, width: int, stop: Expr | None = None) -> ir.For:
         return replace(s, start=start, stop=start + width if stop is None else stop, kind="vector", width=width)
 
-    short: Block = (s,)
+    short: ir.Block = (s,)
     half = width // 2
-    if half >= MIN_LANES and any(isinstance(b, For) for b in statements(s.body)):
-        short = (If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
+    if half >= MIN_LANES and any(isinstance(b, ir.For) for b in ir.statements(s.body)):
+        short = (ir.If(count >= half, (vector(s.start, half), vector(s.end - half, half, s.end)), short),)
     middle = s.start + (count - 1) // width * width
-    return (If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)
+    return (ir.If(count >= width, (vector(s.start, width, middle), vector(s.end - width, width, s.end)), short),)
 
 
-def _backwards(s: Statement) -> Statement:
+def _backwards(s: ir.Statement) -> ir.Statement:
     """Vectors from last to first where memory is read backwards, so that the hardware prefetcher keeps up."""
-    if not isinstance(s, For) or s.kind != "vector" or any(isinstance(b, For) for b in statements(s.body)):
+    if not isinstance(s, ir.For) or s.kind != "vector" or any(isinstance(b, ir.For) for b in ir.statements(s.body)):
         return s
     steps = {stride(r.tensor, r.indices, s.index) for r in reads(s.body)} - {0}
     length = affine(s.end) - affine(s.start)
@@ -232,10 +218,10 @@ def _backwards(s: Statement) -> Statement:
         return s
     block, lane = Index("b", length.constant // s.width), Index("l", s.width)
     there: dict[Expr, Expr] = {s.index: s.start + (length.constant - s.width) - block * s.width + lane}
-    return For(block, (For(lane, substitute_block(s.body, there), kind="vector", width=s.width),))
+    return ir.For(block, (ir.For(lane, ir.substitute_block(s.body, there), kind="vector", width=s.width),))
 
 
-def _early(s: For, width: int) -> int:
+def _early(s: ir.For, width: int) -> int:
     """The elements by which the loop begins past a multiple of the width, if rows are such multiples and it may begin
     earlier.
     """

@@ -20,26 +20,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, product
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Apply, Expr, Index, Read, Tensor, as_index, both, maximum, minimum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Statement,
-    Store,
-    accumulator,
-    assign,
-    expressions,
-    identity,
-    is_rare,
-    map_expressions,
-    rewrite_block,
-    statements,
-    substitute_block,
-    update,
-)
 from ...dialect.notation.reduce_in_order import BLOCK_TERMS, MIN_TERMS
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import allocated, stores
@@ -53,49 +35,49 @@ from ..loops.collapse import is_whole
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 
-def blocked_sums(kernel: Kernel) -> Kernel:
-    return kernel if kernel.sum_order == "terms" else kernel.with_body(rewrite_block(kernel.body, _in_order))
+def blocked_sums(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel if kernel.sum_order == "terms" else kernel.with_body(ir.rewrite_block(kernel.body, _in_order))
 
 
-def _in_order(s: Statement) -> Block | None:
+def _in_order(s: ir.Statement) -> ir.Block | None:
     found = reduction_accumulators(s)
-    if found is None or not isinstance(s, For):
+    if found is None or not isinstance(s, ir.For):
         return None
     if not has_order(found):
         return (s,)
     return in_branches(s, in_blocks(s, found, lambda reduction: (blocked(reduction, found),)), (s,))
 
 
-def in_blocks(reduction: For, found: dict[Tensor, str], made: Callable[[For], Block]) -> Block:
+def in_blocks(reduction: ir.For, found: dict[Tensor, str], made: Callable[[ir.For], ir.Block]) -> ir.Block:
     """The blocks of a long reduction; if the outermost loop turns out to have one iteration, those of the loop inside."""
-    extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, For)]
+    extent, inner = reduction.index.extent, [s for s in reduction.body if isinstance(s, ir.For)]
     if isinstance(extent, int) or not inner:
         return made(reduction)
-    once = substitute_block(reduction.body, {reduction.index: ZERO})
-    if len(inner) == len(once) == 1 and isinstance(within := once[0], For):
+    once = ir.substitute_block(reduction.body, {reduction.index: ZERO})
+    if len(inner) == len(once) == 1 and isinstance(within := once[0], ir.For):
         once = in_blocks(within, found, made)
     else:
-        once = rewrite_block(once, _in_order)
-    return (If(as_index(extent).eq(1), once, made(reduction)),)
+        once = ir.rewrite_block(once, _in_order)
+    return (ir.If(as_index(extent).eq(1), once, made(reduction)),)
 
 
-def in_branches(reduction: For, long: Block, short: Block) -> Block:
+def in_branches(reduction: ir.For, long: ir.Block, short: ir.Block) -> ir.Block:
     """The long or the short form of a reduction if the number of terms is known, otherwise a branch with both."""
     count = terms(reduction)
     if isinstance(count, int):
         return long if count >= MIN_TERMS else short
-    return (If(as_index(count) >= MIN_TERMS, long, short),)
+    return (ir.If(as_index(count) >= MIN_TERMS, long, short),)
 
 
-def reduction_accumulators(s: Statement) -> dict[Tensor, str] | None:
+def reduction_accumulators(s: ir.Statement) -> dict[Tensor, str] | None:
     """The accumulators that a loop nest reduces into, each with its function; None if the nest does anything else."""
-    if not isinstance(s, For) or not is_whole(s):
+    if not isinstance(s, ir.For) or not is_whole(s):
         return None
-    inner, own = statements(s.body), allocated(s.body)
-    if any((isinstance(i, For) and not is_whole(i)) or (isinstance(i, If) and not is_rare(i)) for i in inner):
+    inner, own = ir.statements(s.body), allocated(s.body)
+    if any((isinstance(i, ir.For) and not is_whole(i)) or (isinstance(i, ir.If) and not ir.is_rare(i)) for i in inner):
         return None
     found: dict[Tensor, str] = {}
-    values: list[Expr] = [e for i in inner if not isinstance(i, Store) for e in expressions(i)]
+    values: list[Expr] = [e for i in inner if not isinstance(i, ir.Store) for e in ir.expressions(i)]
     for store in stores(s.body):
         if store.tensor in own:
             values.append(store.value)
@@ -110,10 +92,10 @@ def reduction_accumulators(s: Statement) -> dict[Tensor, str] | None:
     return found
 
 
-def reduction_of(store: Store) -> tuple[str, tuple[Expr, ...]] | None:
+def reduction_of(store: ir.Store) -> tuple[str, tuple[Expr, ...]] | None:
     """The function that updates an accumulator, and its other operands."""
     match store:
-        case Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
+        case ir.Store(Tensor(space="register", shape=()) as acc, (), Apply("fma", (a, b, Read(again, ())), _)) if (
             again is acc
         ):
             return "add", (a, b)
@@ -126,7 +108,7 @@ def has_order(found: dict[Tensor, str]) -> bool:
     return any(t.element.kind == "float" and function in ORDERED for t, function in found.items())
 
 
-def keeps_order(kernel: Kernel) -> Expr | bool:
+def keeps_order(kernel: ir.Kernel) -> Expr | bool:
     """Test whether a kernel sums products of floats over several rows and columns, in the order of the terms."""
     cut = split_groups(kernel)
     factors = factors_of(kernel if cut is None else cut.kernel)
@@ -137,22 +119,22 @@ def keeps_order(kernel: Kernel) -> Expr | bool:
     )
 
 
-def terms(reduction: For) -> Dim:
+def terms(reduction: ir.For) -> Dim:
     """The number of terms of a reduction."""
-    return product(tuple(s.index.extent for s in (reduction, *statements(reduction.body)) if isinstance(s, For)))
+    return product(tuple(s.index.extent for s in (reduction, *ir.statements(reduction.body)) if isinstance(s, ir.For)))
 
 
-def length(reduction: For) -> Dim | Expr:
+def length(reduction: ir.For) -> Dim | Expr:
     """The iterations of a long reduction's outermost loop per block."""
     extent, count = reduction.index.extent, terms(reduction)
-    if not any(isinstance(s, For) for s in statements(reduction.body)):
+    if not any(isinstance(s, ir.For) for s in ir.statements(reduction.body)):
         return BLOCK_TERMS
     if isinstance(extent, int) and isinstance(count, int):
         return max(1, BLOCK_TERMS * extent // max(1, count))
     return maximum(as_index(extent) * BLOCK_TERMS // maximum(as_index(count), 1), 1)
 
 
-def bounds(reduction: For, block: Expr) -> tuple[Expr, Expr]:
+def bounds(reduction: ir.For, block: Expr) -> tuple[Expr, Expr]:
     """The bounds of a block."""
     each, extent = length(reduction), reduction.index.extent
     first = block * each
@@ -160,27 +142,29 @@ def bounds(reduction: For, block: Expr) -> tuple[Expr, Expr]:
     return first, first + each if even else minimum(first + each, as_index(extent))
 
 
-def blocked(reduction: For, found: dict[Tensor, str]) -> For:
+def blocked(reduction: ir.For, found: dict[Tensor, str]) -> ir.For:
     """The loop over a reduction's blocks."""
     each, extent = length(reduction), reduction.index.extent
     if isinstance(each, Expr):
         block, stop = Index("b", extent), (as_index(extent) + (each - 1)) // each
     else:
         block, stop = Index("b", (extent + (each - 1)) // each), None
-    parts = {t: accumulator("part", t.element) for t in found}
+    parts = {t: ir.accumulator("part", t.element) for t in found}
     start, end = bounds(reduction, block)
-    clear = [s for t, part in parts.items() for s in (Alloc(part), assign(part, identity(found[t], t.element)))]
+    clear = [
+        s for t, part in parts.items() for s in (ir.Alloc(part), ir.assign(part, ir.identity(found[t], t.element)))
+    ]
     within = replace(reduction, body=into(reduction.body, parts), start=start, stop=end)
-    return For(block, (*clear, within, *(update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
+    return ir.For(block, (*clear, within, *(ir.update(f, t, parts[t][()]) for t, f in found.items())), stop=stop)
 
 
-def into(block: Block, parts: dict[Tensor, Tensor]) -> Block:
+def into(block: ir.Block, parts: dict[Tensor, Tensor]) -> ir.Block:
     """A reduction's statements with other accumulators."""
 
     def change(e: Expr) -> Expr | None:
         return parts[e.tensor][()] if isinstance(e, Read) and e.tensor in parts else None
 
-    def target(s: Statement) -> Block | None:
-        return (replace(s, tensor=parts[s.tensor]),) if isinstance(s, Store) and s.tensor in parts else None
+    def target(s: ir.Statement) -> ir.Block | None:
+        return (replace(s, tensor=parts[s.tensor]),) if isinstance(s, ir.Store) and s.tensor in parts else None
 
-    return rewrite_block(map_expressions(block, lambda e: rewrite(e, change)), target)
+    return ir.rewrite_block(ir.map_expressions(block, lambda e: rewrite(e, change)), target)

@@ -17,21 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import same_size
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, Read, Tensor, Var, as_index
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    map_expressions,
-    nodes,
-    rewrite_block,
-    rewrite_within,
-)
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
@@ -42,30 +29,30 @@ from ..processor import processor
 MIN_OPERATIONS = 8  # operations per element that are worth caching
 
 
-def cache_row(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _rows))
+def cache_row(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel.with_body(ir.rewrite_block(kernel.body, _rows))
 
 
-def _rows(s: Statement) -> Block | None:
-    if not isinstance(s, For) or s.kind != "serial":
+def _rows(s: ir.Statement) -> ir.Block | None:
+    if not isinstance(s, ir.For) or s.kind != "serial":
         return None
-    made = rewrite_within(s, _rows)
-    assert isinstance(made, For)
+    made = ir.rewrite_within(s, _rows)
+    assert isinstance(made, ir.For)
     body = _kept(made.body)
     return (made if body is made.body else replace(made, body=body),)
 
 
-def _kept(block: Block) -> Block:
+def _kept(block: ir.Block) -> ir.Block:
     """The block with a cached row for the first two loops that compute the same values, and for loops after them; under
     a run-time test for rows of unknown length.
     """
     for n, first in enumerate(block):
         for m in range(n + 1, len(block)):
             if (found := _alike(first, block[m], block[n : m + 1])) is not None:
-                assert isinstance(first, For)
+                assert isinstance(first, ir.For)
                 fits = as_index(first.index.extent) <= _longest(found[1])
                 made = _with_row(block, n, m, *found)
-                return made if isinstance(first.index.extent, int) else (If(fits, made, clone(block, {}, "long")),)
+                return made if isinstance(first.index.extent, int) else (ir.If(fits, made, clone(block, {}, "long")),)
     return block
 
 
@@ -74,11 +61,11 @@ def _longest(value: Var | Tensor) -> int:
     return processor().l1_bytes // (value.type if isinstance(value, Var) else value.element).bytes
 
 
-def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
+def _alike(a: ir.Statement, b: ir.Statement, between: ir.Block) -> tuple[int, Var | Tensor, Var | Tensor] | None:
     """The number of leading statements of two loops that compute the same value, and the names of that value; None if
     there is none.
     """
-    if not (isinstance(a, For) and isinstance(b, For) and is_whole(a) and is_whole(b)):
+    if not (isinstance(a, ir.For) and isinstance(b, ir.For) and is_whole(a) and is_whole(b)):
         return None
     if not same_size(a.index.extent, b.index.extent):
         return None
@@ -103,20 +90,20 @@ def _alike(a: Statement, b: Statement, between: Block) -> tuple[int, Var | Tenso
     return None if known and a.index.extent > _longest(value) else (count, value, other)
 
 
-def _same(a: Statement, b: Statement, pairs: dict[object, object]) -> bool:
+def _same(a: ir.Statement, b: ir.Statement, pairs: dict[object, object]) -> bool:
     """Test whether two statements are equal under `pairs` of corresponding names; names that they define are added."""
     match a, b:
-        case Let(), Let():
+        case ir.Let(), ir.Let():
             same = _equal(a.value, b.value, pairs)
             pairs[a.var] = b.var
             return same
-        case Alloc(), Alloc():
+        case ir.Alloc(), ir.Alloc():
             x, y = a.tensor, b.tensor
             pairs[x] = y
             return (x.element, x.shape, x.space) == (y.element, y.shape, y.space) and not x.shape
-        case Store(), Store():
+        case ir.Store(), ir.Store():
             return pairs.get(a.tensor) is b.tensor and _equal(a.value, b.value, pairs)  # both are scalars
-        case If(), If():
+        case ir.If(), ir.If():
             blocks = (a.then, b.then), (a.otherwise, b.otherwise)
             return _equal(a.condition, b.condition, pairs) and all(
                 len(x) == len(y) and all(_same(s, t, pairs) for s, t in zip(x, y, strict=True)) for x, y in blocks
@@ -142,29 +129,29 @@ def _equal(a: Expr, b: Expr, pairs: dict[object, object]) -> bool:
     return len(x) == len(y) and all(_equal(c, d, pairs) for c, d in zip(x, y, strict=True))
 
 
-def _used(head: Block, rest: Block) -> set[Var | Tensor]:
+def _used(head: ir.Block, rest: ir.Block) -> set[Var | Tensor]:
     """The names that the rest of a loop's body takes from its head."""
-    given = {s.var if isinstance(s, Let) else s.tensor for s in head if isinstance(s, (Let, Alloc))}
-    taken = {x.tensor if isinstance(x, Read) else x for x in nodes(rest) if isinstance(x, (Read, Var))}
+    given = {s.var if isinstance(s, ir.Let) else s.tensor for s in head if isinstance(s, (ir.Let, ir.Alloc))}
+    taken = {x.tensor if isinstance(x, Read) else x for x in ir.nodes(rest) if isinstance(x, (Read, Var))}
     return given & (taken | {s.tensor for s in stores(rest)})
 
 
-def _with_row(block: Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> Block:
+def _with_row(block: ir.Block, n: int, m: int, count: int, value: Var | Tensor, other: Var | Tensor) -> ir.Block:
     first, second = block[n], block[m]
-    assert isinstance(first, For) and isinstance(second, For)
+    assert isinstance(first, ir.For) and isinstance(second, ir.For)
     at = first.index
     length = at.extent if isinstance(at.extent, int) else _longest(value)
     row = Tensor(f"{value.name}.row", (length,), value.type if isinstance(value, Var) else value.element, "stack")
     computed = value if isinstance(value, Var) else value[()]
-    fills = replace(first, body=(*first.body[:count], Store(row, (at,), computed)))
+    fills = replace(first, body=(*first.body[:count], ir.Store(row, (at,), computed)))
     rest = _from_row(first.body[count:], value, row, at)
     again = replace(first, index=(k := Index(f"{at.name}.row", at.extent)), body=clone(rest, {at: k}, "row"))
     uses = replace(second, body=_from_row(second.body[count:], other, row, second.index))
-    return (*block[:n], Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
+    return (*block[:n], ir.Alloc(row), fills, again, *block[n + 1 : m], uses, *block[m + 1 :])
 
 
-def _from_row(rest: Block, value: Var | Tensor, row: Tensor, at: Index) -> Block:
+def _from_row(rest: ir.Block, value: Var | Tensor, row: Tensor, at: Index) -> ir.Block:
     def put(e: Expr) -> Expr | None:
         return row[at] if e is value or (isinstance(e, Read) and e.tensor is value) else None
 
-    return map_expressions(rest, lambda e: rewrite(e, put))
+    return ir.map_expressions(rest, lambda e: rewrite(e, put))

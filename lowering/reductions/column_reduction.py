@@ -19,25 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...dialect.ir.types import ElementType
+from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Var, as_index, cast, maximum, minimum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    accumulator,
-    assign,
-    nodes,
-    rewrite_block,
-    rewrite_within,
-    statements,
-    substitute_block,
-    update,
-)
 from ..analysis.accesses import depends, reads, stride
 from ..loops.collapse import is_whole
 from ..loops.vectorize import can_be_vector
@@ -52,58 +36,58 @@ MIN_EXTENT = 16  # rows, and columns, at least
 MAX_NEIGHBOUR_BYTES = 256  # row pitch in bytes up to which rows count as contiguous
 
 
-def column_reduction(kernel: Kernel) -> Kernel:
+def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
-        case (For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
+        case (ir.For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:
             return kernel.with_body((replace(made, kind="parallel"),))  # blocks write disjoint elements
-    return kernel.with_body(rewrite_block(kernel.body, _inside(set())))
+    return kernel.with_body(ir.rewrite_block(kernel.body, _inside(set())))
 
 
-def _inside(around: set[Index]) -> Callable[[Statement], Block | None]:
+def _inside(around: set[Index]) -> Callable[[ir.Statement], ir.Block | None]:
     """A rewriting of loops inside of the loops over these indices."""
 
-    def change(s: Statement) -> Block | None:
-        if not isinstance(s, For):
+    def change(s: ir.Statement) -> ir.Block | None:
+        if not isinstance(s, ir.For):
             return None
         made = _swept(s, around) if s.kind == "serial" else None
-        return (rewrite_within(s, _inside({*around, s.index})) if made is None else made,)
+        return (ir.rewrite_within(s, _inside({*around, s.index})) if made is None else made,)
 
     return change
 
 
-def _swept(loop: For, around: set[Index]) -> For | None:
+def _swept(loop: ir.For, around: set[Index]) -> ir.For | None:
     """The loop over columns by blocks, if it reduces over rows."""
-    reductions = [s for s in loop.body if isinstance(s, For)]
+    reductions = [s for s in loop.body if isinstance(s, ir.For)]
     if not reductions or not is_whole(loop) or _short(loop) or not can_be_vector(loop):
         return None
-    if not all(is_plain(s) for s in reductions) or any(isinstance(s, Alloc) and s.tensor.rank for s in loop.body):
+    if not all(is_plain(s) for s in reductions) or any(isinstance(s, ir.Alloc) and s.tensor.rank for s in loop.body):
         return None
     if not all(reads_rows(s, loop.index, around) for s in reductions):
         return None
     return _Columns(loop, not around).blocks()
 
 
-def _short(s: For) -> bool:
+def _short(s: ir.For) -> bool:
     return isinstance(s.index.extent, int) and s.index.extent < MIN_EXTENT
 
 
-def is_plain(reduction: For) -> bool:
+def is_plain(reduction: ir.For) -> bool:
     """Test whether a reduction is loops around statements without branches and buffers."""
     inner = reduction.body
     if reduction.kind != "serial":
         return False
-    if len(inner) == 1 and isinstance(inner[0], For):
+    if len(inner) == 1 and isinstance(inner[0], ir.For):
         return is_plain(inner[0])
-    return all(isinstance(s, Let) or (isinstance(s, Store) and not s.tensor.rank) for s in inner)
+    return all(isinstance(s, ir.Let) or (isinstance(s, ir.Store) and not s.tensor.rank) for s in inner)
 
 
-def _chain(reduction: For) -> Iterator[For]:
+def _chain(reduction: ir.For) -> Iterator[ir.For]:
     yield reduction
-    if isinstance(inner := reduction.body[0], For):
+    if isinstance(inner := reduction.body[0], ir.For):
         yield from _chain(inner)
 
 
-def reads_rows(reduction: For, column: Index, around: set[Index]) -> bool:
+def reads_rows(reduction: ir.For, column: Index, around: set[Index]) -> bool:
     """Test whether a reduction reads every element along the columns once, from rows that lie far apart."""
     *_, last = chain = list(_chain(reduction))
     shared = {i for i in around if any(depends(s.start, {i}) for s in chain)}  # each of these indices has its own rows
@@ -124,10 +108,10 @@ def reads_rows(reduction: For, column: Index, around: set[Index]) -> bool:
 class _Columns:
     """The distribution of one loop over columns; values that its parts share become buffers of a block's columns."""
 
-    def __init__(self, loop: For, alone: bool) -> None:
+    def __init__(self, loop: ir.For, alone: bool) -> None:
         self.loop = loop
         self.parts = list(_parts(loop.body))
-        shared = [*(s.tensor for s in loop.body if isinstance(s, Alloc)), *_shared_names(self.parts)]
+        shared = [*(s.tensor for s in loop.body if isinstance(s, ir.Alloc)), *_shared_names(self.parts)]
         n = loop.index.extent
         most = processor().l1_bytes // max(_element(t).bytes for t in shared) // len(shared)
         few = -(-n // (MIN_BLOCKS * NARROWEST)) * NARROWEST if alone and isinstance(n, int) else most
@@ -139,31 +123,31 @@ class _Columns:
         self.place = (loop.index - self.first,)
         self.buffers = {t: Tensor(t.name, (self.width,), _element(t), "stack") for t in shared}
 
-    def blocks(self) -> For:
-        made: list[Statement] = []
+    def blocks(self) -> ir.For:
+        made: list[ir.Statement] = []
         for part in self.parts:
-            made += self.rows(part[0]) if isinstance(part[0], For) else (self.columns(part),)
-        return For(self.index, (*map(Alloc, self.buffers.values()), *made))
+            made += self.rows(part[0]) if isinstance(part[0], ir.For) else (self.columns(part),)
+        return ir.For(self.index, (*map(ir.Alloc, self.buffers.values()), *made))
 
-    def columns(self, block: Block) -> For:
+    def columns(self, block: ir.Block) -> ir.For:
         """Statements for every column of the block; shared values are loaded from their buffers and stored back."""
-        named = {s.var for s in block if isinstance(s, Let)}
-        changed = {s.tensor for s in statements(block) if isinstance(s, Store)}
+        named = {s.var for s in block if isinstance(s, ir.Let)}
+        changed = {s.tensor for s in ir.statements(block) if isinstance(s, ir.Store)}
         used = {*_shared(block)} | changed
-        before: list[Statement] = []
-        after: list[Statement] = []
+        before: list[ir.Statement] = []
+        after: list[ir.Statement] = []
         for shared, buffer in self.buffers.items():
             if isinstance(shared, Var):
                 if shared in named:
-                    after.append(Store(buffer, self.place, shared))
+                    after.append(ir.Store(buffer, self.place, shared))
                 elif shared in used:
-                    before.append(Let(shared, buffer[self.place]))
+                    before.append(ir.Let(shared, buffer[self.place]))
             elif shared in used:
-                before += [Alloc(shared), Store(shared, (), buffer[self.place])]
-                after += [Store(buffer, self.place, shared[()])] if shared in changed else []
+                before += [ir.Alloc(shared), ir.Store(shared, (), buffer[self.place])]
+                after += [ir.Store(buffer, self.place, shared[()])] if shared in changed else []
         return replace(self.loop, body=(*before, *block, *after), start=self.first, stop=self.stop)
 
-    def rows(self, reduction: For) -> Block:
+    def rows(self, reduction: ir.For) -> ir.Block:
         """A reduction, several rows at a time, and the remaining rows."""
         found = reduction_accumulators(reduction)
         if found is None or not has_order(found):
@@ -174,30 +158,30 @@ class _Columns:
             self.some_rows(reduction),
         )
 
-    def blocked_rows(self, reduction: For, found: dict[Tensor, str]) -> Block:
+    def blocked_rows(self, reduction: ir.For, found: dict[Tensor, str]) -> ir.Block:
         """A long reduction, one block of rows after the other."""
         made = blocked(reduction, found)
-        *_, within = (n for n, s in enumerate(made.body) if isinstance(s, For))
+        *_, within = (n for n, s in enumerate(made.body) if isinstance(s, ir.For))
         clear, reduction_of_block, add = made.body[:within], made.body[within], made.body[within + 1 :]
-        parts = {s.tensor for s in clear if isinstance(s, Alloc)}
+        parts = {s.tensor for s in clear if isinstance(s, ir.Alloc)}
         self.buffers.update((t, Tensor(t.name, (self.width,), t.element, "stack")) for t in parts)
-        assert isinstance(reduction_of_block, For)
-        zeros = tuple(s for s in clear if not isinstance(s, Alloc))
+        assert isinstance(reduction_of_block, ir.For)
+        zeros = tuple(s for s in clear if not isinstance(s, ir.Alloc))
         return (replace(made, body=(self.columns(zeros), *self.some_rows(reduction_of_block), self.columns(add))),)
 
-    def some_rows(self, reduction: For) -> Block:
+    def some_rows(self, reduction: ir.For) -> ir.Block:
         inner = reduction.body[0]
-        if isinstance(inner, For):
+        if isinstance(inner, ir.For):
             return (replace(reduction, body=self.some_rows(inner)),)
         length = affine(reduction.end) - affine(reduction.start)
         n = maximum(reduction.end - reduction.start, 0) if length.terms else as_index(length.constant)
         block, row = Index("r", reduction.index.extent // ROWS_AT_ONCE), Index("u", ROWS_AT_ONCE)
-        group = For(
-            row, substitute_block(reduction.body, {reduction.index: reduction.start + block * ROWS_AT_ONCE + row})
+        group = ir.For(
+            row, ir.substitute_block(reduction.body, {reduction.index: reduction.start + block * ROWS_AT_ONCE + row})
         )
         narrow = narrow_sum(group.body[-1]) if len(group.body) == 1 else None
         if narrow is None:
-            some = For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
+            some = ir.For(block, (self.columns((group,)),), stop=n // ROWS_AT_ONCE)
         else:
             some = self.between(block, row, n // ROWS_AT_ONCE, *narrow)
         rest = replace(
@@ -207,50 +191,52 @@ class _Columns:
 
     def between(
         self, block: Index, row: Index, blocks: Expr, acc: Tensor, value: Expr, element: ElementType, most: int
-    ) -> For:
+    ) -> ir.For:
         """Add narrow integers in an intermediate type, for as many terms as it holds, before widening them into the
         sums.
         """
-        part = accumulator("part", element)
+        part = ir.accumulator("part", element)
         self.buffers[part] = Tensor(part.name, (self.width,), element, "stack")
         length = most // ROWS_AT_ONCE
         turn = Index("c", (block.extent + (length - 1)) // length)
         first = turn * length
-        adds = self.columns((For(row, (update("add", part, cast(value, element)),)),))
-        widens = self.columns((update("add", acc, cast(part[()], acc.element)),))
-        several = For(block, (adds,), start=first, stop=minimum(first + length, blocks))
-        return For(turn, (self.columns((assign(part, 0),)), several, widens), stop=(blocks + (length - 1)) // length)
+        adds = self.columns((ir.For(row, (ir.update("add", part, cast(value, element)),)),))
+        widens = self.columns((ir.update("add", acc, cast(part[()], acc.element)),))
+        several = ir.For(block, (adds,), start=first, stop=minimum(first + length, blocks))
+        return ir.For(
+            turn, (self.columns((ir.assign(part, 0),)), several, widens), stop=(blocks + (length - 1)) // length
+        )
 
 
-def _parts(block: Block) -> Iterator[Block]:
+def _parts(block: ir.Block) -> Iterator[ir.Block]:
     """The loops of a block, and the statements between them, without its buffers."""
-    between: list[Statement] = []
+    between: list[ir.Statement] = []
     for s in block:
-        if isinstance(s, For):
+        if isinstance(s, ir.For):
             if between:
                 yield tuple(between)
             yield (s,)
             between = []
-        elif not isinstance(s, Alloc):
+        elif not isinstance(s, ir.Alloc):
             between.append(s)
     if between:
         yield tuple(between)
 
 
-def _shared_names(parts: list[Block]) -> list[Var]:
+def _shared_names(parts: list[ir.Block]) -> list[Var]:
     """The variables that one part defines and another uses."""
     uses = [set(_shared(p)) for p in parts]
     return [
         s.var
         for n, part in enumerate(parts)
         for s in part
-        if isinstance(s, Let) and any(s.var in used for m, used in enumerate(uses) if m != n)
+        if isinstance(s, ir.Let) and any(s.var in used for m, used in enumerate(uses) if m != n)
     ]
 
 
-def _shared(block: Block) -> Iterator[Tensor | Var]:
+def _shared(block: ir.Block) -> Iterator[Tensor | Var]:
     """The variables and accumulators that a block may share with others."""
-    for x in nodes(block):
+    for x in ir.nodes(block):
         if isinstance(x, Var):
             yield x
         elif isinstance(x, Read):

@@ -20,18 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import F32, F64, ElementType
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Tensor, apply, as_index, maximum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    identity,
-    rewrite_block,
-    substitute_block,
-)
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory
 from ..processor import processor
@@ -40,17 +30,17 @@ VECTORS = 4  # vectors of integer sums, each of which waits for the one before
 FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
 
 
-def lane_reduction(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _by_lanes))
+def lane_reduction(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel.with_body(ir.rewrite_block(kernel.body, _by_lanes))
 
 
-def _by_lanes(s: Statement) -> Block | None:
-    if isinstance(s, For) and s.kind == "vector":
+def _by_lanes(s: ir.Statement) -> ir.Block | None:
+    if isinstance(s, ir.For) and s.kind == "vector":
         return (s,)
-    return reduce_by_lanes(s, *found) if isinstance(s, For) and (found := along_memory(s)) is not None else None
+    return reduce_by_lanes(s, *found) if isinstance(s, ir.For) and (found := along_memory(s)) is not None else None
 
 
-def reduce_by_lanes(s: For, store: Store, function: str, value: Expr) -> Block | None:
+def reduce_by_lanes(s: ir.For, store: ir.Store, function: str, value: Expr) -> ir.Block | None:
     """The loop by lanes, if it may be long enough."""
     acc, extent = store.tensor, s.index.extent
     widths = [w for w in _widths(acc.element, function) if not isinstance(extent, int) or w <= extent]
@@ -58,20 +48,20 @@ def reduce_by_lanes(s: For, store: Store, function: str, value: Expr) -> Block |
         return None
     sums = Tensor("sums", (widths[0],), acc.element, "register")
     lane = Index("l", widths[0])
-    start = Store(sums, (lane,), identity(function, acc.element))
-    made: list[Statement] = [Alloc(sums), For(lane, (start,), kind="vector", width=widths[0])]
+    start = ir.Store(sums, (lane,), ir.identity(function, acc.element))
+    made: list[ir.Statement] = [ir.Alloc(sums), ir.For(lane, (start,), kind="vector", width=widths[0])]
     names = tuple(n for n in s.body if n is not store)
     left, before = s.start, widths[0]
     for width in widths:
         made += _halves(function, sums, before, width)
         lane, block, whole = Index("l", width), Index("b", extent), maximum(s.end - left, 0) // width
-        step = (*names, Store(sums, (lane,), apply(function, sums[lane], value)))
-        step = substitute_block(step, {s.index: left + block * width + lane})
+        step = (*names, ir.Store(sums, (lane,), apply(function, sums[lane], value)))
+        step = ir.substitute_block(step, {s.index: left + block * width + lane})
         if not (isinstance(whole, Const) and not whole.value):
-            made.append(For(block, (For(lane, step, kind="vector", width=width),), stop=whole))
+            made.append(ir.For(block, (ir.For(lane, step, kind="vector", width=width),), stop=whole))
         left, before = left + whole * width, width
     made += _halves(function, sums, before, 1)
-    made.append(Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
+    made.append(ir.Store(acc, (), apply(function, acc[()], sums[as_index(0)])))
     if not (isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value):
         made.append(replace(s, start=left))
     return tuple(made)
@@ -85,12 +75,12 @@ def _widths(element: ElementType, function: str) -> tuple[int, ...]:
     return (LANES,) if function in ORDERED else (floats, LANES)
 
 
-def _halves(function: str, sums: Tensor, width: int, least: int) -> list[Statement]:
-    made: list[Statement] = []
+def _halves(function: str, sums: Tensor, width: int, least: int) -> list[ir.Statement]:
+    made: list[ir.Statement] = []
     while width > least:
         width //= 2
         lane = Index("h", width)
-        step = Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
+        step = ir.Store(sums, (lane,), apply(function, sums[lane], sums[lane + width]))
         kind = {"kind": "vector", "width": width} if width > 1 else {"kind": "unrolled"}
-        made.append(For(lane, (step,), **kind))  # type: ignore[arg-type]
+        made.append(ir.For(lane, (step,), **kind))  # type: ignore[arg-type]
     return made

@@ -14,25 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...dialect.ir.sizes import Dim, product, smaller
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
-from ...dialect.notation.loops import (
-    Alloc,
-    Assert,
-    Block,
-    For,
-    If,
-    Kernel,
-    Let,
-    Statement,
-    Store,
-    assign,
-    identity,
-    nodes,
-    reshaped_parameters,
-    statements,
-    substitute_block,
-    update,
-)
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed, is_whole
@@ -48,13 +31,13 @@ class SplitReduction:
     `long` holds.
     """
 
-    parts: Kernel
-    joined: Kernel
+    parts: ir.Kernel
+    joined: ir.Kernel
     long: Expr | None
     ordered: bool
 
 
-def split_reduction(kernel: Kernel, grid: bool = False) -> Kernels | None:
+def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     """The kernel split in two, if its reductions may be long; None if they are short or depend on each other. For the
     `grid` of a GPU only if they are known to be long, and without lanes, since its threads are the lanes.
     """
@@ -66,17 +49,17 @@ def split_reduction(kernel: Kernel, grid: bool = False) -> Kernels | None:
     made = [replace(found.parts, sum_order="terms"), replace(joined, scheduled=True).only(found.long)]
     if found.long is not None:
         made.append(replace(kernel, name=f"{kernel.name}.short", sum_order="terms").only(~found.long))
-    return Kernels(tuple(made), reshaped_parameters(kernel, plain))
+    return Kernels(tuple(made), ir.reshaped_parameters(kernel, plain))
 
 
-def _split(kernel: Kernel) -> SplitReduction | None:
+def _split(kernel: ir.Kernel) -> SplitReduction | None:
     indices, block = _around(kernel.body)
     shape = tuple(i.extent for i in indices)
     points = product(shape)
-    reductions = [s for s in block if isinstance(s, For)]
+    reductions = [s for s in block if isinstance(s, ir.For)]
     if not reductions or not isinstance(points, int) or points > FEW or not all(map(_is_alone, reductions)):
         return None
-    if any(isinstance(s, (If, Assert)) for s in block) or len({_written(s) for s in reductions}) > 1:
+    if any(isinstance(s, (ir.If, ir.Assert)) for s in block) or len({_written(s) for s in reductions}) > 1:
         return None
     count = terms(first := reductions[0])
     each = length(first)
@@ -92,57 +75,60 @@ def _split(kernel: Kernel) -> SplitReduction | None:
     )
 
 
-def _around(body: Block) -> tuple[list[Index], Block]:
+def _around(body: ir.Block) -> tuple[list[Index], ir.Block]:
     """The indices of the loops around the reductions, and the block inside of them."""
     indices: list[Index] = []
     while (
-        len(body) == 1 and isinstance(loop := body[0], For) and is_whole(loop) and reduction_accumulators(loop) is None
+        len(body) == 1
+        and isinstance(loop := body[0], ir.For)
+        and is_whole(loop)
+        and reduction_accumulators(loop) is None
     ):
         indices.append(loop.index)
         body = loop.body
     return indices, body
 
 
-def _is_alone(reduction: For) -> bool:
+def _is_alone(reduction: ir.For) -> bool:
     """Test whether a reduction uses no value computed before it."""
     found = reduction_accumulators(reduction)
     if found is None:
         return False
     own = {*allocated(reduction.body), *found}
-    named = {s.var for s in statements(reduction.body) if isinstance(s, Let)}
-    used = {e for e in nodes((reduction,)) if isinstance(e, Var)}
+    named = {s.var for s in ir.statements(reduction.body) if isinstance(s, ir.Let)}
+    used = {e for e in ir.nodes((reduction,)) if isinstance(e, Var)}
     return used <= named and all(r.tensor in own for r in reads((reduction,)) if r.tensor.space == "register")
 
 
-def _written(reduction: For) -> tuple[object, ...]:
+def _written(reduction: ir.For) -> tuple[object, ...]:
     """A comparable description of the extents of a reduction's loops."""
-    extents = [s.index.extent for s in statements((reduction,)) if isinstance(s, For)]
+    extents = [s.index.extent for s in ir.statements((reduction,)) if isinstance(s, ir.For)]
     return tuple(n if isinstance(n, int) else n.key for n in extents)
 
 
-def _block_of(reduction: For, block: Index) -> For:
+def _block_of(reduction: ir.For, block: Index) -> ir.For:
     """A reduction over one of its blocks, from 0 on if blocks are equal, so that a block's threads take the same steps."""
     start, stop = bounds(reduction, block)
     each, extent = length(reduction), reduction.index.extent
     if not (isinstance(each, int) and isinstance(extent, int) and extent % each == 0):
         return replace(reduction, start=start, stop=stop)
     within = Index(reduction.index.name, each)
-    return replace(reduction, index=within, body=substitute_block(reduction.body, {reduction.index: start + within}))
+    return replace(reduction, index=within, body=ir.substitute_block(reduction.body, {reduction.index: start + within}))
 
 
 class _Two:
     """The construction of two kernels from one."""
 
-    def __init__(self, kernel: Kernel, indices: Sequence[Index], block: Index) -> None:
+    def __init__(self, kernel: ir.Kernel, indices: Sequence[Index], block: Index) -> None:
         self.kernel, self.indices, self.block = kernel, indices, block
         self.shape = (block.extent, *(i.extent for i in indices))
 
-    def made(self, block: Block, long: Expr | None) -> SplitReduction:
-        within: list[Statement] = []
-        after: list[Statement] = []
+    def made(self, block: ir.Block, long: Expr | None) -> SplitReduction:
+        within: list[ir.Statement] = []
+        after: list[ir.Statement] = []
         arrays: list[Tensor] = []
         for s in block:
-            if not isinstance(s, For):
+            if not isinstance(s, ir.For):
                 after.append(s)
                 continue
             found = reduction_accumulators(s)
@@ -150,15 +136,15 @@ class _Two:
             for acc, function in found.items():
                 array = Tensor(f"{acc.name}.parts", self.shape, acc.element, "heap")
                 arrays.append(array)
-                within += [Alloc(acc), assign(acc, identity(function, acc.element))]
+                within += [ir.Alloc(acc), ir.assign(acc, ir.identity(function, acc.element))]
                 every = Index("b", self.block.extent)
-                after.append(For(every, (update(function, acc, array[(every, *self.indices)]),)))
+                after.append(ir.For(every, (ir.update(function, acc, array[(every, *self.indices)]),)))
             within.append(_block_of(s, self.block))
             within += [
-                Store(array, (self.block, *self.indices), acc[()])
+                ir.Store(array, (self.block, *self.indices), acc[()])
                 for acc, array in zip(found, arrays[-len(found) :], strict=True)
             ]
-        parts = (For(self.block, self.around(tuple(within))),)
+        parts = (ir.For(self.block, self.around(tuple(within))),)
         joined = self.around(tuple(after))
         kernel = self.kernel
         first, last = (*self.inputs(parts), *arrays), (*self.inputs(joined), *arrays, *kernel.outputs)
@@ -166,14 +152,14 @@ class _Two:
             replace(kernel, name=f"{kernel.name}.parts", parameters=first, body=parts, results=len(arrays)),
             replace(kernel, parameters=last, body=joined),
             long,
-            any(has_order(found) for s in block if isinstance(s, For) and (found := reduction_accumulators(s))),
+            any(has_order(found) for s in block if isinstance(s, ir.For) and (found := reduction_accumulators(s))),
         )
 
-    def around(self, body: Block) -> Block:
+    def around(self, body: ir.Block) -> ir.Block:
         for index in reversed(self.indices):
-            body = (For(index, body),)
+            body = (ir.For(index, body),)
         return body
 
-    def inputs(self, body: Block) -> list[Tensor]:
+    def inputs(self, body: ir.Block) -> list[Tensor]:
         read = {r.tensor for r in reads(body)}
         return [p for p in self.kernel.inputs if p in read]

@@ -19,18 +19,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
-from ...dialect.notation.loops import (
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Statement,
-    Store,
-    rewrite_block,
-    substitute_block,
-    update,
-)
 from ..analysis.accesses import reads, stride
 from ..analysis.reduction_order import reduction_update
 from ..processor import processor
@@ -42,15 +32,15 @@ VECTORS = 4  # vectors of intermediate sums, each of which waits for the one bef
 MIN_STEPS = 4  # steps that are worth an intermediate sum
 
 
-def widen_in_steps(kernel: Kernel) -> Kernel:
-    return kernel.with_body(rewrite_block(kernel.body, _sums))
+def widen_in_steps(kernel: ir.Kernel) -> ir.Kernel:
+    return kernel.with_body(ir.rewrite_block(kernel.body, _sums))
 
 
-def narrow_sum(s: Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
+def narrow_sum(s: ir.Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
     """The accumulator, term, intermediate type and number of terms of a sum of narrow integers; None for any other
     statement.
     """
-    if not isinstance(s, Store) or (found := reduction_update(s)) is None or found[0] != "add":
+    if not isinstance(s, ir.Store) or (found := reduction_update(s)) is None or found[0] != "add":
         return None
     match found[1]:
         case Cast(value, type) if type.is_integer and value.type in BETWEEN:
@@ -59,49 +49,49 @@ def narrow_sum(s: Statement) -> tuple[Tensor, Expr, ElementType, int] | None:
     return None
 
 
-def _sums(s: Statement) -> Block | None:
+def _sums(s: ir.Statement) -> ir.Block | None:
     match s:
-        case For(body=(Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
+        case ir.For(body=(ir.Store() as store,), kind="serial") if (found := narrow_sum(store)) is not None:
             acc, value, between, most = found
             sums = VECTORS * processor().vector_bytes
             width, wide = sums // between.bytes, sums // acc.element.bytes
             whole = maximum(s.end - s.start, 0) // width
-            strides = {stride(r.tensor, r.indices, s.index) for r in reads((Store(acc, (), value),))}
+            strides = {stride(r.tensor, r.indices, s.index) for r in reads((ir.Store(acc, (), value),))}
             extent = s.index.extent
             if strides != {1} or not isinstance(extent, int) or extent < MIN_STEPS * width:
                 return None
-        case For(kind="vector"):
+        case ir.For(kind="vector"):
             return (s,)
         case _:
             return None
     part, sums = Tensor("part", (width,), between, "register"), Tensor("sums", (wide,), acc.element, "register")
     turns, turn = Index("c", -(-extent // (width * most))), Index("b", extent // width)
     lane, piece, column = Index("l", width), Index("q", width // wide), Index("l", wide)
-    (moved,) = substitute_block((Store(acc, (), value),), {s.index: s.start + turn * width + lane})
-    assert isinstance(moved, Store)
-    adds = Store(part, (lane,), part[lane] + cast(moved.value, between))
-    widens = Store(sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element))
+    (moved,) = ir.substitute_block((ir.Store(acc, (), value),), {s.index: s.start + turn * width + lane})
+    assert isinstance(moved, ir.Store)
+    adds = ir.Store(part, (lane,), part[lane] + cast(moved.value, between))
+    widens = ir.Store(sums, (column,), sums[column] + cast(part[piece * wide + column], acc.element))
     first = turns * most
     every = Index("q", wide)
     left = s.start + whole * width
     exact = isinstance(left, Const) and isinstance(s.end, Const) and left.value == s.end.value
     return (
-        Alloc(sums),
-        For(column, (Store(sums, (column,), constant(0, acc.element)),), kind="vector", width=wide),
-        Alloc(part),
-        For(
+        ir.Alloc(sums),
+        ir.For(column, (ir.Store(sums, (column,), constant(0, acc.element)),), kind="vector", width=wide),
+        ir.Alloc(part),
+        ir.For(
             turns,
             (
-                For(lane, (Store(part, (lane,), constant(0, between)),), kind="vector", width=width),
-                For(
+                ir.For(lane, (ir.Store(part, (lane,), constant(0, between)),), kind="vector", width=width),
+                ir.For(
                     turn,
-                    (For(lane, (adds,), kind="vector", width=width),),
+                    (ir.For(lane, (adds,), kind="vector", width=width),),
                     start=first,
                     stop=minimum(first + most, whole),
                 ),
-                For(piece, (For(column, (widens,), kind="vector", width=wide),), kind="unrolled"),
+                ir.For(piece, (ir.For(column, (widens,), kind="vector", width=wide),), kind="unrolled"),
             ),
         ),
-        For(every, (update("add", acc, sums[every]),), kind="unrolled"),
+        ir.For(every, (ir.update("add", acc, sums[every]),), kind="unrolled"),
         *(() if exact else (replace(s, start=left),)),
     )

@@ -15,21 +15,9 @@ from dataclasses import replace
 
 from ...dialect.ir.sizes import evaluate, product
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16, UI32, ElementType
+from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Cast, Expr, Read, Tensor, cast
 from ...dialect.notation.interval import Interval
-from ...dialect.notation.loops import (
-    Block,
-    For,
-    Kernel,
-    Loop,
-    Statement,
-    Store,
-    blocks,
-    expressions,
-    map_expressions,
-    rewrite_block,
-    scratch_buffers,
-)
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.cost import UNKNOWN
@@ -43,9 +31,9 @@ MAX_READS = 4  # reads of an element: beyond, widening at each read costs more t
 
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
-    scratch = {t for k in plan.kernels for t in scratch_buffers(k)}
+    scratch = {t for k in plan.kernels for t in ir.scratch_buffers(k)}
     kept = scratch | {
-        plan.home[t] for k in plan.kernels for t in (k.parameters if isinstance(k, Loop) else read_often(k))
+        plan.home[t] for k in plan.kernels for t in (k.parameters if isinstance(k, ir.Loop) else read_often(k))
     }
     owned = {*plan.arguments, *plan.results}
     types: dict[Tensor, ElementType] = {}  # new types of the arrays with storage of their own
@@ -81,16 +69,16 @@ def narrowest(values: Interval, element: ElementType) -> ElementType:
     return next((e for e in NARROW if e.bits < element.bits and values.within(e)), element)
 
 
-def read_often(kernel: Kernel) -> set[Tensor]:
+def read_often(kernel: ir.Kernel) -> set[Tensor]:
     """The parameters whose elements a kernel reads more than MAX_READS times, as far as sizes are known."""
     counts: Counter[Tensor] = Counter()
 
-    def count(block: Block, times: int) -> None:
+    def count(block: ir.Block, times: int) -> None:
         for s in block:
-            for e in expressions(s):
+            for e in ir.expressions(s):
                 counts.update({n.tensor: times for n in walk(e) if isinstance(n, Read)})
-            inside = times * evaluate(s.index.extent, UNKNOWN) if isinstance(s, For) else times
-            for inner in blocks(s):
+            inside = times * evaluate(s.index.extent, UNKNOWN) if isinstance(s, ir.For) else times
+            for inner in ir.blocks(s):
                 count(inner, inside)
 
     count(kernel.body, 1)
@@ -101,7 +89,7 @@ def read_often(kernel: Kernel) -> set[Tensor]:
     return often if match_contraction(plain) is None and windowed(plain) is None else set()
 
 
-def _compacted(kernel: Kernel, narrowed: Mapping[Tensor, Tensor]) -> Kernel:
+def _compacted(kernel: ir.Kernel, narrowed: Mapping[Tensor, Tensor]) -> ir.Kernel:
     if not any(p in narrowed for p in kernel.parameters):
         return kernel
 
@@ -110,11 +98,11 @@ def _compacted(kernel: Kernel, narrowed: Mapping[Tensor, Tensor]) -> Kernel:
             return Cast(Read(narrowed[e.tensor], tuple(rewrite(i, read) for i in e.indices)), e.type)
         return None
 
-    def store(s: Statement) -> Block | None:
-        if isinstance(s, Store) and s.tensor in narrowed:
+    def store(s: ir.Statement) -> ir.Block | None:
+        if isinstance(s, ir.Store) and s.tensor in narrowed:
             t = narrowed[s.tensor]
             return (replace(s, tensor=t, value=cast(s.value, t.element)),)
         return None
 
-    body = rewrite_block(map_expressions(kernel.body, lambda e: rewrite(e, read)), store)
+    body = ir.rewrite_block(ir.map_expressions(kernel.body, lambda e: rewrite(e, read)), store)
     return replace(kernel, parameters=tuple(narrowed.get(p, p) for p in kernel.parameters), body=body)
