@@ -54,6 +54,7 @@ def package(tmp_path: Path) -> Path:
 
 def run(package: Path, *command: str, status: int = 0) -> str:
     known = {"PYTHONPATH": f"{ROOT}:{package}", "PATH": "/usr/bin:/bin", "HOME": str(package), "CVM_TRACEBACK": "1"}
+    known |= {"PYTHONDONTWRITEBYTECODE": "1"}  # tests change files within a second, which Python would not notice
     done = subprocess.run([*CVM, *command], cwd=package, env=known, capture_output=True, text=True, timeout=300)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
