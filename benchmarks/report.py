@@ -1,4 +1,4 @@
-"""The goals and the results of all groups that were measured, as the tables of docs/performance.md and a plot beside it."""
+"""The goals and the results of all groups that were measured, as the tables of docs/performance.md and figures beside it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def machine(results: dict[str, dict[str, Any]]) -> str:
 
 
 def write() -> None:
-    """Brings the page's tables and the plot up to date."""
+    """Bring the page's tables and the figures up to date."""
     results = load()
     if not results:
         return
@@ -111,6 +111,6 @@ def write() -> None:
     try:
         from plot import draw
     except ImportError:
-        print("matplotlib is not installed: the plot stays as it was")
+        print("matplotlib is not installed: the figures stay as they were")
     else:
-        draw(results, PAGE.with_suffix(".png"))
+        draw(results, PAGE.parent / "figures")
