@@ -158,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
         _new,
         _diff,
         _reduce,
+        _lsp,
     ):
         add(commands)
     return top
@@ -192,6 +193,10 @@ def _doctor(commands: Any) -> None:
 def _cache(commands: Any) -> None:
     cache = _command(commands, "cache", "show or empty the disk cache of compiled code")
     cache.add_argument("action", choices=("info", "clear"))
+
+
+def _lsp(commands: Any) -> None:
+    _command(commands, "lsp", "serve an editor: diagnostics, types, operators' pages, completion, renaming (pygls)")
 
 
 def _completion(commands: Any) -> None:

@@ -24,6 +24,7 @@ EXTRAS = {  # what each is for, and the modules that it needs
     "plot": ("run --plot", ("matplotlib",)),
     "progress": ("bars of progress", ("tqdm",)),
     "completion": ("completion in a shell", ("shtab",)),
+    "editor": ("cvm lsp", ("pygls",)),
 }
 
 

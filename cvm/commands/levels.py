@@ -25,9 +25,14 @@ Level: TypeAlias = Module | Plan
 def read_level(name: str, data: bytes | None = None) -> Level:
     """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
     data = read(name) if data is None else data
-    if re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is None:
+    if not holds_kernels(data):
         return load(name, data)
     return read_kernels(data.decode("utf-8", "replace"), STDIN if name == "-" else name)
+
+
+def holds_kernels(data: bytes) -> bool:
+    """Test whether a text begins with a kernel, after blanks and comments."""
+    return re.match(rb"(\s|//[^\n]*\n)*kernel\b", data) is not None
 
 
 def read_kernels(text: str, filename: str) -> Plan:

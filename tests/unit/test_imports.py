@@ -26,6 +26,8 @@ ALSO = {
     "cvm/plot.py": "matplotlib PIL",
     "cvm/commands/array_files.py": "PIL",
     "cvm/commands/completion.py": "shtab",
+    "cvm/highlight.py": "pygments",
+    "cvm/language_server/server.py": "lsprotocol pygls",
     "cvm/testing/pytest_plugin.py": "pytest",
 }  # files that may import more
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types

@@ -1,0 +1,49 @@
+"""A Pygments lexer of programs, from the tokens of the language's own lexer: for Sphinx, MkDocs, IPython and `pygmentize`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pygments.lexer import Lexer
+from pygments.token import Comment, Error, Keyword, Name, Number, Operator, Punctuation, String, Text, _TokenType
+
+from cvm.parser.recovery import scanner
+
+TYPES: dict[str, _TokenType] = {
+    "COMMENT": Comment.Single,
+    **dict.fromkeys(("FUNC", "GRAPH", "MODULE", "RETURN", "CALL", "CONST", "INIT", "FILE", "DENSE"), Keyword),
+    **dict.fromkeys(("VALUE", "RESULT"), Name.Variable),
+    **dict.fromkeys(("OPERATOR", "INFIX"), Name.Builtin),
+    **dict.fromkeys(("TENSOR", "FIELD", "ELEMENT", "MISTYPED", "ASCRIPTION"), Keyword.Type),
+    **dict.fromkeys(("INTEGER", "BITS"), Number.Integer),
+    "FLOAT": Number.Float,
+    "STRING": String,
+    "SYMBOL": Name.Function,
+    "NAME": Name.Attribute,
+    "UNKNOWN": Error,
+}
+
+
+class CvmLexer(Lexer):
+    """Highlight `.cvm` programs."""
+
+    name = "cvm"
+    aliases = ("cvm",)
+    filenames = ("*.cvm",)
+    url = ""
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
+        """The tokens of a text: offset, kind, and the text itself."""
+        for token in scanner().tokens(text, keep=True):
+            kind = TYPES.get(token.type)
+            if kind is None:
+                kind = (
+                    Text
+                    if token.text.isspace()
+                    else Operator
+                    if re.fullmatch(r"[-+*/=<>!&|^~%]+", token.text)
+                    else Punctuation
+                )
+            yield token.start, kind, token.text

@@ -1,0 +1,179 @@
+"""One text as it stands in an editor: its tokens, the values and functions they name, and its mistakes.
+
+Works from the tokens, so that names can be followed in a text that has mistakes, and from the module as far as that is
+right, for types and ranges. Offsets count characters of the text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from cvm.commands.levels import holds_kernels, read_kernels
+from cvm.commands.ops import page, summary
+from cvm.dialect.builtin import Const
+from cvm.dialect.cog.clocked import warnings
+from cvm.dialect.ir.attributes import attribute_text, describe
+from cvm.dialect.ir.diagnostics import Diagnostic, Error, Source
+from cvm.dialect.ir.types import ELEMENT_TYPES
+from cvm.dialect.program.function import Function, Graph, Value
+from cvm.dialect.program.module import Module
+from cvm.dialect.program.unused_values import unused_values
+from cvm.dialect.spec.op import OPERATORS
+from cvm.lowering.formulas.overflow_warnings import Analysis
+from cvm.parser import check
+from cvm.parser.recovery import scanner
+from cvm.parser.syntax_tree import Token
+
+HEADS = ("FUNC", "GRAPH")  # tokens that begin a scope of values
+NAMED = ("VALUE", "RESULT", "SYMBOL")
+
+
+class Document:
+    """A text and what is known of it. `folder` is where the files of its constants lie."""
+
+    def __init__(self, text: str, filename: str, folder: Path | None = None) -> None:
+        self.source = Source(filename, text)
+        self.module, self.mistakes = _read(text, filename, folder)
+        self.tokens = [t for t in scanner().tokens(text) if t.start < t.end]
+        self.heads = [i for i, t in enumerate(self.tokens) if t.type in HEADS]
+
+    @cached_property
+    def warnings(self) -> list[Diagnostic]:
+        """The warnings of `cvm check`, once the text has no mistakes."""
+        found = [] if self.mistakes else list(self.module.functions.values())
+        return [d for f in found for d in (warnings(f) if isinstance(f, Graph) else unused_values(f))]
+
+    @cached_property
+    def ranges(self) -> Analysis:
+        """The intervals of integers, once the text has no mistakes."""
+        analysis = Analysis(self.module)
+        for function in self.module.functions.values() if not self.mistakes else ():
+            analysis.function(function)
+        return analysis
+
+    def index(self, offset: int) -> int | None:
+        """The number of the token at an offset, or just before it; None between tokens."""
+        found = bisect_right(self.tokens, offset, key=lambda t: t.start) - 1
+        return found if found >= 0 and offset <= self.tokens[found].end else None
+
+    def scope(self, index: int) -> tuple[int, int]:
+        """The numbers of the first token of the function around a token, and of the first one after it."""
+        at = bisect_right(self.heads, index)
+        return self.heads[at - 1] if at else 0, self.heads[at] if at < len(self.heads) else len(self.tokens)
+
+    def function(self, index: int) -> Function | None:
+        """The function around a token, as far as it was understood."""
+        start, end = self.scope(index)
+        name = next((t.name for t in self.tokens[start:end] if t.type == "SYMBOL"), "")
+        return self.module.functions.get(name)
+
+    def value(self, index: int) -> Value | None:
+        function = self.function(index)
+        name = self.tokens[index].name
+        return None if function is None else next((v for v in function.values() if v.name == name), None)
+
+    def occurrences(self, index: int) -> list[Token]:
+        """The tokens that name what a token names, first its definition: a value in its function, or a function."""
+        token = self.tokens[index]
+        if token.type not in NAMED:
+            return []
+        start, end = (0, len(self.tokens)) if token.type == "SYMBOL" else self.scope(index)
+        found = [i for i in range(start, end) if self.tokens[i].type in NAMED and self.tokens[i].text == token.text]
+        found.sort(key=lambda i: i not in self.definitions)
+        return [self.tokens[i] for i in found]
+
+    @cached_property
+    def definitions(self) -> set[int]:
+        """The numbers of the tokens that introduce a name: of a function, an argument, or a result."""
+        found: set[int] = set()
+        kinds = [t.type for t in self.tokens]
+        for i, kind in enumerate(kinds):
+            if (kind == "SYMBOL" and i and kinds[i - 1] in HEADS) or (
+                kind == "VALUE" and kinds[i + 1 : i + 2] == ["COLON"]
+            ):
+                found.add(i)
+            while kind == "RESULT" and i >= 0:  # %a, %b = ...
+                found.add(i)
+                i = i - 2 if kinds[max(i - 2, 0) : i] == ["VALUE", "COMMA"] else -1
+        return found
+
+    def describe(self, index: int) -> str:
+        """Describe a token as Markdown: its type and values, or its page; empty if nothing is known of it."""
+        token = self.tokens[index]
+        if token.type in ("OPERATOR", "INFIX", "STRING"):
+            name = token.text.strip('"(')
+            return f"```text\n{page(OPERATORS[name])}\n```" if name in OPERATORS else ""
+        if token.type == "SYMBOL" and token.name in self.module.functions:
+            return f"```cvm\n{head(self.module.functions[token.name])}\n```"
+        value = self.value(index) if token.type in NAMED and token.type != "SYMBOL" else None
+        if value is None or value.type is None:
+            return ""
+        interval = self.ranges.ranges.get(value)
+        known = f"\n\nvalues in [{interval.low}, {interval.high}]" if interval is not None else ""
+        given = f" {{range = {attribute_text(value.attributes['range'])}}}" if "range" in value.attributes else ""
+        return f"```cvm\n%{value.name}: {value.type}{given}\n```{known}"
+
+    def hints(self) -> Iterator[tuple[int, str]]:
+        """The inferred type of each result, and the offset after which it stands."""
+        for index in self.heads:
+            function = self.function(index)
+            end = self.scope(index)[1]
+            results = {
+                r.name: str(r.type)
+                for o in (function.operations if function else ())
+                if o.declared is None and not isinstance(o.operator, Const)
+                for r in o.results
+                if r.type is not None
+            }
+            for i in range(index, end):
+                if i in self.definitions and self.tokens[i].name in results:
+                    yield self.tokens[i].end, f": {results.pop(self.tokens[i].name)}"
+
+    def completions(self, offset: int) -> list[tuple[str, str, str]]:
+        """The words that may stand at an offset, each with its kind and a line about it."""
+        start, end = self.source.text.rfind("\n", 0, offset) + 1, offset
+        line = self.source.text[start:end]
+        before = next((i for i in range(len(self.tokens) - 1, -1, -1) if self.tokens[i].start < offset), 0)
+        word = line[len(line.rstrip("%@ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.$")) :]
+        if word.startswith("%"):
+            first, last = self.scope(before) if self.tokens else (0, 0)
+            names = dict.fromkeys(t.text for t in self.tokens[first:last] if t.type in NAMED and t.start + 1 < offset)
+            function = self.function(before)
+            types = {f"%{v.name}": str(v.type or "") for v in (function.values() if function else ())}
+            return [(n, "value", types.get(n, "")) for n in names if n[0] == "%" and n != word]
+        if word.startswith("@"):
+            return [(f"@{f.name}", "function", head(f)) for f in self.module.functions.values()]
+        if line.count("<") > line.count(">"):
+            return [(n, "type", "an element type") for n in ELEMENT_TYPES]
+        if line.rfind("{") > line.rfind("}"):
+            return list(self._attributes(self.source.line(self.source.place(offset)[0])))
+        return [(name, "operator", summary(op)) for name, op in sorted(OPERATORS.items())]
+
+    def _attributes(self, line: str) -> Iterator[tuple[str, str, str]]:
+        """The attributes of the operator on this line, which are not there yet."""
+        named = [t.text for t in scanner().tokens(line) if t.type == "OPERATOR" and t.text in OPERATORS]
+        for field in OPERATORS[named[-1]].fields if named else ():
+            if not field.is_operand and f"{field.name} =" not in line:
+                yield field.name, "attribute", describe(field.annotation)
+
+
+def _read(text: str, filename: str, folder: Path | None) -> tuple[Module, list[Diagnostic]]:
+    """The module of a text and its mistakes; a text of kernels has no functions."""
+    if not holds_kernels(text.encode()):
+        return check(text, filename, folder)
+    try:
+        read_kernels(text, filename)
+    except Error as e:
+        return Module({}), list(e.diagnostics)
+    return Module({}), []
+
+
+def head(function: Function) -> str:
+    """The first line of a function, without its body."""
+    if isinstance(function, Graph):
+        return f"graph @{function.name}"
+    arguments = ", ".join(f"%{a.name}: {a.type or '?'}" for a in function.arguments)
+    return f"func @{function.name}({arguments}) -> ({', '.join(str(r.type or '?') for r in function.results)})"

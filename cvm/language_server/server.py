@@ -1,0 +1,243 @@
+"""The language server: answers an editor's requests, each from the Document of the text as it stands there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import lsprotocol.types as lsp  # pyright: ignore[reportMissingImports]
+from pygls.lsp.server import LanguageServer  # pyright: ignore[reportMissingImports]
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic
+from cvm.language_server.document import Document
+from cvm.parser.format import format_text
+from cvm.parser.syntax_tree import Token
+
+SHOWN = ("formulas", "loops", "schedule", "llvm")  # stages that a function's code lens shows
+KINDS = {
+    "value": lsp.CompletionItemKind.Variable,
+    "function": lsp.CompletionItemKind.Function,
+    "type": lsp.CompletionItemKind.TypeParameter,
+    "attribute": lsp.CompletionItemKind.Property,
+    "operator": lsp.CompletionItemKind.Method,
+}
+server = LanguageServer("cvm", cvm.__version__)
+documents: dict[str, Document] = {}  # by address, as last seen
+
+
+def main() -> None:
+    """Serve on standard input and output until the editor ends it."""
+    server.start_io()
+
+
+def of(uri: str) -> Document:
+    """The document of an address; a text that changed is read again."""
+    text = server.workspace.get_text_document(uri).source
+    if uri not in documents or documents[uri].source.text != text:
+        path = Path(unquote(urlparse(uri).path))
+        documents[uri] = Document(text, str(path), path.parent)
+    return documents[uri]
+
+
+def place(document: Document, offset: int) -> lsp.Position:
+    """The line, and the column in UTF-16 units, of an offset."""
+    line, column = document.source.place(offset)
+    before = document.source.line(line)[: column - 1]
+    return lsp.Position(line - 1, len(before.encode("utf-16-le")) // 2)
+
+
+def stretch(document: Document, start: int, end: int) -> lsp.Range:
+    return lsp.Range(place(document, start), place(document, end))
+
+
+def offset(document: Document, position: lsp.Position) -> int:
+    """The offset of a line and a column in UTF-16 units; beyond the end of a line, its end."""
+    starts = document.source.line_starts
+    if position.line >= len(starts):
+        return len(document.source.text)
+    units = document.source.line(position.line + 1).encode("utf-16-le")[: 2 * position.character]
+    return starts[position.line] + len(units.decode("utf-16-le", "ignore"))
+
+
+def pointed(params: Any) -> tuple[Document, int | None]:
+    """The document of a request, and the number of the token that it points at."""
+    document = of(params.text_document.uri)
+    return document, document.index(offset(document, params.position))
+
+
+def location(document: Document, uri: str, token: Token) -> lsp.Location:
+    return lsp.Location(uri, stretch(document, token.start, token.end))
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
+@server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
+def publish(params: lsp.DidOpenTextDocumentParams | lsp.DidChangeTextDocumentParams) -> None:
+    """Send the mistakes and warnings of a text that was opened or changed."""
+    uri = params.text_document.uri
+    document = of(uri)
+    found = [
+        *(_diagnostic(document, uri, d, lsp.DiagnosticSeverity.Error) for d in document.mistakes),
+        *(_diagnostic(document, uri, d, lsp.DiagnosticSeverity.Warning) for d in document.warnings),
+    ]
+    server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found))
+
+
+def _diagnostic(document: Document, uri: str, d: Diagnostic, severity: lsp.DiagnosticSeverity) -> lsp.Diagnostic:
+    notes = [
+        lsp.DiagnosticRelatedInformation(
+            lsp.Location(
+                uri, stretch(document, n.span.start, n.span.end) if n.span else lsp.Range(*[place(document, 0)] * 2)
+            ),
+            n.message,
+        )
+        for n in d.notes
+    ]
+    where = stretch(document, d.span.start, max(d.span.end, d.span.start + 1))
+    return lsp.Diagnostic(where, d.message, severity, d.code, source="cvm", related_information=notes or None)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+def forget(params: lsp.DidCloseTextDocumentParams) -> None:
+    documents.pop(params.text_document.uri, None)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_HOVER)
+def hover(params: lsp.HoverParams) -> lsp.Hover | None:
+    """The type and range of a value, the head of a function, the page of an operator."""
+    document, index = pointed(params)
+    text = "" if index is None else document.describe(index)
+    return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
+def definition(params: lsp.DefinitionParams) -> lsp.Location | None:
+    document, index = pointed(params)
+    found = [] if index is None else document.occurrences(index)
+    return location(document, params.text_document.uri, found[0]) if found else None
+
+
+@server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
+def references(params: lsp.ReferenceParams) -> list[lsp.Location]:
+    document, index = pointed(params)
+    found = [] if index is None else document.occurrences(index)
+    kept = found if params.context.include_declaration else found[1:]
+    return [location(document, params.text_document.uri, t) for t in kept]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
+def prepare_rename(params: lsp.PrepareRenameParams) -> lsp.Range | None:
+    document, index = pointed(params)
+    if index is None or not document.occurrences(index):
+        return None
+    token = document.tokens[index]
+    return stretch(document, token.start + 1, token.end)
+
+
+@server.feature(lsp.TEXT_DOCUMENT_RENAME)
+def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+    """Rename a value in its function, or a function with its calls; a name that is taken or none is refused."""
+    document, index = pointed(params)
+    found = [] if index is None else document.occurrences(index)
+    if not found:
+        return None
+    name = params.new_name.lstrip("%@")
+    sigil = found[0].text[0]
+    first, last = document.scope(index or 0) if sigil == "%" else (0, len(document.tokens))
+    if not re.fullmatch(r"[A-Za-z0-9_.$]+", name):
+        raise ValueError(f"a name has letters, digits, _, . and $, not {params.new_name!r}")
+    if any(t.text == sigil + name for t in document.tokens[first:last]):
+        raise ValueError(f"{sigil}{name} is there already")
+    edits = [lsp.TextEdit(stretch(document, t.start + 1, t.end), name) for t in found]
+    return lsp.WorkspaceEdit({params.text_document.uri: edits})
+
+
+@server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["%", "@", ".", "{", "<"]))
+def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
+    document = of(params.text_document.uri)
+    at = offset(document, params.position)
+    line = document.source.text[:at].rpartition("\n")[2]
+    word = re.search(r"[%@\w.$]*$", line)
+    start = at - len(word[0]) if word else at
+    return [
+        lsp.CompletionItem(n, kind=KINDS[k], detail=about, text_edit=lsp.TextEdit(stretch(document, start, at), n))
+        for n, k, about in document.completions(at)
+    ]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
+def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    """The whole text in the usual layout; nothing while it cannot be parsed."""
+    document = of(params.text_document.uri)
+    text = document.source.text
+    try:
+        after = format_text(text, document.source.filename)
+    except cvm.Error:
+        return []
+    return [lsp.TextEdit(stretch(document, 0, len(text)), after)] if after != text else []
+
+
+@server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+    """The inferred types of results, within the lines that are shown."""
+    document = of(params.text_document.uri)
+    hints = ((place(document, at), text) for at, text in document.hints())
+    return [
+        lsp.InlayHint(p, text, lsp.InlayHintKind.Type)
+        for p, text in hints
+        if params.range.start.line <= p.line <= params.range.end.line
+    ]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+def symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+    """The functions and graphs of a text."""
+    document = of(params.text_document.uri)
+    return [
+        lsp.DocumentSymbol(
+            name.text,
+            lsp.SymbolKind.Function,
+            stretch(document, head.start, last.end),
+            stretch(document, name.start, name.end),
+        )
+        for head, name, last in _heads(document)
+    ]
+
+
+def _heads(document: Document) -> Iterable[tuple[Token, Token, Token]]:
+    """The first token of each function, its name and its last token."""
+    for index in document.heads:
+        tokens = document.tokens[index : document.scope(index)[1]]
+        if len(tokens) > 1 and tokens[1].type == "SYMBOL":
+            yield tokens[0], tokens[1], tokens[-1]
+
+
+@server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)
+def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+    """Above each function without mistakes: its stages of compilation."""
+    document = of(params.text_document.uri)
+    known = {} if document.mistakes else document.module.functions
+    return [
+        lsp.CodeLens(
+            stretch(document, head.start, name.end),
+            lsp.Command(stage, "cvm.lower", arguments=[params.text_document.uri, name.name, stage]),
+        )
+        for head, name, _ in _heads(document)
+        if name.name in known
+        for stage in SHOWN
+    ]
+
+
+@server.command("cvm.lower")
+def lower(uri: str, entry: str, stage: str) -> str:
+    """The text of a function at a stage of compilation; the editor shows it beside the program."""
+    document = of(uri)
+    if stage not in SHOWN or document.mistakes:
+        return ""
+    try:
+        return cvm.compile(document.module, entry=entry, target="cpu").lower(stage)
+    except cvm.Error as e:
+        return str(e)
