@@ -136,7 +136,7 @@ def test_editing() -> None:
                 assert set(found) == set()  # both are there
         lenses = await client.text_document_code_lens_async(lsp.CodeLensParams(document))
         assert [lens.command.title for lens in lenses] == ["formulas", "loops", "schedule", "llvm"] * 2
-        for stage, part in (("formulas", "s[i, j] ="), ("loops", "kernel @"), ("llvm", "define")):
+        for stage, part in (("formulas", "%s[%i0, %i1]"), ("loops", "kernel @"), ("llvm", "define")):
             given = lsp.ExecuteCommandParams("cvm.lower", [URI, "half", stage])
             assert part in await client.workspace_execute_command_async(given), stage
 
