@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": ("explain cvm.dense.C2", "explain parse.brace"),
     "lower": ("lower layer.cvm --to loops", "lower layer.cvm --to strategies --cpu znver4"),
     "opt": ("opt layer.cvm --pipeline canonicalize,cse,fuse", "opt layer.cvm --target cuda --print-after-all"),
+    "cost": ("cost layer.cvm --size N=64", "cost layer.cvm --size N=64 -o roofline.svg"),
     "build": ("build layer.cvm --size N=16 -o layer.so --header layer.h",),
     "import": ("import model.onnx --size N=1 -o model.cvm",),
     "test": ("test tests", "test tests --bless"),
@@ -159,6 +160,7 @@ def parser() -> argparse.ArgumentParser:
         _diff,
         _reduce,
         _lsp,
+        _cost,
     ):
         add(commands)
     return top
@@ -432,3 +434,14 @@ def _reduce(commands: Any) -> None:
     reduce.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
     )
+
+
+def _cost(commands: Any) -> None:
+    cost = _command(commands, "cost", "count the operations and bytes of a call, against what this machine can do")
+    cost.add_argument("program", metavar="PROG.cvm", help="a program, or kernels")
+    cost.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
+    cost.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
+    _optimization(cost)
+    cost.add_argument("--size", action="append", default=[], metavar="NAME=N", help="an unknown size; 1 by default")
+    cost.add_argument("--json", action="store_true", help="print the counts in JSON")
+    cost.add_argument("-o", "--output", metavar="FILE", help="the roofline, .svg, or a page with the counts, .html")

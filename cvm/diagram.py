@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from cvm.commands.io import page
 from cvm.dialect.builtin import Const
 from cvm.dialect.cog.clocked import Feedback
 from cvm.dialect.ir.attributes import attribute_text
@@ -20,49 +21,6 @@ from cvm.layered_layout import Box, Route, place
 LETTER, LINE, PAD = 7.3, 16.0, 9.0  # width of a letter, height of a line, padding of a box, in pixels
 LONGEST = 44  # letters of a line
 MARGIN = 20.0
-
-STYLE = """\
-text { font: 12px ui-monospace, Menlo, Consolas, monospace; fill: #1b1f24; text-anchor: middle; white-space: pre; }
-.name { font-weight: 600; } .more { fill: #57606a; } .title { font-weight: 700; font-size: 14px; text-anchor: start; }
-rect { fill: #ffffff; stroke: #8c959f; rx: 5; } .argument rect, .result rect { fill: #ddf4ff; stroke: #54aeff; rx: 14; }
-.state rect { fill: #dafbe1; stroke: #4ac26b; }
-path { fill: none; stroke: #8c959f; stroke-width: 1.3; marker-end: url(#arrow); } .fed { stroke: #2da44e; stroke-dasharray: 5 4; }
-g.box:hover rect { stroke-width: 2.5; }
-@media (prefers-color-scheme: dark) {
-  svg { background: #0d1117; } text { fill: #e6edf3; } .more { fill: #8d96a0; } rect { fill: #161b22; stroke: #6e7681; }
-  .argument rect, .result rect { fill: #0c2d6b; } .state rect { fill: #033a16; }
-}
-"""
-
-PAGE = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>html, body {{ margin: 0; height: 100%; overflow: hidden; }} svg {{ width: 100%; height: 100%; cursor: grab; }}</style></head>
-<body>
-{svg}<script>
-// drag to move, turn the wheel to zoom, double-click to see all of it
-const svg = document.querySelector("svg"), all = svg.getAttribute("viewBox").split(" ").map(Number);
-let view = [...all], held = null;
-const show = () => svg.setAttribute("viewBox", view.join(" "));
-const scale = () => Math.max(view[2] / svg.clientWidth, view[3] / svg.clientHeight);
-svg.addEventListener("wheel", e => {{
-  e.preventDefault();
-  const by = Math.exp(e.deltaY / 400), p = new DOMPoint(e.clientX, e.clientY).matrixTransform(svg.getScreenCTM().inverse());
-  view = [p.x + (view[0] - p.x) * by, p.y + (view[1] - p.y) * by, view[2] * by, view[3] * by];
-  show();
-}}, {{ passive: false }});
-svg.addEventListener("pointerdown", e => {{ held = [e.clientX, e.clientY]; svg.setPointerCapture(e.pointerId); }});
-svg.addEventListener("pointermove", e => {{
-  if (!held) return;
-  const s = scale();
-  view[0] -= (e.clientX - held[0]) * s; view[1] -= (e.clientY - held[1]) * s;
-  held = [e.clientX, e.clientY];
-  show();
-}});
-svg.addEventListener("pointerup", () => {{ held = null; }});
-svg.addEventListener("dblclick", () => {{ view = [...all]; show(); }});
-</script></body></html>
-"""
 
 
 @dataclass(eq=False)
@@ -112,12 +70,12 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<polygon points="0,0 8,4 0,8" fill="#8c959f"/></marker></defs>\n'
     )
-    return f"{head}<style>\n{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
+    return f"{head}<style>\n{page('drawing.css')}</style>\n" + "\n".join(parts) + "\n</svg>\n"
 
 
-def page(module: Module, functions: Iterable[Function], title: str) -> str:
+def viewer(module: Module, functions: Iterable[Function], title: str) -> str:
     """The functions in a page that scrolls and zooms."""
-    return PAGE.format(title=escape(title), svg=svg(module, functions))
+    return page("viewer.html", TITLE=escape(title), DRAWING=svg(module, functions))
 
 
 # From operations to boxes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import cvm
@@ -45,3 +47,9 @@ def write(name: str, data: bytes) -> None:
         raise
     except OSError as e:
         raise Usage(f"{name} cannot be written: {(e.strerror or str(e)).lower()}") from None
+
+
+def page(name: str, **texts: object) -> str:
+    """A file of the folder `pages` with texts in the place of their names, which are in capitals."""
+    text = (files("cvm") / "pages" / name).read_text("utf-8")
+    return re.sub("|".join(texts), lambda m: str(texts[m[0]]), text) if texts else text

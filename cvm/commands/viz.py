@@ -21,6 +21,6 @@ def viz(options: Namespace) -> int:
     names = options.entry or [*module.functions]
     functions = [find(module, name) for name in names]
     title = Path(options.program).name
-    text = diagram.page(module, functions, title) if suffix == ".html" else diagram.svg(module, functions)
+    text = diagram.viewer(module, functions, title) if suffix == ".html" else diagram.svg(module, functions)
     write(options.output, text.encode())
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from os import PathLike
 from types import NoneType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from zipfile import is_zipfile
 
 import numpy as np
@@ -32,6 +32,9 @@ from ..options import DEFAULT, CompileOptions
 from ..targets import find_target, target_of_stage
 from .compiled_function import CompiledFunction
 from .steppers import Stepper
+
+if TYPE_CHECKING:
+    from ...lowering.analysis.count_operations import Cost
 
 Sensor = Iterable[Any] | Callable[[int], Any]
 
@@ -252,6 +255,15 @@ class CompiledGraph:
         if stage not in STAGES and (target := target_of_stage(stage)).emit_steps is not None:
             return target.stages[stage](target.emit_steps(self.step_plan), self.options)
         return self.function(self.clockwork.advance).lower(stage)
+
+    def cost(self, by: str = "kernel") -> Cost:
+        """Operations and bytes of a tick, counted exactly: of each kernel, or of each operation by its formula."""
+        from ...lowering.analysis.count_operations import cost
+
+        if by == "kernel" and self.options.optimize:
+            with compiling_for(self.options.cpu):
+                return cost(self.step_plan.plan)
+        return self.function(self.clockwork.advance).cost(by)
 
     # compiled code
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
+from ...dialect.ir.sizes import Size
+from ...dialect.ir.suggest import did_you_mean
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.function import Function
 from ...dialect.program.module import Module
@@ -24,7 +26,7 @@ from ..targets import find_target, target_of_stage
 if TYPE_CHECKING:
     from ...dialect.notation.plan import Plan
     from ...dialect.program.deferred_size_limits import DeferredChecks
-    from ...lowering.analysis.cost import Cost
+    from ...lowering.analysis.count_operations import Cost
 
 
 class CompiledFunction:
@@ -189,11 +191,25 @@ class CompiledFunction:
             plan = target.lower(self.module, self.computed, self.options)
             return target.stages[stage](target.emit(plan, self.options), self.options)
 
-    def cost(self) -> Cost:
-        """Operations and bytes per call, counted from the kernels; each size not known while compiling counts as 1."""
-        from ...lowering.analysis.cost import cost
+    def cost(self, by: str = "kernel", **sizes: int) -> Cost:
+        """Operations and bytes of a call, counted exactly: of each kernel, or of each operation by its formula.
 
-        return cost(self.plan)
+        `sizes` are those that are unknown while compiling, `f.cost(N=4)`; one that is not given counts as 1.
+        """
+        from ...lowering.analysis.count_operations import cost
+        from ...lowering.operation_costs import operation_costs
+
+        open = {d.name for t in self.head.argument_types for d in t.array_shape if isinstance(d, Size)}
+        for name in sizes:
+            if name not in open:
+                raise CallError(f"no argument has a size ?{name}{did_you_mean(name, map(str, open))}")
+        if by not in ("kernel", "operation"):
+            raise CallError(f"cost is counted by kernel or by operation, got {by!r}")
+        atoms = {Size.named(name).terms[0][0]: n for name, n in sizes.items()}
+        with compiling_for(self.compiled_for):
+            if by == "operation":
+                return operation_costs(self.module, self.computed, atoms)
+            return cost(self.plan, atoms)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.module, self.function, self.options)

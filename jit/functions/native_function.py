@@ -127,6 +127,7 @@ class NativeFunction(CompiledFunction):
         )
 
     def _compile_in_units(self) -> Compiled:
+        from ...lowering.analysis.cost import estimated_work
         from ..llvm.emit import Emission
         from .codegen_units import Parts
 
@@ -136,7 +137,6 @@ class NativeFunction(CompiledFunction):
         with Parts(emission, checked) as parts:
             self.plan = plan = self._scheduled(plain, parts.add)
             parts.end(plan)
-            work = self.cost()
             constants = tuple(np.ascontiguousarray(c) for c in plan.data.values())
             return cache_entry.Compiled(
                 parts.images(),
@@ -145,7 +145,7 @@ class NativeFunction(CompiledFunction):
                 emission.sizes,
                 tuple(emission.requirements.listed),
                 frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
-                work.operations + work.bytes_read + work.bytes_written > WORTH_RELEASING,
+                estimated_work(plan) > WORTH_RELEASING,
                 parts.parallel,
                 checked is not None,
             )

@@ -14,7 +14,7 @@ import numpy as np
 from ...dialect.ir.sizes import evaluate
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
-from ...lowering.analysis.cost import Cost, cost
+from ...lowering.analysis.count_operations import Cost, cost
 from ...lowering.processor import compiling_for
 from ..calls.arguments import size_place
 from ..llvm.emit import emit

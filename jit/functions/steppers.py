@@ -11,7 +11,7 @@ import numpy as np
 
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
-from ...lowering.analysis.cost import cost
+from ...lowering.analysis.cost import estimated_work
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
 from ...lowering.stepping.step_plan import StepPlan
 from ..llvm import ir_builder as ll
@@ -136,8 +136,7 @@ class NativeStepper:
         place = self.workspace.ctypes.data
         self.contexts = [(ctypes.c_void_p * 3)(*c) for c in ((here, there, place), (there, here, place))]
         self.starts = [ctypes.addressof(c) for c in self.contexts]
-        work = cost(tick.plan)
-        self.batch = max(1, BATCH // (1 + work.operations + work.bytes_read + work.bytes_written))
+        self.batch = max(1, BATCH // (1 + estimated_work(tick.plan)))
         self.batch += -self.batch % tick.ticks
         self.side = 0
 

@@ -1,11 +1,8 @@
-"""Cost model: scalar operations and bytes of a call, counted from its kernels. An estimate for users and for
-scheduling.
-"""
+"""Cost model of passes: estimates of scalar operations, bytes and dependent operations. `count_operations` counts exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...dialect.ir.sizes import evaluate, product
@@ -15,41 +12,27 @@ from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, walk
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The cost of a call: scalar operations on elements, bytes read and written by kernels, bytes of intermediates."""
-
-    operations: int
-    bytes_read: int
-    bytes_written: int
-    workspace: int
-
-
-def cost(plan: Plan, sizes: Mapping[Any, int] | None = None) -> Cost:
-    """The cost of a plan. `sizes` binds the sizes that are unknown at compile time; an unbound size counts as 1."""
-    known = _Sizes(sizes or {})
-    plain = [k for k in plan.kernels if not isinstance(k, Loop)]
-    read = sum(_bytes(t, known) for k in plain for t in k.inputs)
-    written = sum(_bytes(t, known) for k in plain for t in k.outputs)
-    operations = sum(block_operations(k.body, known) for k in plain)
-    for loop in plan.kernels:
-        if isinstance(loop, Loop):
-            step, trips = cost(loop.plan, sizes), evaluate(1 if loop.steps.trips is None else loop.steps.trips, known)
-            operations += trips * step.operations
-            read, written = read + trips * step.bytes_read, written + trips * step.bytes_written
-    return Cost(operations, read, written, evaluate(plan.workspace, known))
+def estimated_work(plan: Plan) -> int:
+    """An upper bound on the operations of a call, and the bytes of the arrays of its kernels; each unknown size counts as 1."""
+    work = 0
+    for kernel in plan.kernels:
+        if isinstance(kernel, Loop):
+            trips = 1 if kernel.steps.trips is None else evaluate(kernel.steps.trips, UNKNOWN)
+            work += trips * estimated_work(kernel.plan)
+        else:
+            work += sum(evaluate(product(t.shape), UNKNOWN) * t.element.bytes for t in kernel.parameters)
+            work += block_operations(kernel.body, UNKNOWN)
+    return work
 
 
-def _bytes(t: Tensor, known: Mapping[Any, int]) -> int:
-    return evaluate(product(t.shape), known) * t.element.bytes
+class Sizes(dict[Any, int]):
+    """The values of sizes; one without a value counts as 1."""
 
-
-class _Sizes(dict[Any, int]):
     def __missing__(self, atom: Any) -> int:
         return 1
 
 
-UNKNOWN: Mapping[Any, int] = _Sizes()  # binds every size to 1
+UNKNOWN: Mapping[Any, int] = Sizes()  # binds every size to 1
 
 
 def block_operations(block: Block, known: Mapping[Any, int], moved: int = 0) -> int:

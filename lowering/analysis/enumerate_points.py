@@ -5,6 +5,7 @@ for every p in 0..4 there is a k in 0..3 with  0 <= 2 p + k - 1 < 7
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from math import prod
 
 import numpy as np
@@ -20,29 +21,43 @@ def window_reaches_input(condition: Expr, over: tuple[Index, ...]) -> bool:
     """Test whether, for all values of the other indices, a condition holds for some value of `over`; False if that
     cannot be decided.
     """
+    return all(_part_holds(indices, tests, over) for indices, tests in conditions_by_index(conjunction(condition)))
+
+
+def conditions_by_index(tests: Iterable[Expr]) -> list[tuple[set[Index], list[Expr]]]:
+    """The conditions in groups without a common index, which are independent, each with its indices."""
     parts: list[tuple[set[Index], list[Expr]]] = []
-    for test in conjunction(condition):
+    for test in tests:
         indices = {n for n in walk(test) if isinstance(n, Index)}
-        met = [p for p in parts if p[0] & indices]  # conditions without a common index are independent
+        met = [p for p in parts if p[0] & indices]
         parts = [p for p in parts if not p[0] & indices]
         parts.append((indices.union(*(p[0] for p in met)), [test, *(t for p in met for t in p[1])]))
-    return all(_part_holds(indices, tests, over) for indices, tests in parts)
+    return parts
 
 
 def _part_holds(indices: set[Index], tests: list[Expr], over: tuple[Index, ...]) -> bool:
     order = [*(i for i in indices if i not in over), *(i for i in over if i in indices)]
-    extents = [i.extent for i in order if isinstance(i.extent, int)]
+    extents = {i: i.extent for i in order if isinstance(i.extent, int)}
     plain = all(isinstance(n, (Index, Const, Apply)) for t in tests for n in walk(t))
-    if not plain or len(extents) < len(order) or prod(extents) > MAX_POINTS or 0 in extents:
+    if not plain or len(extents) < len(order) or prod(extents.values()) > MAX_POINTS or 0 in extents.values():
         return False
-    points = {
-        i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(order))])
-        for at, (i, n) in enumerate(zip(order, extents, strict=True))
-    }
-    holds = np.broadcast_to(True, extents)
-    for test in tests:
-        holds = holds & np.broadcast_to(_values(test, points), extents)
+    holds = points_where(tests, extents)
     return bool(holds.any(tuple(n for n, i in enumerate(order) if i in over)).all())
+
+
+def points_where(tests: Iterable[Expr], extents: Mapping[Index, int]) -> np.ndarray:
+    """For all values of the indices below their extents, an axis for each, whether the conditions hold: the product of
+    their values, in which numbers are weights.
+    """
+    shape = tuple(extents.values())
+    points = {
+        i: np.arange(n).reshape([-1 if a == at else 1 for a in range(len(shape))])
+        for at, (i, n) in enumerate(extents.items())
+    }
+    holds = np.broadcast_to(True, shape)
+    for test in tests:
+        holds = holds * np.broadcast_to(_values(test, points), shape)
+    return holds
 
 
 def _values(e: Expr, points: dict[Index, np.ndarray]) -> np.ndarray:

@@ -11,7 +11,7 @@ import pytest
 
 import cvm
 from cvm import cli
-from cvm.diagram import page, svg
+from cvm.diagram import svg, viewer
 from cvm.layered_layout import GAP, Box, place
 
 PROGRAM = """\
@@ -56,7 +56,7 @@ def test_feedback_goes_back_and_text_is_escaped() -> None:
     root = ElementTree.fromstring(picture)
     assert len([p for p in root.iter(f"{SVG}path") if p.get("class") == "fed"]) == 1
     assert 'label = "a < b & c"' in next(lines for lines in texts(picture) if lines[0] == "cog.field")
-    whole = page(module, module.functions.values(), "<script>")
+    whole = viewer(module, module.functions.values(), "<script>")
     assert "<title>&lt;script&gt;</title>" in whole and picture in whole
 
 

@@ -1,0 +1,144 @@
+"""The roofline of this machine: its memory bandwidth and its rate of float operations, measured once by two kernels; and a drawing of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+
+import numpy as np
+
+import cvm
+from cvm.commands.io import page
+from cvm.commands.levels import compiled, read_kernels
+from cvm.jit.cache import disk_cache
+from cvm.jit.host_processor import host_name, host_processor
+
+ROUNDS = 10  # of which the fastest counts
+BYTES = 64 << 20  # of an array that no cache holds; four times the last cache where that is more
+CHAIN, STEPS = 12, 1 << 18  # independent sums, which hide the latency of a fused product and sum, and their terms
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 760.0, 380.0, 64.0, 44.0, 16.0
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Operations and bytes a second, at most, of a machine on a number of threads."""
+
+    machine: str
+    threads: int
+    operations: float
+    bytes: float
+
+    @property
+    def ridge(self) -> float:
+        """The operations for each byte from which on memory is no limit."""
+        return self.operations / self.bytes
+
+    def attainable(self, intensity: float) -> float:
+        """Operations a second, at most, of code that does this many for each byte it moves."""
+        return min(self.operations, intensity * self.bytes)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kernel in the drawing; `rate` are its operations a second, None where it was not timed."""
+
+    name: str
+    intensity: float
+    rate: float | None = None
+
+
+def roofline() -> Roofline:
+    """Measure this machine, or recall what was measured before from the disk cache."""
+    threads = cvm.get_num_threads()
+    name = disk_cache.key("roofline 1", host_name(), str(threads))
+    if (held := disk_cache.load(name)) is not None:
+        return Roofline(**json.loads(held))
+    found = _measured(threads)
+    disk_cache.store(name, json.dumps(asdict(found)).encode())
+    return found
+
+
+def _measured(threads: int) -> Roofline:
+    here = host_processor()
+    lanes = here.vector_bytes // 4
+    n = max(BYTES, 4 * here.l3_bytes) // 256 // lanes * lanes
+    text = page("roofline.loops", LANES=lanes, CHAIN=CHAIN, STEPS=STEPS, LENGTH=n)
+    stream, sums = re.split(r"^(?=kernel @sums)", text, flags=re.MULTILINE)
+    moving, summing = _fastest(stream, np.ones((64, n), np.float32)), _fastest(sums, np.full(lanes, 0.5, np.float32))
+    return Roofline(host_name(), threads, 2 * 64 * CHAIN * lanes * STEPS / summing, 2 * 256 * n / moving)
+
+
+def _fastest(kernel: str, x: np.ndarray) -> float:
+    """The seconds of a kernel's fastest run."""
+    run: Callable[..., np.ndarray] = compiled(read_kernels(kernel, "roofline.loops"), "kernels", "cpu")
+    out, times = run(x), []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run(x, out=out)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def rate_text(rate: float) -> str:
+    """A rate with its prefix, such as 12.3 G."""
+    return f"{rate / 1e9:.3g} G" if rate >= 1e9 else f"{rate / 1e6:.3g} M"
+
+
+def svg(roof: Roofline, points: Sequence[Point]) -> str:
+    """The roofline, both axes logarithmic: of each kernel a dot at its rate, or a ring at the most that it can reach."""
+    shown = [p for p in points if p.intensity > 0]
+    low = math.floor(math.log10(min([roof.ridge / 30, *(p.intensity / 2 for p in shown)])))
+    high = math.ceil(math.log10(max([roof.ridge * 10, *(p.intensity * 1.5 for p in shown)])))
+    rates = [roof.attainable(10.0**low), *(p.rate / 1.5 for p in shown if p.rate)]
+    least, most = math.floor(math.log10(min(rates))), math.log10(roof.operations * 3)
+
+    def x(intensity: float) -> float:
+        return LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - LEFT - 24)
+
+    def y(rate: float) -> float:
+        return HEIGHT - BOTTOM - (math.log10(rate) - least) / (most - least) * (HEIGHT - BOTTOM - TOP)
+
+    def line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+        return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+    def text(at: tuple[float, float], said: str, anchor: str = "middle", kind: str = "", more: str = "") -> str:
+        style = f' class="{kind}"' if kind else ""
+        return f'<text{style} x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"{more}>{escape(said)}</text>'
+
+    bottom, right = HEIGHT - BOTTOM, WIDTH - 24
+    parts = []
+    for n in range(low, high + 1):
+        parts += [line("grid", x(10.0**n), TOP, x(10.0**n), bottom), text((x(10.0**n), bottom + 18), f"{10.0**n:g}")]
+    for n in range(least, math.floor(most) + 1):
+        parts += [
+            line("grid", LEFT, y(10.0**n), right, y(10.0**n)),
+            text((LEFT - 8, y(10.0**n) + 4), rate_text(10.0**n), "end"),
+        ]
+    corner = f"{x(10.0**low):.1f},{y(roof.attainable(10.0**low)):.1f} {x(roof.ridge):.1f},{y(roof.operations):.1f} {right:.1f},{y(roof.operations):.1f}"
+    parts.append(f'<polyline class="roof" points="{corner}"/>')
+    parts.append(
+        text((right, y(roof.operations) - 8), f"{rate_text(roof.operations)}op/s, {roof.threads} threads", "end")
+    )
+    parts.append(text(((LEFT + right) / 2, HEIGHT - 6), "operations per byte"))
+    middle = math.sqrt(10.0**low * roof.ridge)
+    parts.append(text((x(middle) - 12, y(roof.attainable(middle)) - 6), f"{rate_text(roof.bytes)}B/s", "end"))
+    taken: list[tuple[float, float]] = []
+    for p in sorted(shown, key=lambda p: p.intensity):
+        at = x(p.intensity), y(p.rate or roof.attainable(p.intensity))
+        if p.rate:
+            parts.append(line("drop", *at, at[0], y(roof.attainable(p.intensity))))
+        label = at[1] + 4
+        while any(abs(at[0] - a) < 150 and abs(label - b) < 13 for a, b in taken):
+            label += 14
+        taken.append((at[0], label))
+        said = f"{p.name}: {p.intensity:.3g} op/B, {rate_text(p.rate or roof.attainable(p.intensity))}op/s{'' if p.rate else ' at most'}"
+        ring = "" if p.rate else ' class="limit"'
+        parts.append(f'<circle{ring} cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="4.5"><title>{escape(said)}</title></circle>')
+        parts.append(text((at[0] + 9, label), p.name, "start", "label"))
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="roofline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" height="{HEIGHT:g}">'
+    return "\n".join([head, f"<style>\n{page('roofline.css')}</style>", *parts, "</svg>"]) + "\n"
