@@ -32,11 +32,14 @@ from cvm.dialect.ir.diagnostics import (  # noqa: E402
     VerifyError,
 )
 from cvm.dialect.ir.diagnostics import read_bytes as _read_bytes  # noqa: E402
+from cvm.dialect.ir.limits import Limits as _Limits  # noqa: E402
+from cvm.dialect.ir.limits import limited as _limited  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable as _Callable
     from collections.abc import Mapping as _Mapping
     from collections.abc import Sequence as _Sequence
+    from contextlib import AbstractContextManager as _AbstractContextManager
     from typing import Any as _Any
     from typing import Literal as _Literal
 
@@ -78,6 +81,7 @@ __all__ = [
     "get_num_threads",
     "grad",
     "jvp",
+    "limits",
     "load",
     "parse",
     "set_num_threads",
@@ -283,6 +287,29 @@ def get_num_threads() -> int:
     from cvm.jit.runtime import thread_pool
 
     return thread_pool.get_num_threads()
+
+
+def limits(
+    *,
+    compile_seconds: float | None = None,
+    memory: int | None = None,
+    operations: int | None = None,
+    constant_bytes: int | None = None,
+    diagnostics: int | None = None,
+    text_bytes: int | None = None,
+) -> _AbstractContextManager[_Limits]:
+    """A context manager with other limits on programs, for this thread; what is not given stays as it is.
+
+    `compile_seconds` are for reading and compiling a program, `memory` is the bytes of results and workspace of a call,
+    `operations` those of a function with its calls, `constant_bytes` the bytes of its constants, `diagnostics` the mistakes
+    that are told, and `text_bytes` the length of a text. A program that exceeds a limit is an error whose code is
+    `limit.` and its name. Functions keep the limits that they were compiled under.
+    """
+    changes = dict(locals())
+    try:
+        return _limited(**changes)
+    except ValueError as e:
+        raise Error(str(e)) from None
 
 
 def __getattr__(name: str) -> _Any:

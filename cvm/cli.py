@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import cvm
+from cvm.dialect.ir import limits
 
 LEVELS = (0, 2)  # of optimization
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(argv)
         _load(options.load)
-        with for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
+        with within(options.limits), for_cpu(getattr(options, "cpu", None), getattr(options, "triple", "")):
             status = options.command(options)
         sys.stdout.flush()
         return status
@@ -99,6 +100,14 @@ def for_cpu(name: str | None, triple: str = "") -> AbstractContextManager[None]:
         return compiling_for(resolve(name, triple))
     except cvm.TargetError as e:
         raise Usage(f"--cpu: {e.diagnostics[0].message}") from None
+
+
+def within(text: str) -> AbstractContextManager[object]:
+    """The limits that `--limits` states meanwhile."""
+    try:
+        return limits.limited(**limits.limits_of(text)) if text else nullcontext()
+    except ValueError as e:
+        raise Usage(f"--limits {text}: {e}") from None
 
 
 class Usage(Exception):
@@ -185,6 +194,8 @@ def _command(commands: Any, name: str, help: str, function: str = "") -> argpars
     made.set_defaults(command=command)
     text = "import a Python module first, which declares operators, passes, targets or importers"
     made.add_argument("--load", action="append", default=[], metavar="MODULE", help=text)
+    text = f"other limits on programs than the defaults, of {', '.join(limits.NAMES)}"
+    made.add_argument("--limits", default="", metavar="NAME=VALUE,...", help=text)
     return made
 
 

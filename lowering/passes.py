@@ -14,6 +14,7 @@ from inspect import signature
 from itertools import groupby
 from typing import Any, Literal
 
+from ..dialect.ir.compilation_context import check_time
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
@@ -98,6 +99,7 @@ def run_passes(
         if unit is Kernel:
             assert isinstance(item, Plan)
             return _on_kernels(group, item, context, ready, watch)
+        check_time()
         made = group[0].run(item, context)
         watch(group[0], item, item if made is None else made)
         return item if made is None else made
@@ -129,6 +131,7 @@ def _on_kernels(
             kernels.append(kernel)
             return
         for n, one in enumerate(passes[first:], first):
+            check_time()
             if kernel.scheduled and not one.on_scheduled:
                 continue
             made = one.run(kernel, context)

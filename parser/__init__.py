@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..dialect.ir.compilation_context import compiling
+from ..dialect.ir.compilation_context import abridged, compiling, too_many
 from ..dialect.ir.constant_files import Files
-from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, abridged, read_bytes
+from ..dialect.ir.diagnostics import Diagnostic, ParseError, VerifyError, read_bytes
 from ..dialect.program import verify
 from ..dialect.program.module import Module
 from .build_module import build
@@ -33,7 +33,7 @@ def check(
     """The module as far as it could be built and verified, and every mistake in the order of the text."""
     with compiling():
         module, diagnostics = _build(text, filename, folder, allow_outside)
-        verified, more = verify.check(module)
+        verified, more = (module, []) if too_many(diagnostics) else verify.check(module)
     found = sorted(diagnostics + more, key=lambda d: (d.span.start, d.span.end))
     return verified, abridged(found) if found else found
 

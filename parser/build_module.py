@@ -48,6 +48,8 @@ def build(program: ProgramNode, source: Source, files: Files | None) -> tuple[Mo
     functions: dict[str, Function] = {}
     broken = any(isinstance(i, BrokenNode) or i.name is None for i in items)
     for n, item in enumerate(items):
+        if report.is_full:
+            break
         match item:
             case FunctionNode():
                 scope = Scope(report, names, files, lenient=broken)
@@ -61,7 +63,7 @@ def build(program: ProgramNode, source: Source, files: Files | None) -> tuple[Mo
 
 def build_function(scope: Scope, node: FunctionNode) -> Function:
     report = scope.report
-    arguments = [build_argument(scope, a) for a in node.arguments if isinstance(a, ArgumentNode)]
+    arguments = [build_argument(scope, a) for a in node.arguments if isinstance(a, ArgumentNode) and not report.is_full]
     for broken in node.arguments:
         if isinstance(broken, BrokenNode):
             scope.forgive(broken.token)
@@ -77,6 +79,8 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
             report.at(first_token(statement), "func.return", "a function ends with its return, but a statement follows it",
                       [Note("the return", report.span(returned.word))])  # fmt: skip
             break
+        if report.is_full:
+            break
         match statement:
             case BrokenNode(token):
                 scope.forgive(token)
@@ -85,7 +89,7 @@ def build_function(scope: Scope, node: FunctionNode) -> Function:
             case _:
                 operations += build_statement(scope, statement)
     name = node.name or node.word
-    if returned is None and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
+    if returned is None and not report.is_full and not any(isinstance(s, BrokenNode) for s in node.body[-1:]):
         report.at(name, "func.return", f"a function ends with a return, but {name.text} has none")
     results = [] if returned is None else [(scope.returned(o), report.span(o)) for o in returned.operands]
     return Function(
@@ -103,6 +107,8 @@ def build_graph(scope: Scope, node: GraphNode) -> Graph:
     scope.body = node.body
     operations: list[Operation] = []
     for statement in node.body:
+        if scope.report.is_full:
+            break
         match statement:
             case BrokenNode(token):
                 scope.forgive(token)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from ..dialect.ir.diagnostics import MOST_REPORTED, Diagnostic, Note, Source, Span
+from ..dialect.ir.compilation_context import too_many
+from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from .error_examples import Known, by_state
 from .lalr import Parser, Stuck
 from .lalr_tables import END, tables
@@ -17,8 +18,6 @@ from .lex import Scanner
 from .resynchronize import HEADS, SKIPS, STARTS, Ahead, first_offset
 from .syntax_errors import explain
 from .syntax_tree import ProgramNode, Token
-
-MANY = MOST_REPORTED - 1  # mistakes after which the rest of a text is not read; the last diagnostic says so
 
 
 @cache
@@ -137,15 +136,14 @@ class Reader:
         self.say(Diagnostic(f"expected '}}', got {got}", self.span(token), "parse.brace", notes))
 
     def say(self, mistake: Diagnostic) -> None:
-        """Adds a mistake; after MANY the rest of the text is not read."""
+        """Adds a mistake; after too many the rest of the text is not read."""
         if mistake.code == "parse.character" and not mistake.span.text[:1].isascii():
             if mistake.span.text in self.characters:
                 return
             self.characters.add(mistake.span.text)
-        if len(self.diagnostics) < MANY:
+        if not too_many(self.diagnostics):
             self.diagnostics.append(mistake)
-        elif len(self.diagnostics) == MANY:
-            self.diagnostics.append(Diagnostic(f"reading ends after {MANY} mistakes", mistake.span, "parse.many"))
+        if too_many(self.diagnostics):
             self.stream = Stream(iter(()), len(self.source.text))
 
     def span(self, token: Token) -> Span:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ..dialect.builtin import Elements
+from ..dialect.ir.compilation_context import too_many
 from ..dialect.ir.constant_files import Files
 from ..dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 from ..dialect.ir.suggest import did_you_mean
@@ -30,6 +31,10 @@ class Report:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
+
+    @property
+    def is_full(self) -> bool:
+        return too_many(self.diagnostics)
 
     def span(self, token: Token | Item | Mistake) -> Span:
         return Span(self.source, token.start, token.end)

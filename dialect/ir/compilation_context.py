@@ -7,10 +7,13 @@ nearly double the time, so Python's garbage collector pauses.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
+from .diagnostics import Diagnostic, TargetError
 from .fp_environment import DefaultFpEnvironment
+from .limits import DEADLINE, LIMITS, excess
 from .process_setting import ScopedSetting
 
 
@@ -26,8 +29,33 @@ gc_paused = ScopedSetting(_disabled)  # cyclic collection is off inside and rest
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Pause garbage collection, and fold constants in the default floating-point environment. A context manager and a
-    decorator.
+    """Pause garbage collection, and fold constants in the default floating-point environment; time is limited. A context
+    manager and a decorator.
     """
-    with gc_paused(), DefaultFpEnvironment():
-        yield
+    outer = DEADLINE.set(min(DEADLINE.get(), monotonic() + LIMITS.get().compile_seconds))
+    try:
+        with gc_paused(), DefaultFpEnvironment():
+            yield
+    finally:
+        DEADLINE.reset(outer)
+
+
+def check_time() -> None:
+    """Raise TargetError where a compilation has taken longer than it may."""
+    if (late := monotonic() - DEADLINE.get()) > 0:
+        message = excess("compile_seconds", LIMITS.get().compile_seconds + late)
+        raise TargetError(Diagnostic(message, code="limit.compile_seconds"))
+
+
+def too_many(diagnostics: Sequence[Diagnostic]) -> bool:
+    """Test whether a text has more mistakes than are told; then the rest of it is not looked at."""
+    return len(diagnostics) > LIMITS.get().diagnostics
+
+
+def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """The first diagnostics of a text, and where there are more, that they are not told."""
+    if not too_many(diagnostics):
+        return [*diagnostics]
+    found = diagnostics[: LIMITS.get().diagnostics]
+    message = f"the other mistakes are not told: {excess('diagnostics', len(diagnostics))}"
+    return [*found, Diagnostic(message, found[-1].span, "limit.diagnostics")]

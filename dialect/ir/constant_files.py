@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
@@ -17,6 +18,7 @@ import numpy as np
 
 from .attributes import quoted
 from .cast_arrays import with_plain_truths
+from .limits import LIMITS, excess
 from .types import TensorType
 
 LARGEST_WHOLE = 1 << 28  # bytes of a file that is read at once; a larger file is read in parts and has no digest
@@ -39,10 +41,14 @@ class Files:
         self.folder = folder
         self.outside = outside
         self.digests: dict[str, str | None] = {}  # digests of the files read
+        self._bytes = 0  # of the constants so far
         self._opened: dict[str, tuple[Names, Get]] = {}
 
     def constant(self, path: str, name: str | None, wanted: TensorType) -> np.ndarray:
         """The array a `file(...)` constant names, converted to its stated type."""
+        self._bytes += math.prod(d for d in wanted.shape if isinstance(d, int)) * wanted.element.bytes
+        if self._bytes > LIMITS.get().constant_bytes:
+            raise FileConstantError(excess("constant_bytes", self._bytes))
         with _told(path):
             if path not in self._opened:
                 self._opened[path] = self._open(path)

@@ -6,12 +6,14 @@ Also reads a program's file, or reports why it cannot be read.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
+
+from .limits import LIMITS, excess
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,17 +137,6 @@ class Diagnostic:
         return "\n".join(lines)
 
 
-MOST_REPORTED = 500
-
-
-def abridged(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The first diagnostics of a text, with the number of the others where there are many."""
-    found, left = [*diagnostics[:MOST_REPORTED]], len(diagnostics) - MOST_REPORTED
-    if left > 0:
-        found.append(Diagnostic(f"{left} more mistakes are not shown", found[-1].span, "limit.diagnostics"))
-    return found
-
-
 class Error(Exception):
     """The base class of all errors of the toolkit; `diagnostics` has messages and places."""
 
@@ -184,16 +175,13 @@ class TargetError(Error):
     """The target is unknown, does not support an operation, or lacks a requirement."""
 
 
-LARGEST = 1 << 30  # bytes of a program's text; some files, such as /dev/zero, have no end
-
-
 def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
     """The content of a program's file or stream; raises ParseError if it cannot be read."""
     try:
         with nullcontext(stream) if stream is not None else open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise ValueError(f"a text has at most {LARGEST} bytes")
+            data = file.read(LIMITS.get().text_bytes + 1)  # some, such as /dev/zero, have no end
+        if len(data) > LIMITS.get().text_bytes:
+            raise ValueError(excess("text_bytes", len(data)))
         return data
     except (OSError, ValueError) as e:
         reason = getattr(e, "strerror", None) or str(e)

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..builtin import Calling
-from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError, abridged
+from ..ir.compilation_context import abridged, too_many
+from ..ir.diagnostics import Diagnostic, Note, Span, VerifyError
+from ..ir.limits import LIMITS
 from ..ir.sizes import Dim, Size
 from ..ir.types import FieldType, Type, size_limit_error
 from ..ir.unify import agree, bind, named_back, received, refine, renamed, size_conflict, with_sizes
@@ -58,11 +60,13 @@ def verify(module: Module) -> Module:
 def check(module: Module) -> tuple[Module, list[Diagnostic]]:
     """The module with the types that could be inferred, and every mistake found, in the order of the text."""
     order, cycles, diagnostics = callees_first(module)
-    if len(order) > 1:
+    if len(order) > 1 or any(len(f.operations) > LIMITS.get().operations for f in module.functions.values()):
         diagnostics += check_expansion(module, order)
     known: Known = {}
     typed: dict[str, Function] = {}
     for key in order:
+        if too_many(diagnostics):
+            break
         function = module.functions[key]
         scope = Scope(module, {a: a.type for a in function.arguments if a.type is not None}, [], known, cycles)
         found = check_function(scope, function)
@@ -71,7 +75,7 @@ def check(module: Module) -> tuple[Module, list[Diagnostic]]:
         diagnostics += [*scope.diagnostics, *check_destroyed(module, function)]
         typed[key] = _typed(function, scope.types)
     diagnostics.sort(key=lambda d: d.span.start)
-    return module.with_functions({key: typed[key] for key in module.functions}), diagnostics
+    return module.with_functions({key: typed.get(key, f) for key, f in module.functions.items()}), diagnostics
 
 
 def callees_first(module: Module) -> tuple[list[str], frozenset[Operation], list[Diagnostic]]:
@@ -143,6 +147,8 @@ def check_function(scope: Scope, function: Function) -> tuple[Type, ...] | None:
     typed = [a for a in function.arguments if a.type is not None]
     bound = bind([a.known_type for a in typed], [scope.types[a] for a in typed])
     for operation in function.operations:
+        if too_many(scope.diagnostics):
+            break
         before, after = operation.operator.placement, operation.operator.afterwards
         found = _check_operation(scope, operation, bound) if _placed(scope, operation, function, before) else None
         if found is not None and _placed(scope, operation, function, after):

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...dialect.ir.diagnostics import CallError, Diagnostic
 from ...dialect.ir.fp_environment import DefaultFpEnvironment
-from ...dialect.ir.sizes import Size
+from ...dialect.ir.limits import LIMITS, excess
+from ...dialect.ir.sizes import Size, product
 from ...dialect.ir.suggest import did_you_mean
 from ...dialect.ir.types import Type, as_given
 from ...dialect.program.function import Function
@@ -49,6 +50,7 @@ class CompiledFunction:
         """Set the signature: the function, possibly without operations, which results overwrite which arguments, and how
         many results the caller sees."""
         self.head = head
+        self.limits = LIMITS.get()
         self.returned = returned
         self.is_static = all(t.is_static for t in (*head.argument_types, *head.result_types))
         self.overwritten = overwritten
@@ -94,6 +96,9 @@ class CompiledFunction:
     def _called(self, arguments: tuple[Any, ...], out: Any) -> Any:
         arrays = take_arguments(self.head, arguments)
         types = self._result_types(arrays)
+        if (needed := self._memory(types, arrays)) > self.limits.memory:
+            message = excess("memory", needed, self.limits)
+            raise CallError(Diagnostic(message, self.head.span, "limit.memory"))
         seen = self.returned
         outputs, copies = take_outputs(out, types[:seen], arrays, self.head)
         outputs += [np.empty(t.array_shape, t.element.dtype) for t in types[seen:]]
@@ -105,6 +110,15 @@ class CompiledFunction:
         if out is not None:
             return out
         return outputs[0] if seen == 1 else tuple(outputs[:seen])
+
+    def _memory(self, results: Sequence[Type], arrays: Sequence[np.ndarray]) -> int:
+        """The bytes of the results and the workspace of a call."""
+        sizes = [product(t.array_shape) * t.element.bytes for t in results]
+        return sum(s for s in sizes if isinstance(s, int)) + self._workspace(arrays)
+
+    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
+        """The bytes of the workspace of a call, as far as the target plans one."""
+        return 0
 
     def batch(self, *arguments: Sequence[Any]) -> list[Any]:
         """The function on each sample: one list per argument, arrays of one rank, their shapes as the program allows.

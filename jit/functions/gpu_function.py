@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,10 @@ class GpuFunction(CompiledFunction):
         read = {p.home.get(t, t) for p in plan.plans for k in p.kernels for t in k.parameters}
         self._constants = {t: np.ascontiguousarray(a) for t, a in plan.data.items() if t in read}
 
-    def sizes(self, arrays: list[np.ndarray]) -> dict[Any, int]:
+    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
+        return evaluate(self.plan.workspace, self.sizes(arrays))
+
+    def sizes(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
         """The sizes that were unknown while compiling."""
         return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
 

@@ -207,12 +207,12 @@ class NativeFunction(CompiledFunction):
         if self.is_static:
             assert isinstance(made.workspace, int)
             shapes: list[Any] = [t.array_shape for t in (*types[0], *types[1])]
-            if made.workspace < LARGEST_KEPT:
+            if made.workspace < LARGEST_KEPT and self._memory(types[1], []) <= self.limits.memory:
                 table.know((), shapes, made.workspace, made.release)
         return table
 
     def _run(self, arrays: list[np.ndarray], outputs: list[np.ndarray]) -> None:
-        sizes = {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+        sizes = self._sizes(arrays)
         known = (ctypes.c_int64 * len(sizes))(*sizes.values())
         needed = evaluate(self._made.workspace, sizes)
         memory = self._take_workspace(needed) if needed else None
@@ -225,6 +225,13 @@ class NativeFunction(CompiledFunction):
         self.report(status)
         if self._direct is not None and not self.is_static:
             self._know(sizes, [*arrays, *outputs])
+
+    def _sizes(self, arrays: Sequence[np.ndarray]) -> dict[Any, int]:
+        """The sizes that were unknown while compiling."""
+        return {atom: arrays[n].shape[axis] for atom, (n, axis) in self._size_places.items()}
+
+    def _workspace(self, arrays: Sequence[np.ndarray]) -> int:
+        return evaluate(self._made.workspace, self._sizes(arrays))
 
     def _know(self, sizes: Mapping[Any, int], arrays: list[np.ndarray]) -> None:
         """Later calls with sizes that were checked in this one are direct."""

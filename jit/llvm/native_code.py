@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
+from ...dialect.ir.compilation_context import check_time
 from ...lowering.processor import LEVELS, Processor, processor
 from ..cache import disk_cache
 from ..cache.keys import environment
@@ -100,6 +101,7 @@ def object_code(module: Module | str, slp: bool = False, passes: bool = True) ->
 def fresh_object_code(module: Module | str, slp: bool = False, passes: bool = True) -> bytes:
     """The machine code as an object file."""
     text = complete(module)
+    check_time()
     with toolchain() as tools:
         return tools.object_code(tools.optimised(text, slp) if passes else tools.parsed(text))
 

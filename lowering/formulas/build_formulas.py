@@ -9,16 +9,15 @@ definitions.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
 from ...dialect.builtin import Calling, Const
-from ...dialect.ir.diagnostics import Span
+from ...dialect.ir.diagnostics import Diagnostic, Span, TargetError
+from ...dialect.ir.limits import LIMITS, excess
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import Type
 from ...dialect.notation.expressions import Check, Expr, Index, Read, Tensor
@@ -90,8 +89,8 @@ def build_formulas(
             steps.append(formula)
     results = tuple(operand(r) for r in function.results)
     requirements = tuple(r for s in steps for r in _requirements(s))
-    if (size := sum(array.nbytes for array in constants.values())) > physical_memory():
-        raise MemoryError(f"its constants have {size} bytes")
+    if (size := sum(array.nbytes for array in constants.values())) > LIMITS.get().constant_bytes:
+        raise TargetError(Diagnostic(excess("constant_bytes", size), function.span, "limit.constant_bytes"))
     return Formulas(function.name, arguments, results, constants, tuple(steps), requirements, slices=slices)
 
 
@@ -125,15 +124,6 @@ def aligned(type: Type) -> bool:
     """Test whether slices of this type, one after the other, begin as vectors do."""
     size = product(type.array_shape)
     return isinstance(size, int) and size * type.element.bytes % VECTOR_BYTES == 0
-
-
-@cache
-def physical_memory() -> int:
-    """The bytes of this machine's memory, or an estimate."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 1 << 36
 
 
 def _unique(name: str, used: dict[str, int]) -> str:

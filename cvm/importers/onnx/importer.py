@@ -15,6 +15,7 @@ import numpy as np
 
 import cvm
 from cvm.dialect.ir.diagnostics import Span
+from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
@@ -24,7 +25,6 @@ from . import elements
 from .folding import FoldingBuilder
 from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule
 
-MAX_OPERATIONS = 100_000  # of a program
 MAX_DEPTH = 32  # of functions and graphs inside each other
 
 
@@ -156,8 +156,8 @@ class Importer:
                 results = found if several else [found]
                 if any(node.output[len(results) :]):
                     raise Unsupported(f"output {node.output[len(results)]!r}")
-                if len(self.builder.operations) > MAX_OPERATIONS:
-                    raise Unsupported(f"a program of more than {MAX_OPERATIONS} operations")
+                if (count := len(self.builder.operations)) > LIMITS.get().operations:
+                    raise Unsupported(excess("operations", count))
                 made = results
             except (Unsupported, NotImplementedError) as e:
                 self.refuse(at, str(e) if isinstance(e, Because) else f"{e} is not supported")

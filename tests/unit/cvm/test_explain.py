@@ -35,7 +35,7 @@ def test_general_rules(code: str) -> None:
 
 def test_every_code_has_a_rule() -> None:
     used = {said.code for said, _, _ in snippets()}
-    for folder in ("parser", "dialect", "cvm", "jit"):
+    for folder in ("parser", "dialect", "lowering", "cvm", "jit"):
         for path in (ROOT / folder).rglob("*.py"):
             used |= set(CODES.findall(path.read_text("utf-8")))
     assert used - NO_CODES == set(rules())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cvm.dialect.program.inline_limits import DEEPEST, MOST
+from cvm.dialect.program.inline_limits import DEEPEST
 
 import cvm
 
@@ -37,10 +37,10 @@ def test_calls_that_are_too_deep(calls: int) -> None:
 
 def test_calls_that_amount_to_too_much() -> None:
     assert cvm.compile(chain(8, times=2), entry="f0")(X).tolist() == [1, -2]
-    with pytest.raises(cvm.VerifyError, match=f"a function has at most {MOST} operations") as e:
+    with pytest.raises(cvm.VerifyError, match="the limit operations is 100000") as e:
         cvm.parse(chain(40, times=2))
     (diagnostic,) = e.value.diagnostics
-    assert diagnostic.code == "call.count"
+    assert diagnostic.code == "limit.operations"
 
 
 @pytest.mark.parametrize("target", ["cpu", "reference"])
@@ -53,5 +53,11 @@ def test_memory_that_does_not_suffice(target: str, size: str) -> None:
     }}"""
     f = cvm.compile(text, target=target)
     a = np.zeros((200000, 1), np.int32)
+    with pytest.raises(
+        cvm.CallError, match=r"a call takes \d{13} bytes for results and workspace, but the limit memory is"
+    ):
+        f(a, a.T)
+    with cvm.limits(memory=1 << 60):
+        f = cvm.compile(text, target=target)
     with pytest.raises(cvm.CallError, match=r"memory does not suffice: Unable to allocate .* TiB"):
         f(a, a.T)

@@ -545,6 +545,7 @@ def test_arrays_that_were_pickled_are_taken_directly(add, slow_calls):
 
 
 @pytest.mark.parametrize("results", [1, 2])
+@cvm.limits(memory=1 << 60)
 def test_memory_that_does_not_suffice_is_said(results):
     lines = "\n".join(f"%y{n} = dali.add %a, %b" for n in range(results))
     names = ", ".join(f"%y{n}" for n in range(results))

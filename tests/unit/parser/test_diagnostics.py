@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cvm.dialect.ir import diagnostics
 from cvm.dialect.ir.diagnostics import Error, ParseError, VerifyError
+from cvm.dialect.ir.limits import limited
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.printer import print_module
 from cvm.parser import check, parse, read
@@ -327,15 +328,15 @@ def test_a_program_that_cannot_be_read(tmp_path: Path) -> None:
         assert str(diagnostic).count("\n") == 0
 
 
-def test_a_program_that_has_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnostics, "LARGEST", 100)
-    for size, wanted in ((100, {"parse.character"}), (101, {"parse.file"})):
-        (tmp_path / "long.cvm").write_bytes(bytes(size))
-        with pytest.raises(ParseError) as caught:
-            read(tmp_path / "long.cvm")
-        assert {d.code for d in caught.value.diagnostics} == wanted
-    with open("/dev/zero", "rb") as endless, pytest.raises(ParseError, match="a text has at most 100 bytes"):
-        diagnostics.read_bytes("<stdin>", endless)
+def test_a_program_that_has_no_end(tmp_path: Path) -> None:
+    with limited(text_bytes=100):
+        for size, wanted in ((100, {"parse.character"}), (101, {"parse.file"})):
+            (tmp_path / "long.cvm").write_bytes(bytes(size))
+            with pytest.raises(ParseError) as caught:
+                read(tmp_path / "long.cvm")
+            assert {d.code for d in caught.value.diagnostics} == wanted
+        with open("/dev/zero", "rb") as endless, pytest.raises(ParseError, match="the limit text_bytes is 100"):
+            diagnostics.read_bytes("<stdin>", endless)
 
 
 # Absurd texts: an answer, soon
@@ -371,7 +372,7 @@ ABSURD = {
         "value.undefined",
     ),
     "unknown operators": (HEAD + "".join(f"%v{n} = cvm.a{n} %x\n" for n in range(3_000)) + "return %x }", "op.unknown"),
-    "mistakes": (HEAD + "%v = cvm.relu %x {a = = 1}\n" * 3_000 + "return %x }", "parse.many"),
+    "mistakes": (HEAD + "%v = cvm.relu %x {a = = 1}\n" * 3_000 + "return %x }", "limit.diagnostics"),
     "one line": (HEAD + "%v = cvm.relu %x ; " * 3_000, "parse.character"),
     "one name": ("func @f() { return }\n" * 3_000, "func.redefined"),
     "a circle": (
@@ -403,7 +404,7 @@ def test_deep_and_wide_calls() -> None:
         for n in range(1000)
     )
     module, diagnostics = check(f"{chain}func @f1000(%x: {sizes}) {{ return %x }}")
-    assert [d.code for d in diagnostics] == ["call.count"]
+    assert [d.code for d in diagnostics] == ["limit.operations"]
     assert str(module.functions["f0"].results[0].type) == "tensor<?N x ?M x i32>"
 
 
