@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cvm.jit.options import CompileOptions
     from cvm.lowering.processor import Processor
 
+    from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .traced_function import TracedFunction
 
@@ -64,6 +65,10 @@ if TYPE_CHECKING:
 
 
 __version__ = "0.1.0"
+_PLACES = {  # of functions whose modules are loaded when they are asked for
+    **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "derivatives"),
+    **dict.fromkeys(("fori_loop", "scan", "while_loop"), "control_flow"),
+}
 
 __all__ = [
     "CallError",
@@ -75,6 +80,7 @@ __all__ = [
     "TraceError",
     "VerifyError",
     "compile",
+    "fori_loop",
     "from_onnx",
     "from_tflite",
     "from_tosa",
@@ -84,9 +90,11 @@ __all__ = [
     "limits",
     "load",
     "parse",
+    "scan",
     "set_num_threads",
     "value_and_grad",
     "vjp",
+    "while_loop",
 ]
 
 
@@ -313,17 +321,15 @@ def limits(
 
 
 def __getattr__(name: str) -> _Any:
-    """The derivatives, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, `cvm.conv2d`, ...
+    """The derivatives, loops, and the operators as functions for traced Python: `cvm.sqrt`, `cvm.where`, `cvm.conv2d`, ...
 
     `cvm.theano` and `cvm.dali` are modules of their own, with these dialects' operators.
     """
-    if name in ("grad", "jvp", "value_and_grad", "vjp"):
-        from . import derivatives
+    import importlib
 
-        return getattr(derivatives, name)
+    if (place := _PLACES.get(name)) is not None:
+        return getattr(importlib.import_module(f".{place}", __name__), name)
     if name in ("theano", "dali"):
-        import importlib
-
         return importlib.import_module(f".{name}", __name__)
     near = ""
     if not name.startswith("_") and not _is_module(name):

@@ -76,7 +76,8 @@ def _of_one_type(arrays: Sequence[Any], what: str) -> list[TracedArray]:
     """The operands as traced arrays of one type; Python's numbers take the type of the others."""
     if not by_dali(*arrays):
         return common(arrays)
-    tracer, span = next((a.tracer, caller()) for a in arrays if isinstance(a, TracedArray))
+    tracer, span = tracer_of(arrays), caller()
+    assert tracer is not None
     known = next(a.dtype for a in arrays if isinstance(a, (TracedArray, np.ndarray, np.generic)))
 
     def typed(a: Any) -> Any:

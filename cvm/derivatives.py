@@ -23,7 +23,7 @@ from cvm.jit.compile import compile_function
 from cvm.jit.functions.compiled_function import CompiledFunction
 from cvm.lowering.graph.differentiate import Rules
 
-from .trace import TracedArray, Tracer, caller, fail
+from .trace import TracedArray, Tracer, caller, fail, tracer_of
 from .traced_function import DEFAULT, TracedFunction, flatten_results, signature_of, traced, unflatten
 
 Wrt = int | Sequence[int]
@@ -107,7 +107,7 @@ class _Recorded:
     def __init__(self, function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
         leaves: list[Any] = []
         forms = [flatten_results(a, leaves) if n in wrt else None for n, a in enumerate(args)]
-        tracer = next((x.tracer for x in [*leaves, *args] if isinstance(x, TracedArray)), None)
+        tracer = tracer_of([*leaves, *args])
         if tracer is None:
             fail("a derivative is taken of a function of arrays")
         self.tracer: Tracer = tracer
@@ -122,7 +122,7 @@ class _Recorded:
         results: list[Any] = []
         self.form = flatten_results(self.value, results)
         self.results = [self.node(r).value for r in results]
-        self.rules = Rules(self.builder, "cvm.grad", self.builder.span)
+        self.rules = Rules(self.builder, "cvm.grad", self.builder.span, Module(tracer.functions))
 
     def node(self, given: Any) -> Node:
         return self.builder.node(self.tracer.operand(given, self.tracer.rules, self.builder.span))

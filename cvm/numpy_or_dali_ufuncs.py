@@ -110,6 +110,8 @@ def loop_of(name: str, inputs: Sequence[Any], span: Span) -> tuple[np.dtype, ...
     if len(inputs) != ufunc.nin:
         fail(f"np.{ufunc.__name__} takes {ufunc.nin} operands, got {len(inputs)}", span)
     kinds = [weak_kind(given) or given.dtype for given in inputs]
+    if name in BEYOND and all(isinstance(k, type) for k in kinds):  # for which NumPy has a loop over objects
+        kinds = [np.dtype(k) for k in kinds]
     try:
         return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
     except TypeError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import threading
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -29,19 +30,57 @@ from cvm.dialect.spec.op import OPERATORS, Field, Operator
 
 _PACKAGE = __name__.partition(".")[0]
 RULES = ("numpy", "dali")
+_running = threading.local()
+
+
+def running_tracer() -> Tracer | None:
+    """The tracer of the function that is being traced in this thread, the innermost one."""
+    return getattr(_running, "tracer", None)
 
 
 class Tracer:
-    """The program being recorded: its arguments and operations so far."""
+    """The function being recorded: its arguments and operations so far. Used as a context manager while Python runs it.
 
-    def __init__(self, name: str, rules: str = "numpy", notes_differences: bool = False) -> None:
+    The body of a loop has a tracer of its own inside of another; it takes what it uses of the `outer` ones as arguments.
+    """
+
+    def __init__(
+        self, name: str, rules: str = "numpy", notes_differences: bool = False, outer: Tracer | None = None
+    ) -> None:
         self.name = name
         self.rules = rules
+        self.outer = outer
+        self.captured: dict[Value, Value] = {}  # an argument for each value of the outer function
+        self.functions: dict[str, Function] = (
+            {} if outer is None else outer.functions
+        )  # of the program, besides this one
         self.notes_differences = notes_differences
         self.differences: list[tuple[str, Span]] = []  # between the rules, by ufunc, at most one of each
         self.arguments: list[Value] = []
         self.operations: list[Operation] = []
         self.span = NOWHERE
+
+    def __enter__(self) -> Tracer:
+        self.before, _running.tracer = running_tracer(), self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _running.tracer = self.before
+
+    def contains(self, tracer: Tracer | None) -> bool:
+        """Test whether a tracer is this one, or that of a body inside of it."""
+        return tracer is self or (tracer is not None and self.contains(tracer.outer))
+
+    def seen(self, given: TracedArray, span: Span) -> Value:
+        """The value of an array of this function or of an outer one."""
+        if given.tracer is self:
+            return given.value
+        if self.outer is None:
+            fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
+        value = self.outer.seen(given, span)
+        if isinstance(value, Literal):
+            return value
+        return self.captured.setdefault(value, Value(f"outer{len(self.captured)}", value.known_type, span))
 
     def argument(self, name: str, type: TensorType, weak: Any = None) -> TracedArray:
         """An argument; `weak` is the Python type of one that was given as a number."""
@@ -74,9 +113,7 @@ class Tracer:
     def operand(self, given: Any, dialect: str, span: Span) -> Value:
         """The value of an operand: a traced array, a Python number (a literal) or NumPy data (a constant)."""
         if isinstance(given, TracedArray):
-            if given.tracer is not self:
-                fail("an array of another compiled function, or kept from an earlier trace, is used here", span)
-            return given.value
+            return self.seen(given, span)
         if isinstance(given, (bool, int, float, complex)) and not isinstance(given, np.generic):
             try:
                 return Literal(given, literal_type(dialect, given), span)  # type: ignore[arg-type]
@@ -89,10 +126,13 @@ class Tracer:
         fail(f"expected an array or a number, got {type(given).__name__}", span)
 
     def finish(self, results: list[Any]) -> Module:
-        """The recorded program, with one function."""
+        """The recorded program, whose first function is this one."""
+        return verify(Module({self.name: self.function(results), **self.functions}, self.span.source.filename))
+
+    def function(self, results: list[Any]) -> Function:
         values = tuple(self.operand(r, self.rules, self.span) for r in results)
-        function = Function(self.name, tuple(self.arguments), tuple(self.operations), values, span=self.span)
-        return verify(Module({self.name: function}, self.span.source.filename))
+        arguments = (*self.arguments, *self.captured.values())
+        return Function(self.name, arguments, tuple(self.operations), values, span=self.span)
 
 
 def fail(message: str, span: Span | None = None) -> NoReturn:
@@ -141,7 +181,10 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
 
 
 def tracer_of(operands: Any) -> Tracer | None:
-    return next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
+    """The tracer that records what is done with these operands; None where none of them is traced."""
+    found = next((o.tracer for o in _flat(operands) if isinstance(o, TracedArray)), None)
+    running = running_tracer()
+    return running if found is not None and found.contains(running) else found
 
 
 def _flat(operands: Any) -> list[Any]:
@@ -272,6 +315,8 @@ class TracedArray:
         """Refuses to change an argument, and an array that shares memory with others."""
         if self.value in self.tracer.arguments:
             fail(f"a compiled function leaves its arguments as they are: {instead}")
+        if tracer_of([self]) is not self.tracer:
+            fail(f"the body of a loop leaves arrays of the function around it as they are, carry them: {instead}")
         if self.shares_memory:
             fail(f"this array shares memory with another one in NumPy, which would change too: {instead}")
 

@@ -256,7 +256,8 @@ class TracedFunction:
         call = self._parameters.bind_partial()
         for parameter, part in structure:
             call.arguments[parameter] = unflatten(part, leaves)
-        returned = self.function(*call.args, **call.kwargs)
+        with tracer:
+            returned = self.function(*call.args, **call.kwargs)
         results: list[Any] = []
         form = flatten_results(returned, results)
         if not results:

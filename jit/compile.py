@@ -51,8 +51,8 @@ def prepared(module: Module, entry: str) -> tuple[Module, Function]:
     if has_derivatives(module, function):
         from ..lowering.graph.differentiate import expand_derivatives  # and with it the theano dialect
 
-        expanded = {f.name: expand_derivatives(module, f) for f in reached(module, function)}
-        module = module.with_functions({**module.functions, **expanded})
+        for f in reached(module, function):
+            module = expand_derivatives(module, f)
         function = module.functions[entry]
     return module, function
 

@@ -100,9 +100,13 @@ def _text_after(program: Level, chosen: Sequence[Pass], target: str | None, watc
         return text_of(run_passes(watch.over(passes, program.name), program, Context()))
     if form == "graph":
         made = dict(program.functions)
-        for name, f in made.items():
+        known = program
+        for name, f in program.functions.items():
             if not isinstance(f, Graph):  # whose operations stand for its whole clock
-                made[name] = run_passes(watch.over(passes, name), f, context_of(program, f))
+                context = context_of(known, f)
+                made[name] = run_passes(watch.over(passes, name), f, context)
+                steps = {n: g for n, g in context.module.functions.items() if n not in known.functions}
+                known, made = known.with_functions({**known.functions, **steps}), {**made, **steps}
         return print_module(program.with_functions(made), watch.generic)
     return "\n".join(_below(passes, program, target, watch))
 

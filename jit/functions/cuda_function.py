@@ -149,11 +149,16 @@ class CudaFunction(GpuFunction):
             status = self._replay(key)
             if status is None:
                 calls, workspace, status = self.calls(arguments, results, sizes)
-                if self._records(key, calls) and (made := self.device.record(calls, (workspace, status))) is not None:
+                if (
+                    not self._tests
+                    and self._records(key, calls)
+                    and (made := self.device.record(calls, (workspace, status))) is not None
+                ):
                     self._recorded[key] = made
                     self._replay(key)
                 else:
-                    self._clear(status)
+                    if not self._tests:
+                        self._clear(status)
                     self.device.launch(calls)
             if self._reports:
                 found = np.zeros(1, np.int32)
@@ -184,14 +189,31 @@ class CudaFunction(GpuFunction):
         return recorded.kept[1]
 
     def calls(self, arguments: list[int], results: list[int], sizes: dict[Any, int]) -> tuple[list[Call], Any, Any]:
-        """The launches of a call, and the memory of its workspace and status."""
+        """The launches of a call, and the memory of its workspace and status. Of a loop that tests a condition, only those
+        after its last step are left to launch.
+        """
         plan = self.plan
         addresses = dict(zip((*plan.arguments, *plan.results), (*arguments, *results), strict=True))
         addresses.update({t: int(memory) for t, memory in self._uploaded.items()})
         workspace = self.device.allocate(evaluate(plan.workspace, sizes))
         status = self.device.allocate(4)
-        found = self.launches(sizes, addresses, int(workspace), int(status))
-        return [(self._kernels[s.name], n, s.threads, given) for s, n, given in found], workspace, status
+        calls: list[Call] = []
+        if self._tests:
+            self._clear(status)
+            self.holds = lambda address: self._launch_and_test(calls, address, int(status))
+        for s, n, given in self.launches(sizes, addresses, int(workspace), int(status)):
+            calls.append((self._kernels[s.name], n, s.threads, given))
+        return calls, workspace, status
+
+    def _launch_and_test(self, calls: list[Call], address: int, status: int) -> bool:
+        """Test whether a condition on the device holds, and nothing has failed, after the launches that wait."""
+        self.device.launch(calls)
+        calls.clear()
+        found, failed = np.zeros(1, np.bool_), np.zeros(1, np.int32)
+        self.device.download(address, found)
+        if self._reports:
+            self.device.download(status, failed)
+        return bool(found[0]) and not failed[0]
 
     def _clear(self, status: Any) -> None:
         if self._reports:

@@ -36,6 +36,7 @@ class GpuFunction(CompiledFunction):
     def __init__(self, module: Module, function: Function, options: CompileOptions = DEFAULT) -> None:
         super().__init__(module, function, options)
         loops = [k for p in self.plan.plans for k in p.kernels if isinstance(k, Loop)]
+        self._tests = any(k.steps.trips is None for k in loops)  # whether launches depend on what others compute
         steps = [d for k in loops for t in k.parameters for d in t.shape]
         atoms = {atom for launch in self.source.launches for atom in launch.sizes}
         atoms = atoms.union(*map(_atoms_of, (self.plan.workspace, *steps)))
@@ -86,9 +87,7 @@ class GpuFunction(CompiledFunction):
             given += [sizes[atom] for atom in launch.sizes]
             yield launch, min(-(-work // launch.threads), MOST_BLOCKS), [*given, status] if launch.reports else given
 
-    def holds(self, address: int) -> bool:
-        """The truth value at an address, once all launches so far are done."""
-        raise NotImplementedError
+    holds: Callable[[int], bool]  # the truth value at an address, once all launches so far are done
 
     def report(self, status: int) -> None:
         """Raises CallError for the requirement that a status names."""

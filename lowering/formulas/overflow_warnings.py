@@ -120,7 +120,7 @@ def _expanded(module: Module, function: Function) -> Function:
         return function
     from ..graph.differentiate import expand_derivatives  # and with it the theano dialect
 
-    return expand_derivatives(module, function)
+    return expand_derivatives(module, function).functions[function.name]
 
 
 def _warning(operation: Operation, overflow: Overflow) -> Diagnostic:

@@ -4,17 +4,22 @@
 
 Each operator defines its pullback, from cotangents of results to cotangents of operands; this pass composes the
 pullbacks. Callees are expanded first, derivatives included, so derivatives of derivatives need no rule of their own.
+`builtin.scan` is pulled back by a scan in the other direction, over the carried values that the first one then keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, NoReturn
 
 from ...dialect.builtin import Call, Calling
+from ...dialect.builtin.control_flow import Scan
+from ...dialect.ir.attributes import Symbol
 from ...dialect.ir.diagnostics import Diagnostic, Note, Span, VerifyError
 from ...dialect.ir.sizes import Undecided
+from ...dialect.ir.types import Type
 from ...dialect.program.builder import Builder, Node
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
@@ -29,16 +34,21 @@ Nodes = dict[Value, Node]
 
 
 def differentiate(function: Function, context: Context) -> Function:
-    return expand_derivatives(context.module, function)
+    context.module = expand_derivatives(context.module, function)
+    return context.module.functions[function.name]
 
 
-def expand_derivatives(module: Module, function: Function) -> Function:
-    """The function with calls and derivatives replaced by ordinary operations, if it has derivatives."""
+def expand_derivatives(module: Module, function: Function) -> Module:
+    """The module with a function's calls and derivatives replaced by ordinary operations, if it has derivatives. Steps of
+    loops that run backwards are new functions.
+    """
     if not has_derivatives(module, function):
-        return function
-    builder = Builder(prefix="g")
+        return module.with_functions({**module.functions, function.name: function})
+    builder, module = Builder(prefix="g"), module.with_functions(dict(module.functions))
     results = _replay(builder, module, function, function.arguments)
-    return replace(function, operations=tuple(live_operations(builder.operations, results)), results=tuple(results))
+    live = tuple(live_operations(builder.operations, results))
+    module.functions[function.name] = replace(function, operations=live, results=tuple(results))
+    return module
 
 
 def _replay(builder: Builder, module: Module, function: Function, arguments: Sequence[Value]) -> list[Value]:
@@ -80,7 +90,7 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
     by = [arguments[n] for n in operator.positions(count)]
     seeds = [builder.node(s) for s in operator.seeds(count)]
     seed = seeds if not isinstance(operator, Grad) else [builder.node(results[0]).literal(1.0)]
-    rules = Rules(builder, operator.name, operation.at("callee"))
+    rules = Rules(builder, operator.name, operation.at("callee"), module)
     found = (
         rules.forward(operations, dict(zip(by, seed, strict=True)), results)
         if isinstance(operator, ROp)
@@ -94,13 +104,14 @@ def _derive(builder: Builder, module: Module, operator: Derivative[Value], opera
 
 class Rules:
     """Pullbacks, composed over recorded operations. `asked` is the operator that takes the derivative, at `span`, for
-    diagnostics.
+    diagnostics. The module has the functions that loops call, and is given those of loops that run backwards.
     """
 
-    def __init__(self, builder: Builder, asked: str, span: Span) -> None:
+    def __init__(self, builder: Builder, asked: str, span: Span, module: Module) -> None:
         self.builder = builder
         self.asked = asked
         self.span = span
+        self.module = module
 
     def reverse(
         self, operations: Sequence[Operation], by: Sequence[Value], results: Sequence[Value], seeds: Sequence[Node]
@@ -120,9 +131,8 @@ class Rules:
         operands = [v for _, v in operation.operator.operands()]
         if not any(v in active for v in operands):
             return
-        nodes, results = self._nodes(operation)
         cotangents = [found.get(r) or self.zeros(r) for r in operation.results]
-        pulled = self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
+        pulled = self._pulled(operation, active, cotangents)
         for value, cotangent in zip(operands, pulled, strict=True):
             if cotangent is not None and value in active:
                 if not isinstance(cotangent, Node):
@@ -130,6 +140,86 @@ class Rules:
                     which = f"{operation.operator.name} of {scalar_op}" if scalar_op else operation.operator.name
                     self._missing(operation, active, f"{which} by %{value.name}")
                 self._accumulate(found, value, cotangent)
+
+    def _pulled(
+        self, operation: Operation, active: Mapping[Value, Value | None], cotangents: Sequence[Node]
+    ) -> Sequence[Any]:
+        """The cotangents of the operands."""
+        nodes, results = self._nodes(operation)
+        if isinstance(operation.operator, Scan):
+            return self._rule(
+                operation, active, lambda: self._of_scan(operation, operation.operator, active, cotangents)
+            )
+        return self._rule(operation, active, lambda: nodes.pullback(results, cotangents))
+
+    def _of_scan(
+        self, operation: Operation, scan: Any, active: Mapping[Value, Value | None], cotangents: Sequence[Node]
+    ) -> list[Node | None]:
+        """By a scan from the last step to the first, whose step pulls back cotangents through the callee."""
+        carry, shared = scan.carry, scan.carry + scan.scan
+        floats = [not v.known_type.element.is_discrete for v in scan.arguments]
+        given = [n for n in range(carry) if floats[n]]  # the cotangents that steps pass on, of carried values
+        sums = [n for n in range(shared, len(floats)) if floats[n] and scan.arguments[n] in active]
+        slices = [n for n in range(carry, shared) if floats[n]]
+        seeded = [n for n, r in enumerate(operation.results) if n >= carry and not r.known_type.element.is_discrete]
+        callee = called(self.module, scan)
+        saved = self._keep_carried(operation, scan, callee)
+
+        def step(inner: Builder, arguments: Sequence[Value]) -> list[Value]:
+            rest = iter(arguments)
+            seeds = {n: inner.node(next(rest)) for n in given}
+            totals = [inner.node(next(rest)) for _ in sums]
+            values = [next(rest) for _ in range(shared)]
+            seeds.update({n: inner.node(next(rest)) for n in seeded})
+            values += rest
+            results = _replay(inner, self.module, callee, values)
+            rules = Rules(inner, self.asked, self.span, self.module)
+            by = [values[n] for n in (*given, *sums, *slices)]
+            found = rules.reverse([*inner.operations], by, [results[n] for n in seeds], [*seeds.values()])
+            pulled = iter(n.value for n in found)
+            passed = [next(pulled) for _ in given]
+            return [*passed, *((t + inner.node(next(pulled))).value for t in totals), *pulled]
+
+        scanned = [*saved, *scan.arguments[carry:shared], *(cotangents[n].value for n in seeded)]
+        start = [*(cotangents[n].value for n in given), *(self.zeros(scan.arguments[n]).value for n in sums)]
+        operands = [*start, *scanned, *scan.arguments[shared:]]
+        sliced = [v.known_type.with_shape(*v.known_type.array_shape[1:]) for v in scanned]  # type: ignore[union-attr]
+        types = [*(v.known_type for v in start), *sliced, *(v.known_type for v in scan.arguments[shared:])]
+        back = self._function(f"{callee.name}.vjp", types, step)
+        trips = None if scanned else scan.trips
+        made = Scan(tuple(operands), Symbol(back.name), len(start), len(scanned), trips, not scan.reverse)
+        found = self.builder.add(made.with_signature(back.argument_types, back.result_types))
+        places = dict(zip((*given, *sums, *slices), found, strict=True))
+        return [self.builder.node(places[n]) if n in places else None for n in range(len(floats))]
+
+    def _keep_carried(self, operation: Operation, scan: Any, callee: Function) -> tuple[Value, ...]:
+        """The carried values before each step, which become further results of the operation."""
+        if not scan.carry:
+            return ()
+
+        def step(inner: Builder, arguments: Sequence[Value]) -> list[Value]:
+            kept = [inner.node(a).scalar("identity").value for a in arguments[: scan.carry]]
+            return [*_replay(inner, self.module, callee, arguments), *kept]
+
+        keeps = self._function(f"{callee.name}.kept", callee.argument_types, step)
+        made = replace(scan, callee=Symbol(keeps.name)).with_signature(keeps.argument_types, keeps.result_types)
+        results = self.builder.add(made, operation.span)
+        new, count = self.builder.operations.pop(), len(operation.results)
+        at = next(n for n, o in enumerate(self.builder.operations) if o.results == operation.results)
+        self.builder.operations[at] = replace(new, results=(*operation.results, *results[count:]))
+        return results[count:]
+
+    def _function(
+        self, name: str, types: Sequence[Type], step: Callable[[Builder, Sequence[Value]], list[Value]]
+    ) -> Function:
+        """A new function of the module, of the operations that `step` records."""
+        inner = Builder(prefix="g", span=self.builder.span)
+        arguments = tuple(Value(f"a{n}", t) for n, t in enumerate(types))
+        results = step(inner, arguments)
+        name = next(n for k in count() if (n := f"{name}{k or ''}") not in self.module.functions)
+        live = tuple(live_operations(inner.operations, results))
+        found = self.module.functions[name] = Function(name, arguments, live, tuple(results), span=self.builder.span)
+        return found
 
     def _accumulate(self, found: Nodes, value: Value, cotangent: Node) -> None:
         whole = cotangent.like(self.builder.node(value)).into(tangent_type(value.known_type).element)
@@ -154,13 +244,13 @@ class Rules:
     def _push(
         self, operation: Operation, active: Mapping[Value, Value | None], tangents: list[Node | None]
     ) -> Sequence[Node | None]:
-        nodes, results = self._nodes(operation)
         if type(operation.operator).pushforward is not Operator.pushforward:
+            nodes, results = self._nodes(operation)
             return self._rule(operation, active, lambda: nodes.pushforward(results, tangents))
         # the pullback is linear in the cotangents, so the pullback of the pullback maps tangents to tangents
         seeds = [self.zeros(r) for r in operation.results]
         first = len(self.builder.operations)
-        pulled = self._rule(operation, active, lambda: nodes.pullback(results, seeds))
+        pulled = self._pulled(operation, active, seeds)
         pairs = [(p, t) for p, t in zip(pulled, tangents, strict=True) if p is not None and t is not None]
         inner = self.builder.operations[first:]
         return self.reverse(inner, [s.value for s in seeds], [p.value for p, _ in pairs], [t for _, t in pairs])

@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 from available_targets import EVERY
+from cvm.dialect.builtin.control_flow import While
 from cvm.dialect.notation.loops import Loop
 from cvm.lowering.pipeline import lower
 
 import cvm
+from cvm.commands.opt import text_after as opt_text
 
 RECURRENCE = """
 func @step(%h: tensor<2x8xf32>, %x: tensor<2x5xf32>, %w: tensor<8x5xf32>, %r: tensor<8x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
@@ -93,9 +95,19 @@ def test_derivatives_inside_of_a_body(target: str, optimize: int) -> None:
         )
 
 
-def test_a_derivative_of_a_loop_is_refused() -> None:
+def test_a_derivative_of_a_loop_is_a_loop_that_runs_backwards() -> None:
     asked = (
         "func @g(%x: tensor<3xf64>, %gy: tensor<3xf64>) { %y = theano.l_op @main(%x, %x, %gy) {wrt = [0]}\n return %y }"
     )
-    with pytest.raises(cvm.Error, match=re.escape("builtin.scan has no derivative; it is on the path %x -> %y")):
-        cvm.compile(DESCENT + asked, entry="g")
+    x, g = np.array([1.0, 2, 3]), np.array([16.0, 32, 48])
+    np.testing.assert_array_equal(cvm.compile(DESCENT + asked, entry="g")(x, g), g / 16)
+    text = opt_text(cvm.parse(DESCENT + asked), "differentiate")
+    assert "@descend.vjp(" in text and cvm.parse(text)
+
+
+def test_a_derivative_of_a_loop_that_tests_a_condition_is_refused() -> None:
+    program = While.example + "func @g(%x: tensor<f32>) { %y = theano.grad @main(%x, %x) {wrt = [0]}\n return %y }"
+    with pytest.raises(
+        cvm.Error, match=re.escape("builtin.while has no derivative; it is on the path %x -> %go -> %y")
+    ):
+        cvm.compile(program, entry="g")

@@ -34,7 +34,8 @@ EXPANDED = "it is expanded into operations that have derivatives"
 WITHOUT = {
     **dict.fromkeys(("call", "theano.l_op", "theano.r_op", "theano.grad"), EXPANDED),
     "const": "it has no operands",
-    **dict.fromkeys(("builtin.scan", "builtin.while"), "a loop over a function has none yet, which is refused"),
+    "builtin.scan": "its derivative is that of its function: tests/end_to_end/test_traced_loops.py",
+    "builtin.while": "the number of its steps is not known, so it is refused",
     **{f"cog.{n}": CLOCK for n in ("field", "sensor", "feedback", "probe", "actuator")},
     **{f"dali.{n}": INTEGERS for n in ("and", "or", "xor", "not", "shl", "shr")},
     **{f"dali.{n}": NO_FLOAT for n in ("eq", "ne", "lt", "le", "gt", "ge")},

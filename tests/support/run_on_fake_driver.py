@@ -70,6 +70,23 @@ func @main(%x: tensor<4xi32> {range = [0, 9]}) -> tensor<4xi32> {
 }
 """
 
+WHILE = """
+func @double(%x: tensor<3xf32>, %limit: tensor<f32>) -> (tensor<i1>, tensor<3xf32>) {
+  %y = theano.elemwise %x, %x {scalar_op = "add"}
+  %sum = theano.sum %y {axis = [0]}
+  %go = theano.elemwise %sum, %limit {scalar_op = "lt"}
+  return %go, %y
+}
+
+func @main(%x: tensor<3xf32>, %limit: tensor<f32>) -> tensor<3xf32> {
+  %sum = theano.sum %x {axis = [0]}
+  %go = theano.elemwise %sum, %limit {scalar_op = "lt"}
+  %y = builtin.while @double(%go, %x, %limit) {carry = 1}
+  %z = theano.elemwise %y, 1 {scalar_op = "add"}
+  return %z
+}
+"""
+
 
 def arrays_of_the_host() -> None:
     f, g = (cvm.compile(PROGRAM, target=t) for t in ("cuda", "cpu"))
@@ -184,6 +201,13 @@ def recorded_launches() -> None:
         assert counts == [0, 1, 1, 1], counts
 
 
+def tested_conditions() -> None:
+    """A loop reads its condition back after every step; it is never recorded."""
+    f = cvm.compile(WHILE, target="cuda")
+    for limit, wanted in ((0, 2), (100, 65), (5, 3), (100, 65), (100, 65)):
+        np.testing.assert_array_equal(f(np.ones(3, "f4"), np.float32(limit)), np.full(3, wanted, "f4"), strict=True)
+
+
 def lookups() -> None:
     f = cvm.compile(LOOKUP, target="cuda")
     np.testing.assert_array_equal(f(np.array([2, 1, 0], "i4")), [0, 1, 2])
@@ -282,7 +306,7 @@ def fails(message: str, f: object, *arguments: object, **options: object) -> Non
 def compiled_before() -> None:
     """Everything is compiled once: NVRTC looks for the driver, and does not survive finding this one."""
     recorded = [c["program"] for op in RECORDED for c in cases()[op] if c["valid"]]
-    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WORDS, TOO_NEW, *recorded):
+    for program in (PROGRAM, INPLACE, RANGED, LOOKUP, GRAPH, WHILE, WORDS, TOO_NEW, *recorded):
         cvm.compile(program, target="reference").lower("ptx")
 
 
@@ -299,6 +323,7 @@ if __name__ == "__main__":
             declared_ranges,
             graphs,
             recorded_launches,
+            tested_conditions,
             lookups,
             words,
             arrays_of_others,

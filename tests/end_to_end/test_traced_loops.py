@@ -1,0 +1,145 @@
+"""`cvm.scan`, `cvm.fori_loop` and `cvm.while_loop` in traced functions: values, derivatives and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from available_targets import EVERY
+
+import cvm
+
+
+def compiled(function: Callable[..., Any], target: str = "cpu", **options: Any) -> Callable[..., Any]:
+    return cvm.compile(function, target=target, rules="numpy", **options)
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_a_scan_carries_and_collects_structures(target: str) -> None:
+    xs = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+    def step(state: dict[str, Any], x: Any) -> Any:
+        total = state["total"] * 0.5 + x
+        return {"total": total, "steps": state["steps"] + 1}, (total * 2, x.sum())
+
+    def run(xs: Any) -> Any:
+        return cvm.scan(step, {"total": np.zeros(3, np.float32), "steps": 0}, xs, reverse=True)
+
+    last, (doubled, sums) = compiled(run, target)(xs)
+    total, wanted = np.zeros(3, np.float32), np.empty_like(xs)
+    for n in reversed(range(4)):
+        total = total * np.float32(0.5) + xs[n]
+        wanted[n] = total * 2
+    assert int(last["steps"]) == 4 and last["steps"].dtype == np.int64
+    np.testing.assert_array_equal(last["total"], total, strict=True)
+    np.testing.assert_array_equal(doubled, wanted, strict=True)
+    np.testing.assert_array_equal(sums, xs.sum(1), strict=True)
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_loops_whose_ends_depend_on_data(target: str) -> None:
+    def steps_to_one(n: Any) -> Any:
+        odd_or_even = lambda c: (np.where(c[0] % 2 == 0, c[0] // 2, 3 * c[0] + 1), c[1] + 1)  # noqa: E731
+        return cvm.while_loop(lambda c: c[0] != 1, odd_or_even, (n, 0))[1]
+
+    f = compiled(steps_to_one, target)
+    assert [int(f(np.int64(n))) for n in (27, 1, 6)] == [111, 0, 8]
+    power = compiled(lambda x, n: cvm.fori_loop(0, n, lambda i, v: v * x + i, 1.0), target)
+    found = power(np.float32(2), np.int64(3))
+    assert found.dtype == np.float32 and found == 12
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_bodies_use_arrays_of_the_functions_around_them(target: str) -> None:
+    def nested(x: Any) -> Any:
+        k = x * 2
+        return cvm.fori_loop(
+            0, 4, lambda i, v: v + cvm.fori_loop(i, 3, lambda j, w: w + k * i + j, np.zeros_like(x)), x
+        )
+
+    x = np.array([1.0, 2.0])
+    wanted = x + sum(x * 2 * i + j for i in range(4) for j in range(i, 3))
+    np.testing.assert_array_equal(compiled(nested, target)(x), wanted)
+
+
+def recurrent_loss(w: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = np.tanh(h @ w + x)
+        return h, h.sum()
+
+    h, ys = cvm.scan(step, np.zeros(2), xs)
+    return (ys**2).sum() + h.sum()
+
+
+@pytest.mark.parametrize("target", EVERY)
+def test_derivatives_go_back_through_the_steps(target: str) -> None:
+    random = np.random.default_rng(0)
+    w, xs, along = (random.normal(size=n) for n in ((2, 2), (5, 2), (2, 2)))
+    loss = compiled(recurrent_loss)
+    slope = (loss(w + 1e-6 * along, xs) - loss(w - 1e-6 * along, xs)) / 2e-6
+    gradient = compiled(cvm.grad(recurrent_loss), target)
+    np.testing.assert_allclose((gradient(w, xs) * along).sum(), slope, rtol=1e-7)
+    _, tangent = cvm.jvp(lambda w: recurrent_loss(w, xs), (w,), (along,))
+    np.testing.assert_allclose(tangent, slope, rtol=1e-7)
+    second = compiled(cvm.grad(lambda w: (cvm.grad(recurrent_loss)(w, xs) * along).sum()), target)
+    slope = (gradient(w + 1e-6 * along, xs) - gradient(w - 1e-6 * along, xs)) / 2e-6
+    np.testing.assert_allclose(second(w), slope, rtol=1e-6)
+    eighth = compiled(cvm.grad(lambda x: cvm.fori_loop(0, 8, lambda i, v: v * x, 1.0)), target)
+    assert eighth(np.float64(2)) == 8 * 2**7
+
+
+def test_a_gradient_runs_the_loop_once_forward() -> None:
+    graph = str(compiled(cvm.value_and_grad(recurrent_loss)).trace(np.eye(2), np.ones((3, 2))))
+    main = graph.partition("\n}\n")[0]
+    assert main.count("builtin.scan") == 2 and main.count("reverse = true") == 1
+
+
+def test_no_steps_and_sizes_that_are_not_known() -> None:
+    total = compiled(lambda x: cvm.scan(lambda c, x: (c + x, c), 0.0, x))
+    last, before = total(np.zeros(0))
+    assert last == 0 and before.shape == (0,)
+    for n in range(1, 12):  # from the ninth signature on with sizes that are not known
+        last, before = total(np.arange(float(n)))
+        assert last == sum(range(n)) and before.shape == (n,)
+    assert cvm.fori_loop(3, 3, lambda i, v: v + 1, 5) == 5
+    last, seen = cvm.scan(lambda c, x: (c + x, c), 0, np.arange(4))  # outside of a compiled function
+    assert last == 6 and seen.tolist() == [0, 0, 1, 3]
+
+
+def leaked(x: Any) -> Any:
+    kept = []
+    cvm.fori_loop(0, 3, lambda i, v: (kept.append(v), v)[1], x)
+    return kept[0]
+
+
+def changed(x: Any) -> Any:
+    y = x * 2
+
+    def body(i: Any, v: Any) -> Any:
+        nonlocal y
+        y += 1
+        return v
+
+    return cvm.fori_loop(0, 3, body, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: cvm.scan(lambda c, x: (c + x, c), np.float16(0), x), "carries an array of float16, the step's result 0"),
+        (lambda x: cvm.scan(lambda c, x: c + x, 0, x), "returns a pair"),
+        (lambda x: cvm.scan(lambda c, x: ((c, c), x), 0, x), "leaves the structure of what it carries as it is"),
+        (lambda x: cvm.scan(lambda c, y: (c + x, c), 0, x), r"carries an array of shape \(\), the step's result 0"),
+        (lambda x: cvm.scan(lambda c, y: (c, c), x), "got neither xs nor length"),
+        (lambda x: cvm.scan(lambda c, y: (c, c), 0, (x, x[1:])), "got 3 and 2"),
+        (lambda x: cvm.while_loop(lambda c: True, lambda c: c, x), "a bool of rank 0 that depends on carried values"),
+        (cvm.grad(lambda x: cvm.while_loop(lambda c: c < 9, lambda c: c * 2, x[0])), "builtin.while has no derivative"),
+        (leaked, "kept from an earlier trace"),
+        (changed, "leaves arrays of the function around it as they are"),
+    ],
+)  # fmt: skip
+def test_refusals(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(cvm.Error, match=message):
+        compiled(function)(np.ones(3))
