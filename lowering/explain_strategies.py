@@ -20,6 +20,7 @@ from ..dialect.notation.loops import For, If, Kernel, statements
 from ..dialect.notation.printer import statement_text
 from ..dialect.program.function import Function
 from ..dialect.program.module import Module
+from .contraction.channel_lanes import match_channel_lanes
 from .contraction.strategies import Choice, Problem, lower_by_strategy
 from .loops.collapse import collapsed
 from .loops.vectorize import vectorize
@@ -59,7 +60,7 @@ def strategies_text(module: Module, function: Function) -> str:
         explained: list[tuple[Problem, list[Choice]]] = []
         made = lower_by_strategy(plain, known, found, explained=explained)
         for problem, choices in explained:
-            if problem.c is not None or made is not None:
+            if problem.c is not None or made is not None or match_channel_lanes(problem.kernel) is not None:
                 lines += _contraction(problem, choices)
         if made is None and any(isinstance(s, For) and reduction_accumulators(s) for s in statements(plain.body)):
             lines += _reduction(plain)

@@ -49,6 +49,9 @@ MIN_K = 8  # terms for which a tile pays
 MOST_PLACES = 5  # of tiles, from edge to edge
 MOST_UNROLLED = 16  # columns of a window that are unrolled
 
+# the weights, the kernels that pack them, the views that those have, and constants
+PackedWeights = tuple[ex.Tensor, tuple[ir.Kernel, ...], dict[ex.Tensor, ex.Tensor], dict[ex.Tensor, np.ndarray]]
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -96,7 +99,7 @@ def why_not_direct(pixels: Pixels) -> str:
         return "sizes are known only by a call"
     if only_read(c.b) is None:
         return "columns are read from more than one array"
-    if extent_of(c.row) < _lanes(c) or extent_of(pixels.last.column) < _lanes(c):
+    if extent_of(c.row) < lanes_of(c) or extent_of(pixels.last.column) < lanes_of(c):
         return "too few rows or columns for a vector"
     terms = prod(map(extent_of, c.folds))
     if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
@@ -106,24 +109,24 @@ def why_not_direct(pixels: Pixels) -> str:
         return "windows are too wide"
     if across is None and any(depends(g, {c.column}) for g in c.guard):
         return "edges are no loop's"
-    places = _Direct(pixels.kernel, pixels, {}).places
+    places = DirectConvolution(pixels.kernel, pixels, {}).places
     return "tiles have too many edges" if len(places) > MOST_PLACES else ""
 
 
 def lower_direct(kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> LoweredContraction:
     """The kernels that convolve so."""
-    made = _Direct(kernel, pixels, constants).made()
+    made = DirectConvolution(kernel, pixels, constants).made()
     return replace(made, views={**made.views, **ir.reshaped_parameters(kernel, pixels.kernel)})
 
 
-def _lanes(c: Contraction) -> int:
+def lanes_of(c: Contraction) -> int:
     return processor().tile_vector_bytes // c.accumulator.element.bytes
 
 
 def _choose(c: Contraction) -> tuple[float, Tile]:
     """The tile with the least estimated time of a step of all tiles, and that time."""
     registers, length = processor().vector_registers, extent_of(c.column)
-    blocks, best = -(-extent_of(c.row) // _lanes(c)), (inf, Tile(1, 1))
+    blocks, best = -(-extent_of(c.row) // lanes_of(c)), (inf, Tile(1, 1))
     for pixels, vectors in combinations(range(min(MOST_PIXELS, length), 0, -1), range(1, 7)):
         if pixels * vectors + vectors + 1 < registers and vectors <= blocks:
             tile = Tile(pixels, vectors)
@@ -144,19 +147,27 @@ def _changes(taps: Sequence[range]) -> list[tuple[int, range]]:
     return [*((columns[0], some) for some, columns in runs), (runs[-1][1][-1] + 1, range(0))] if runs else []
 
 
-class _Direct:
-    """The kernels of one convolution."""
+class DirectConvolution:
+    """The kernels of one convolution, by tiles of this shape and strips of so many pixels."""
 
-    def __init__(self, kernel: ir.Kernel, pixels: Pixels, constants: Mapping[ex.Tensor, np.ndarray]) -> None:
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        pixels: Pixels,
+        constants: Mapping[ex.Tensor, np.ndarray],
+        tile: Tile | None = None,
+        most: int = 0,
+    ) -> None:
         self.kernel, self.known = kernel, constants
         self.c, self.flat, self.last = c, _, _ = pixels.c, pixels.kernel, pixels.last
-        tile = _choose(c)[1]
+        tile = tile or _choose(c)[1]
         self.element = c.accumulator.element
-        self.lanes = _lanes(c)
+        self.start: ex.Expr = ex.constant(0, self.element)
+        self.lanes = lanes_of(c)
         self.tall, self.wide = tile.pixels, tile.vectors * self.lanes
         self.rows, self.length, self.count = extent_of(c.row), extent_of(c.column), extent_of(c.window)
         self.panels = -(-self.rows // self.wide)
-        most = max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))  # pixels of a strip
+        most = most or max(1, processor().l1_bytes // 2 // (self.element.bytes * self.wide))
         if c.window is None:
             tiles = max(-(-self.lanes // self.tall), most // self.tall)
             self.line, self.high = min(self.length, tiles * self.tall), 1
@@ -174,15 +185,13 @@ class _Direct:
         self.panel, self.strip, self.first, self.q = (ex.Var(name, I64) for name in ("panel", "strip", "first", "q"))
 
     def made(self) -> LoweredContraction:
-        weights, packing, views, packed = self.weights()
-        tiles = kernel_from_body(self.flat, "tiles", self.of_strips(weights), self.flat.outputs)
+        self.packed, packing, views, packed = self.weights()
+        tiles = kernel_from_body(self.flat, "tiles", self.of_strips(), self.flat.outputs)
         return LoweredContraction((*packing, tiles), views, packed, frozenset({tiles}))
 
     # weights
 
-    def weights(
-        self,
-    ) -> tuple[ex.Tensor, tuple[ir.Kernel, ...], dict[ex.Tensor, ex.Tensor], dict[ex.Tensor, np.ndarray]]:
+    def weights(self) -> PackedWeights:
         """The weights, so many rows' side by side, the kernels that pack them, the views those have, and constants. Blocks that
         would go beyond the end move back."""
         c = self.c
@@ -207,7 +216,7 @@ class _Direct:
 
     # pixels
 
-    def of_strips(self, weights: ex.Tensor) -> ir.Block:
+    def of_strips(self) -> ir.Block:
         """The loop over panels of rows, and over strips of pixels, whose sums wait until all of them are there."""
         c = self.c
         inner = [(self.panel, self.panels), (self.strip, self.strips)]
@@ -224,25 +233,44 @@ class _Direct:
         else:
             begin = ir.Let(self.first, ex.minimum(self.strip * self.high, self.count - self.high))
             start = self.first * self.length
-        body: ir.Block = (begin, ir.Alloc(held), self.products(weights, held), self.ended(held, start))
+        body: ir.Block = (begin, ir.Alloc(held), *self.before(), self.products(held), self.ended(held, start))
         names: dict[ex.Expr, ex.Expr] = dict(zip(c.outer, self.outer, strict=True))
         return (ir.For(flat, (*(ir.Let(v, e) for v, e in places), *ir.substitute_block(body, names)), kind="parallel"),)
 
-    def products(self, weights: ex.Tensor, held: ex.Tensor) -> ir.For:
+    def before(self) -> ir.Block:
+        """The statements before the products of a strip."""
+        return ()
+
+    def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+        """A sum with the product of a step."""
+        return ex.apply("fma", self.value(at), self.weight, sum)
+
+    def value(self, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+        """The value of a step at a pixel."""
+        return substitute(self.c.b, at)
+
+    @property
+    def weight(self) -> ex.Expr:
+        return self.packed[(*self.around, self.panel, *self.c.folds, self.v * self.lanes + self.lane)]
+
+    def result(self, sum: ex.Expr) -> ex.Expr:
+        """A result, of what tiles leave of it."""
+        return sum
+
+    def products(self, held: ex.Tensor) -> ir.For:
         """The sums of a strip, tile by tile."""
         c, r, q = self.c, self.r, self.q
         line, tile = ex.Index("line", self.high), ex.Index("tile", -(-self.line // self.tall))
         sums = ex.Tensor("sums", (self.tall, self.wide), self.element, "register")
         place = (r, self.v * self.lanes + self.lane)
         at = self.at_pixel(q + r, self.first + line)
-        weight = weights[(*self.around, self.panel, *c.folds, place[1])]
-        add = ir.Store(sums, place, ex.apply("fma", substitute(c.b, at), weight, sums[place]))
+        add = ir.Store(sums, place, self.updated(sums[place], at))
         begin: ex.Expr = self.first if c.window is None else ex.as_index(0)
         waiting = line * self.line + q - begin + r
         body: ir.Block = (
             ir.Let(q, ex.minimum(tile * self.tall, self.line - self.tall) + begin),
             ir.Alloc(sums),
-            self.each(ir.Store(sums, place, ex.constant(0, self.element))),
+            self.each(ir.Store(sums, place, self.start)),
             *self.by_place(add, at),
             self.each(ir.Store(held, (waiting, place[1]), sums[place])),
         )
@@ -333,7 +361,7 @@ class _Direct:
         side = min(SQUARE // self.element.bytes, self.lanes)
         block, part, u = self.v, ex.Index("t", self.lanes // side), ex.Index("u", side)
         v, q, row = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64), ex.Var("row", I64)
-        result = held[q + self.lane, block * self.lanes + part * side + u]
+        result = self.result(held[q + self.lane, block * self.lanes + part * side + u])
         values: dict[ex.Expr, ex.Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
 
         def of_sums(e: ex.Expr) -> ex.Expr | None:

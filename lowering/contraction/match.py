@@ -152,21 +152,43 @@ def windowed(kernel: Kernel) -> Windowed | None:
     return found if moves and stores_columns(epilogue, loops[-1]) else None
 
 
-def sum_of_products(
-    kernel: Kernel, least_loops: int = 2
-) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
-    """The loops, those of the fold, its guard and factors, the sum, and what follows."""
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A reduction into one accumulator, in loops that hold nothing else: the loops, those of the reduction, its guard, where
+    the accumulator starts, its update, and what follows."""
+
+    loops: list[Index]
+    folds: list[Index]
+    guard: list[Expr]
+    accumulator: Tensor
+    start: Expr
+    update: Block
+    epilogue: Block
+
+
+def fold_of(kernel: Kernel, least_loops: int = 2) -> Fold | None:
+    """The reduction that a kernel is; None if it is none."""
     loops, block = _chain(kernel.body)
     match block:
-        case (Alloc(acc), Store(again, (), Const(start)), For() as fold, *epilogue) if again is acc and start == 0:
+        case (Alloc(acc), Store(again, (), start), For() as fold, *epilogue) if again is acc:
             folds, inner = _chain((fold,))
         case _:
             return None
     guard, inner = _guard(inner)
-    factors = _factors(inner, acc)
-    if factors is None or len(loops) < least_loops or not _is_plain(tuple(epilogue)):
+    if len(loops) < least_loops or not _is_plain(tuple(epilogue)):
         return None
-    return loops, folds, guard, factors, acc, tuple(epilogue)
+    return Fold(loops, folds, guard, acc, start, inner, tuple(epilogue))
+
+
+def sum_of_products(
+    kernel: Kernel, least_loops: int = 2
+) -> tuple[list[Index], list[Index], list[Expr], tuple[Expr, Expr], Tensor, Block] | None:
+    """The loops, those of the fold, its guard and factors, the sum, and what follows."""
+    found = fold_of(kernel, least_loops)
+    factors = None if found is None else factors_of_update(found.update, found.accumulator)
+    if found is None or factors is None or not (isinstance(found.start, Const) and found.start.value == 0):
+        return None
+    return found.loops, found.folds, found.guard, factors, found.accumulator, found.epilogue
 
 
 def _chain(block: Block) -> tuple[list[Index], Block]:
@@ -192,7 +214,7 @@ def _is_guarded(b: Expr, guard: Sequence[Expr], own: set[Expr]) -> bool:
     return all(depends(g, own) or any(isinstance(r, Read) and is_edge(g, r) for r in walk(b)) for g in guard)
 
 
-def _factors(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
+def factors_of_update(block: Block, acc: Tensor) -> tuple[Expr, Expr] | None:
     """a and b of acc = acc + a * b, or acc = fma(a, b, acc)."""
     match block:
         case (Store(tensor, (), Apply("add", (Read(again, ()), Apply("mul", (a, b), _)), _)),) if (

@@ -24,6 +24,13 @@ from ...dialect.notation.traverse import walk
 from ..analysis.integer_ranges import Ranges
 from ..loops.collapse import flatten
 from ..processor import Processor, compiling_for, processor
+from .channel_lanes import (
+    ChannelLanes,
+    channel_lanes_cost,
+    lower_channel_lanes,
+    match_channel_lanes,
+    why_not_channel_lanes,
+)
 from .depthwise import lower_depthwise
 from .direct_convolution import Pixels, direct_cost, lower_direct, pixels_of, why_not_direct
 from .few_rows import FewRows, lower_few_rows, match_few_rows, why_not_few_rows, why_not_panels
@@ -402,6 +409,22 @@ def _by_few_rows(problem: Problem) -> Version | None:
     return lower_few_rows(problem.kernel, found), True
 
 
+def _channels(problem: Problem) -> ChannelLanes | None:
+    return match_channel_lanes(problem.kernel)
+
+
+def _by_channel_lanes(problem: Problem) -> Version | None:
+    found = _channels(problem)
+    assert found is not None
+    return lower_channel_lanes(problem.kernel, found, problem.constants), True
+
+
+def _channel_lanes_cost(problem: Problem) -> float:
+    found = _channels(problem)
+    assert found is not None
+    return channel_lanes_cost(found)
+
+
 def _windows(problem: Problem) -> str:
     if problem.c is not None:
         return "a factor has rows of its own"
@@ -449,5 +472,6 @@ STRATEGIES = (
     ),
     Strategy("few_rows", lambda p: why_not_few_rows(_few_rows(p)), _few_rows_cost, _by_few_rows),
     Strategy("direct", _direct_applies, lambda p: direct_cost(_pixels(p)) * processor().fma_cycles, _direct),
+    Strategy("channel_lanes", lambda p: why_not_channel_lanes(_channels(p)), _channel_lanes_cost, _by_channel_lanes),
     Strategy("depthwise", _windows, lambda p: 0, _depthwise),
 )

@@ -1,0 +1,255 @@
+"""Windows of floats over each channel by itself, whose vectors go along channels:
+
+    for c { for p { for q { acc = 0; for k { for l { if inside { acc = acc + x[c, p + k, q + l] * w[c, k, l] } } }; y[c, p, q] = f(acc) } } }
+    =>  for panel in c by 16 parallel {
+          image[h, w, c] = x[c, h, w]                                      lines of 16 channels, transposed in registers
+          for p { for tile in q by 15 {
+            sums[15, 16] = 0 in registers
+            for k inside { for l inside { sums[q, c] = fma(image[p + k, q + l, c], weights[panel, k, l, c], sums[q, c]) } }
+            held[q, c] = sums[q, c]
+          } }
+          y[c, q] = f(held[q, c])
+        }
+
+Depthwise convolutions, and maxima, minima and sums over windows, which have no weights. Each goes in the order of its terms, and beyond
+the edges nothing is added, as in direct convolutions, whose tiles these are. Floats are compared as integers of the same order, in which a
+NaN is beyond all numbers: one instruction in place of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from ...dialect.ir.types import F32, F64, I64
+from ...dialect.notation import expressions as ex
+from ...dialect.notation import loops as ir
+from ...dialect.notation.affine import affine
+from ...dialect.notation.reduce_in_order import LANES
+from ...dialect.notation.traverse import substitute
+from ..analysis.accesses import depends
+from ..analysis.reduction_order import reduction_update
+from ..loops.collapse import flatten
+from ..math.primitives import SIGNED, as_float, bits
+from ..processor import processor
+from .direct_convolution import MOST_PIXELS, MOST_PLACES, DirectConvolution, PackedWeights, Pixels, Tile, lanes_of
+from .k_packing import extent_of, is_edge, only_read, read_at
+from .match import Contraction, Fold, LoweredContraction, factors_of_update, fold_of, stores_columns
+from .pack_panels import SQUARE
+
+ORDERS = {"maximum": "max", "minimum": "min"}  # of floats, and of the integers that stand for them
+# cost model, in instructions of a vector of 64 bytes: of a vector of the input and one of results, which are transposed
+TRANSPOSE_IN, TRANSPOSE_OUT = 8, 7
+TERM = 0.55  # of a term, in the time that a multiply-add unit takes
+# of a nest whose vectors go along lines: of a term, more where these move by several pixels, and more where floats are compared
+ALONG_LINES, STRIDED, COMPARED = 2.2, 1.4, 3.5
+EDGE = 8  # pixels that take as long as one at an edge, which is computed by itself
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelLanes:
+    """A nest that moves a window over each channel of an array: the read of that, its axes of channels, lines and columns, where
+    the reduction starts, and by which function it goes."""
+
+    pixels: Pixels
+    read: ex.Read
+    axes: tuple[int, int, int]
+    start: ex.Expr
+    function: str
+
+    @property
+    def lines(self) -> int:
+        return self.size(1)
+
+    @property
+    def columns(self) -> int:
+        return self.size(2)
+
+    def size(self, n: int) -> int:
+        size = self.read.tensor.shape[self.axes[n]]
+        assert isinstance(size, int)
+        return size
+
+    def stride(self, n: int, index: ex.Index | None) -> int:
+        """The pixels by which an axis moves with an index."""
+        return 0 if index is None else affine(self.read.indices[self.axes[n]]).factor(index)
+
+
+def match_channel_lanes(kernel: ir.Kernel) -> ChannelLanes | None:
+    """The windows that a kernel moves over each channel of an array; None if it is another nest."""
+    fold, flat = fold_of(kernel, 3), flatten(kernel)
+    last = fold_of(flat, 1)
+    if fold is None or last is None or len(last.loops) == len(fold.loops):
+        return None
+    terms = _terms(fold)
+    read = None if terms is None else only_read(terms[2])
+    if terms is None or read is None or fold.accumulator.element not in (F32, F64):
+        return None
+    function, weights, values = terms
+    *outer, window, column = fold.loops
+    rows = [i for i in outer if i in read.indices and (function != "fma" or depends(weights, {i}))]
+    indices = (*rows[-1:], window, column)
+    found = [[n for n, e in enumerate(read.indices) if depends(e, {i})] for i in indices]
+    if [len(axes) for axes in found] != [1, 1, 1] or not all(is_edge(g, read) for g in fold.guard):
+        return None
+    row, axes = rows[-1], (found[0][0], found[1][0], found[2][0])
+    sizes = [*(i.extent for i in (*indices, *fold.folds)), *(read.tensor.shape[n] for n in axes)]
+    forward = all(_moves(read.indices[n], i, fold) for n, i in zip(axes[1:], indices[1:], strict=True))
+    moving: set[ex.Expr] = {window, column, *fold.folds}
+    elsewhere = any(depends(e, moving) for n, e in enumerate(read.indices) if n not in axes[1:])
+    if elsewhere or not forward or depends(weights, {window, column}) or not all(isinstance(d, int) for d in sizes):
+        return None
+    if read.indices[axes[0]] is not row or not stores_columns(last.epilogue, last.loops[-1]):
+        return None
+    around, folds = tuple(i for i in outer if i is not row), tuple(fold.folds)
+    c = Contraction(
+        around, row, window, column, folds, tuple(fold.guard), weights, values, fold.accumulator, fold.epilogue
+    )
+    joined = replace(c, window=None, column=last.loops[-1], accumulator=last.accumulator, epilogue=last.epilogue)
+    return ChannelLanes(Pixels(c, flat, joined), read, axes, fold.start, function)
+
+
+def _terms(fold: Fold) -> tuple[str, ex.Expr, ex.Expr] | None:
+    """The function of a reduction whose order is that of its terms, its weights, and what these are multiplied by."""
+    factors = factors_of_update(fold.update, fold.accumulator)
+    if factors is not None:
+        a, b = factors if depends(factors[1], {fold.loops[-1]}) else factors[::-1]
+        return "fma", a, b
+    match fold.update:
+        case (ir.Store() as store,) if (found := reduction_update(store)) is not None:
+            length = fold.folds[-1].extent
+            in_order = found[0] == "add" and isinstance(length, int) and length < LANES
+            return (found[0], ex.ZERO, found[1]) if found[0] in ORDERS or in_order else None
+    return None
+
+
+def _moves(e: ex.Expr, index: ex.Index, fold: Fold) -> bool:
+    """Test whether an index expression moves forward with a place, and with nothing but a window beside it."""
+    return all(atom in (index, *fold.folds) and factor > 0 for atom, factor in affine(e).terms.values())
+
+
+def why_not_channel_lanes(found: ChannelLanes | None) -> str:
+    """The reason why a nest is not computed so, if there is one."""
+    if found is None:
+        return "no window of floats moves over each channel by itself"
+    c = found.pixels.c
+    if extent_of(c.row) < lanes_of(c) or extent_of(found.pixels.last.column) < lanes_of(c):
+        return "too few channels or pixels for a vector"
+    if _cost_along_lines(found) < channel_lanes_cost(found):
+        return "vectors along lines take less time"
+    made = _ChannelLanes(found.pixels.kernel, found, {})
+    if len(made.places) > MOST_PLACES:
+        return "tiles have too many edges"
+    return "lines are too long" if made.image_bytes > processor().l2_bytes // 2 else ""
+
+
+def _vectors(found: ChannelLanes, pixels: int) -> float:
+    c = found.pixels.c
+    return extent_of(c.row) * pixels * c.accumulator.element.bytes / 64
+
+
+def channel_lanes_cost(found: ChannelLanes) -> float:
+    """The estimated time, in vector instructions."""
+    c = found.pixels.c
+    results = extent_of(c.window) * extent_of(c.column)
+    each = TERM * processor().fma_cycles * 64 / processor().tile_vector_bytes * prod(map(extent_of, c.folds))
+    moved = TRANSPOSE_IN * _vectors(found, found.lines * found.columns)
+    return moved + (TRANSPOSE_OUT + each) * _vectors(found, results)
+
+
+def _cost_along_lines(found: ChannelLanes) -> float:
+    """The same of a nest whose vectors go along lines."""
+    c, stride = found.pixels.c, found.stride(2, found.pixels.c.column)
+    length, lanes = extent_of(c.column), processor().vector_bytes // c.accumulator.element.bytes
+    edges = (2 if stride == 1 else 1) * bool(c.guard)
+    each = ALONG_LINES + STRIDED * (stride > 1) + COMPARED * (found.function in ORDERS)
+    computed = -(-length // lanes) * lanes + EDGE * edges
+    return each * prod(map(extent_of, c.folds)) * _vectors(found, extent_of(c.window) * computed)
+
+
+def lower_channel_lanes(
+    kernel: ir.Kernel, found: ChannelLanes, constants: Mapping[ex.Tensor, np.ndarray]
+) -> LoweredContraction:
+    """The kernels that reduce so."""
+    made = _ChannelLanes(kernel, found, constants).made()
+    return replace(made, views={**made.views, **ir.reshaped_parameters(kernel, found.pixels.kernel)})
+
+
+class _ChannelLanes(DirectConvolution):
+    """The kernels of one nest."""
+
+    def __init__(self, kernel: ir.Kernel, found: ChannelLanes, constants: Mapping[ex.Tensor, np.ndarray]) -> None:
+        c, self.found = found.pixels.c, found
+        length, element = extent_of(c.column), c.accumulator.element
+        tiles = -(-length // min(processor().vector_registers - 3, MOST_PIXELS))
+        results = length * extent_of(c.window)
+        pixel_bytes = (
+            lanes_of(c) * element.bytes * (1 + found.lines * found.columns / results)
+        )  # of a result, and of its input
+        most = int(processor().l2_bytes / 4 / pixel_bytes)
+        super().__init__(kernel, found.pixels, constants, Tile(-(-length // tiles), 1), max(1, most))
+        if found.function in ORDERS:
+            self.element = SIGNED[element]
+        self.start, self.row = self.ordered(found.start), ex.Var("row", I64)
+        first, step = affine(found.read.indices[found.axes[1]]), found.stride(1, c.window)
+        self.base = affine(self.first * step + first.constant)  # the line where the windows of a strip begin
+        reach = sum((extent_of(i) - 1) * found.stride(1, i) for i in c.folds)
+        self.image = ex.Tensor(
+            "image", ((self.high - 1) * step + reach + 1, found.columns, self.lanes), self.element, "stack"
+        )
+        self.image_bytes = prod(n for n in self.image.shape if isinstance(n, int)) * element.bytes
+
+    def weights(self) -> PackedWeights:
+        if self.found.function == "fma":
+            return super().weights()
+        return ex.Tensor("weights", (), self.element, "constant"), (), {}, {}
+
+    def before(self) -> ir.Block:
+        """The lines of a strip's channels, these side by side."""
+        read, (channel, line, column) = self.found.read, self.found.axes
+        side = SQUARE // self.element.bytes
+        side = side if side <= self.found.columns else 1
+        h, block, u = (
+            ex.Index(n, d) for n, d in (("h", self.image.shape[0]), ("w", -(-self.found.columns // side)), ("u", side))
+        )
+        q, base, at = ex.Var("w", I64), self.base.expression(), [*read.indices]
+        at[channel], at[line], at[column] = self.row + self.lane, base + h, q + u
+        store = ir.Store(self.image, (h, q + u, self.lane), self.ordered(read_at(self.c.b, read, at)))
+        lanes = ir.For(self.lane, (store,), kind="vector", width=self.lanes)
+        begin = ir.Let(q, ex.minimum(block * side, ex.as_index(self.found.columns - side)))
+        body = ir.For(block, (begin, ir.For(u, (lanes,), kind="unrolled")))
+        start, stop = ex.maximum(0 - base, 0), ex.minimum(self.found.lines - base, h.extent)
+        return (
+            ir.Let(self.row, ex.minimum(self.panel * self.wide, self.rows - self.lanes)),
+            ir.Alloc(self.image),
+            ir.For(h, (body,), start, stop),
+        )
+
+    def value(self, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+        line, column = (substitute(self.found.read.indices[n], at) for n in self.found.axes[1:])
+        return self.image[(affine(line) - self.base).expression(), column, self.lane]
+
+    def updated(self, sum: ex.Expr, at: dict[ex.Expr, ex.Expr]) -> ex.Expr:
+        function = self.found.function
+        if function == "fma":
+            return super().updated(sum, at)
+        return ex.apply(ORDERS.get(function, function), sum, self.value(at))
+
+    def result(self, sum: ex.Expr) -> ex.Expr:
+        return as_float(_turned(sum)) if self.found.function in ORDERS else sum
+
+    def ordered(self, value: ex.Expr) -> ex.Expr:
+        """The integer that stands for a float where these are compared."""
+        if self.found.function not in ORDERS:
+            return value
+        least, most = self.element.limits
+        beyond = ex.constant(most if self.found.function == "maximum" else least, self.element)
+        return ex.select(ex.apply("ne", value, value), beyond, _turned(bits(value)))
+
+
+def _turned(number: ex.Expr) -> ex.Expr:
+    """The bits of a float as an integer that is ordered like it, and such an integer as bits."""
+    return number ^ (number >> (number.type.bits - 1) & number.type.limits[1])
