@@ -89,25 +89,27 @@ def run_passes(
     what that became.
     """
 
-    def through(item: Any, group: list[Pass], context: Context) -> Any:
-        unit = group[0].unit
-        if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
-            item = _in_loops(item, lambda inside: through(inside, group, Context(context.module)))
-        if isinstance(item, StepPlan) and unit is not StepPlan:
-            several = None if item.several is None else through(item.several, group, context)
-            return replace(item, plan=through(item.plan, group, context), several=several)
-        if unit is Kernel:
-            assert isinstance(item, Plan)
-            return _on_kernels(group, item, context, ready, watch)
-        check_time()
-        made = group[0].run(item, context)
-        watch(group[0], item, item if made is None else made)
-        return item if made is None else made
-
     for of_kernels, found in groupby(passes, lambda p: p.unit is Kernel):
         for group in [[*found]] if of_kernels else [[p] for p in found]:
-            item = through(item, group, context)
+            item = _through(group, item, context, ready, watch)
     return item
+
+
+def _through(group: Sequence[Pass], item: Any, context: Context, ready: Callable[[Kernel], None], watch: Watch) -> Any:
+    """What one pass, or kernel passes that follow each other, make of an item."""
+    unit = group[0].unit
+    if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
+        item = _in_loops(item, lambda inside: _through(group, inside, Context(context.module), ready, watch))
+    if isinstance(item, StepPlan) and unit is not StepPlan:
+        several = None if item.several is None else _through(group, item.several, context, ready, watch)
+        return replace(item, plan=_through(group, item.plan, context, ready, watch), several=several)
+    if unit is Kernel:
+        assert isinstance(item, Plan)
+        return _on_kernels(group, item, context, ready, watch)
+    check_time()
+    made = group[0].run(item, context)
+    watch(group[0], item, item if made is None else made)
+    return item if made is None else made
 
 
 def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas | Plan:
@@ -125,11 +127,12 @@ def _on_kernels(
     """The plan with each of its kernels through all of the passes before the next one."""
     context = context.of_plan(plan)
     kernels: list[Kernel] = []
-
-    def lower(kernel: Kernel, first: int) -> None:
+    waiting = [(kernel, 0) for kernel in reversed(plan.kernels)]  # and the number of its next pass
+    while waiting:
+        kernel, first = waiting.pop()
         if isinstance(kernel, Loop):  # its plan has been through them
             kernels.append(kernel)
-            return
+            continue
         for n, one in enumerate(passes[first:], first):
             check_time()
             if kernel.scheduled and not one.on_scheduled:
@@ -138,17 +141,14 @@ def _on_kernels(
             watch(one, kernel, kernel if made is None else made)
             if isinstance(made, Kernels):
                 context.add(made.views, made.constants)
-                for new in made.kernels:
-                    lower(new, n + 1)
-                return
+                waiting += [(new, n + 1) for new in reversed(made.kernels)]
+                break
             if made is not None and made is not kernel:
                 context.add(reshaped_parameters(kernel, made))
                 kernel = made
-        kernels.append(kernel)
-        ready(kernel)
-
-    for kernel in plan.kernels:
-        lower(kernel, 0)
+        else:
+            kernels.append(kernel)
+            ready(kernel)
     made = replace(plan, kernels=tuple(kernels), views=context.views, ranges=context.ranges)
     used = {made.home[p] for k in kernels for p in k.parameters}  # other constants are packed now
     return replace(made, constants={t: a for t, a in context.constants.items() if t in used})

@@ -58,11 +58,11 @@ class Emission:
     def add(self, kernel: Kernel) -> None:
         """Emits a kernel's function."""
         emitter = KernelEmitter(kernel, self.sizes, self.requirements.number, self.optimize)
-        function, wanted = emitter.define()
+        function, wanted, declarations = emitter.define()
         n = self._numbers.setdefault(function, len(self.functions))
         if n == len(self.functions):
             self.functions.append(function)
-            self.declarations.append(emitter.b.declarations)
+            self.declarations.append(declarations)
         self._calls[kernel] = n, wanted
 
     def part(self, first: int) -> ll.Module:

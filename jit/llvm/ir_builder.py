@@ -542,13 +542,14 @@ class IRBuilder:
         self.items, self.frames = here
 
     def body(self) -> str:
-        """The text of the blocks; that of the first one is not named."""
+        """The text of the blocks, which are given up; that of the first one is not named."""
         lines: list[str] = []
         add_lines(self.entry, lines)
         for block in self.blocks:
             if block is not self.blocks[0]:
                 lines.append(f"{block.text[1:]}:")
             add_lines(block.items, lines)
+            block.items.clear()  # a loop is a circle of references, which only Python's garbage collector would free
         return "\n".join(lines)
 
     # integers

@@ -178,8 +178,8 @@ class KernelEmitter:
     def stores(self) -> NontemporalStores:
         return NontemporalStores(self)
 
-    def define(self) -> tuple[Definition, list[Tensor]]:
-        """The function, and its arrays, in the order of its parameters."""
+    def define(self) -> tuple[Definition, list[Tensor], set[Declaration]]:
+        """The function, its arrays in the order of its parameters, and what it calls."""
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
             self.b.do(Instruction("fence", VOID, (), "seq_cst"))
@@ -189,7 +189,10 @@ class KernelEmitter:
         parameters = [*pointers, *(f"i64 {s.text}" for s in self.sizes.values()), "ptr noalias %status"]
         if self.parallel is not None:
             parameters += ["i64 %begin", "i64 %end"]
-        return Definition(tuple(parameters), self.b.body()), wanted
+        found = Definition(tuple(parameters), self.b.body()), wanted, self.b.declarations
+        for part in (self.values, self):  # in circles, which only Python's garbage collector would free
+            vars(part).clear()
+        return found
 
     def emit_block(self, block: ir.Block) -> None:
         scope = self.scope

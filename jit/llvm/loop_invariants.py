@@ -11,6 +11,8 @@ from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Extent, In
 from ...dialect.notation.loops import Alloc, Assert, Block, For, If, Let, Prefetch, Store
 from ...dialect.notation.traverse import children
 
+_LEAVES = Const, Index, Var, Extent
+
 
 def runs(loop: For) -> bool:
     """Test whether a loop has at least one iteration."""
@@ -71,18 +73,18 @@ class Invariants:
 
     def parts(self, e: Expr, bound: set[int], is_index: bool, found: list[tuple[Expr, bool]]) -> None:
         """The dependences of one expression; shared nodes are visited once."""
-        seen: set[tuple[int, bool]] = set()
+        seen: set[tuple[Expr, bool]] = set()
         stack = [(e, is_index)]
         while stack:
-            e, is_index = stack.pop()
-            if isinstance(e, (Const, Index, Var, Extent)) or (id(e), is_index) in seen:
+            top = e, is_index = stack.pop()
+            if isinstance(e, _LEAVES) or top in seen:
                 continue
-            seen.add((id(e), is_index))
-            about = self.about(e)
+            seen.add(top)
+            about = self.found.get(id(e)) or self.about(e)
             if is_index and not about.reads:
                 continue
             if about.depends.isdisjoint(bound):
-                found.append((e, is_index))
+                found.append(top)
             else:
                 is_index = is_index or isinstance(e, Read)
                 stack += [(c, is_index) for c in children(e)[::-1]]

@@ -75,7 +75,13 @@ def reduces_floats(kernel: ir.Kernel) -> bool:
 
 def depends(e: Expr, indices: set[Expr]) -> bool:
     """Test whether an expression mentions one of the indices or variables."""
-    return any(n in indices for n in walk(e) if isinstance(n, (Index, Var)))
+    return not indices.isdisjoint(_names(e))
+
+
+@lru_cache(maxsize=1024)
+def _names(e: Expr) -> frozenset[Expr]:
+    """The indices and variables of an expression."""
+    return frozenset([n for n in walk(e) if isinstance(n, (Index, Var))])
 
 
 def alignment(tensor: Tensor, at: tuple[Expr, ...], index: Index) -> int | None:

@@ -88,5 +88,6 @@ def chain(block: Block) -> int:
 
 def _work(e: Expr) -> int:
     """The operations of an expression, index arithmetic left out."""
-    inside = {id(x) for r in walk(e) if isinstance(r, Read) for i in r.indices for x in walk(i)}
-    return sum(1 for x in walk(e) if isinstance(x, Apply) and id(x) not in inside)
+    inside: set[Expr] = set()
+    inside.update(*[walk(i) for r in walk(e) if isinstance(r, Read) for i in r.indices])
+    return sum(1 for x in walk(e) if isinstance(x, Apply) and x not in inside)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -103,6 +104,7 @@ def kernel_from_body(kernel: Kernel, name: str, body: Block, result: Sequence[Te
     return Kernel(f"{kernel.name}.{name}", (*inputs, *result), body, len(result), kernel.span, spans=kernel.spans)
 
 
+@lru_cache(maxsize=8)
 def match_contraction(kernel: Kernel) -> Contraction | None:
     """The contraction that a kernel is; None if it is none."""
     parts = sum_of_products(kernel)

@@ -47,6 +47,7 @@ from .winograd_transforms import F2X2_3X3, F4X4_3X3, WinogradTransform
 
 Constants = Mapping[Tensor, np.ndarray]
 
+TOO_FEW = "too few rows, columns, terms or products for packing to pay"
 FLAT = 1.25  # ratio of lanes computed to lanes needed from which the lines of a window are joined to one
 # cost factor of byte products whose operands only a call can tell to be bytes: rarely, or a range would say so
 UNPROVED = 1.5
@@ -90,6 +91,11 @@ class Problem:
         """The problem with the lines of its window joined, in any case."""
         return self if self.contraction.window is None else _reshaped(self, flatten(self.kernel))
 
+    @cached_property
+    def pays(self) -> bool:
+        """Test whether packing may pay."""
+        return worth_packing(self.contraction) is not False
+
     @property
     def terms(self) -> int:
         """The terms of each sum, by estimate."""
@@ -121,19 +127,21 @@ class Choice:
     cost: float
     taken: Expr | bool | None = None
 
-    @classmethod
-    def best(cls, strategy: Strategy, problem: Problem) -> Choice:
-        found = []
-        for described in processor().by_tile_width:
-            with compiling_for(described):
-                own = replace(problem)  # what it knows of panels depends on their width
-                why = strategy.applies(own)
-                found.append(cls(strategy, described, why, inf if why else strategy.cost(own)))
-        return min(found, key=lambda choice: choice.cost)
-
     def build(self, problem: Problem) -> Version | None:
         with compiling_for(self.processor):
             return self.strategy.build(replace(problem))
+
+
+def candidates_of(problem: Problem) -> list[Choice]:
+    """Every strategy by the vectors that suit it best, in the order of the table."""
+    found: list[Choice] = []
+    for described in processor().by_tile_width:
+        with compiling_for(described):
+            own = replace(problem)  # what it knows of panels depends on their width
+            reasons = [(s, s.applies(own)) for s in STRATEGIES]
+            new = [Choice(s, described, why, inf if why else s.cost(own)) for s, why in reasons]
+        found = [min(pair, key=lambda choice: choice.cost) for pair in zip(found or new, new, strict=True)]
+    return found
 
 
 def lower_by_strategy(
@@ -170,7 +178,7 @@ def _lowered(
         return made.only(cut.whole).beside(LoweredContraction((plain,), {}).only(~cut.whole))
     if c is not None and c.accumulator.element is I32:
         problem = replace(problem, magnitudes=operand_magnitudes(kernel, c, ranges, constants))
-    candidates = [Choice.best(s, problem) for s in STRATEGIES]
+    candidates = candidates_of(problem)
     explained.append((problem, candidates))
     large = worth_packing(c) if c is not None and c.unknown else True
     if large is False:
@@ -262,8 +270,7 @@ def _of_panels(problem: Problem) -> str:
     """The reason why operands are not packed into panels, if so."""
     if problem.c is None:
         return "no factor has rows of its own"
-    few = worth_packing(problem.panels.contraction) is False
-    return "too few rows, columns, terms or products for packing to pay" if few else ""
+    return "" if problem.panels.pays else TOO_FEW
 
 
 def _of_bytes(problem: Problem) -> str:
@@ -323,7 +330,7 @@ def _m_vectorized_applies(problem: Problem) -> str:
         return "the processor has no dot product of four bytes"
     last, lanes = problem.joined, processor().lanes
     if last is None or worth_packing(last.contraction) is not True or last.contraction.window is not None:
-        return "too few rows, columns, terms or products for packing to pay"
+        return TOO_FEW
     short = extent_of(last.contraction.row) < lanes or extent_of(last.contraction.column) < lanes
     return "fewer rows or columns than a vector has lanes" if short else ""
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -36,6 +37,7 @@ MIN_RESULTS = 512  # of a channel, for which it pays to turn weights in every ca
 MAX_STACK_STEPS = 1024  # turned columns of a panel may be on the stack
 
 
+@lru_cache(maxsize=4)
 def windows_of(c: Contraction) -> Windows | None:
     """The windows of a contraction; None where it has none, or other ones."""
     read = only_read(c.b)

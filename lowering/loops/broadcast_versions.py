@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.ir.sizes import Dim, Size
-from ...dialect.notation.expressions import Expr, Index, as_index, both
+from ...dialect.notation.expressions import Expr, as_index, both
 from ...dialect.notation.loops import Block, For, Kernel, map_expressions, nodes, statements
 from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
@@ -40,8 +40,9 @@ def _for_equalbroadcast_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     """The kernel for where the sizes that are broadcast are equal, and the test that they are."""
     same: dict[object, Dim] = {}
     tests: list[Expr] = []
-    for loop in statements(kernel.body):
-        if isinstance(loop, For) and (sizes := broadcast_sizes((loop,), loop.index)):
+    repeats = broadcast_sizes(kernel.body)
+    for loop in statements(kernel.body) if repeats else ():
+        if isinstance(loop, For) and (sizes := repeats.get(loop.index)):
             extent = loop.index.extent
             one: Dim = next((n for n in sizes.values() if n.is_atom), next(iter(sizes.values())))
             if not isinstance(extent, Size):  # the size they are broadcast to is known
@@ -55,12 +56,12 @@ def _for_equalbroadcast_sizes(kernel: Kernel) -> tuple[Kernel, Expr] | None:
     return substitute_sizes(equal, lambda n: same.get(_key(n), n)), condition
 
 
-def broadcast_sizes(block: Block, index: Index) -> dict[object, Size]:
-    """The sizes along this index of operands that may be repeated."""
-    found: dict[object, Size] = {}
+def broadcast_sizes(block: Block) -> dict[Expr, dict[object, Size]]:
+    """The sizes of operands that may be repeated, along each index."""
+    found: dict[Expr, dict[object, Size]] = {}
     for e in nodes(block):
-        if (place := repeated(e)) is not None and unrepeated(place[0]) is index:
-            found[place[1].key] = place[1]
+        if (place := repeated(e)) is not None:
+            found.setdefault(unrepeated(place[0]), {})[place[1].key] = place[1]
     return found
 
 

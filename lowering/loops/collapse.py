@@ -69,6 +69,7 @@ def _holds_only_a_loop(s: ir.For) -> bool:
     return len(s.body) == 1 and isinstance(s.body[0], ir.For)
 
 
+@lru_cache(maxsize=4)
 def flatten(kernel: ir.Kernel) -> ir.Kernel:
     """Collapse the two innermost loops over elements; the single indices are computed from the joined one."""
     made = join(kernel)

@@ -13,7 +13,7 @@ from math import inf
 
 from ...dialect.ir.types import I8, I16, I32, UI8, UI16
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
-from ...dialect.notation.loops import Kernel, map_expressions
+from ...dialect.notation.loops import Kernel, map_expressions, nodes
 from ...dialect.notation.traverse import rewrite
 
 NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8)}
@@ -21,6 +21,8 @@ NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8
 
 def saturating_narrow(kernel: Kernel) -> Kernel:
     """The kernel with clamped numbers narrowed before the clamp."""
+    if not any(isinstance(e, Cast) for e in nodes(kernel.body)):
+        return kernel
     return replace(kernel, body=map_expressions(kernel.body, lambda e: rewrite(e, _narrowed)))
 
 

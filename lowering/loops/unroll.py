@@ -47,7 +47,6 @@ def cost(s: ir.For, factor: int = MAX_TRIPS) -> int:
         return 0
     total = 0
     for inner in ir.statements(s.body):
-        nodes = sum(1 for e in ir.expressions(inner) for _ in walk(e))
         if isinstance(inner, ir.For):
             if inner.kind == "vector" and iterations(inner) == inner.width:
                 continue
@@ -55,7 +54,7 @@ def cost(s: ir.For, factor: int = MAX_TRIPS) -> int:
                 return 0
             total += cost(inner, factor)
         else:
-            total += nodes
+            total += sum(len(walk(e)) for e in ir.expressions(inner))
     return count * max(total, 1)
 
 

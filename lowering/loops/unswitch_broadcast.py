@@ -29,10 +29,11 @@ def unswitch_broadcast(kernel: ir.Kernel) -> ir.Kernel:
 def _asked(s: ir.Statement) -> ir.Block | None:
     if not isinstance(s, ir.For) or s.kind != "serial" or not all(isinstance(b, (ir.Let, ir.Store)) for b in s.body):
         return None
-    extent, asked = as_index(s.index.extent), _Asked(s.index)
-    body = asked.block(s.body)
-    tests = [(as_index(n) >= extent) | (as_index(n) <= 1) for n in broadcast_sizes((s,), s.index).values()]
-    known = both(*tests)
+    sizes = broadcast_sizes((s,)).get(s.index)
+    if not sizes:
+        return None
+    extent, body = as_index(s.index.extent), _Asked(s.index).block(s.body)
+    known = both(*((as_index(n) >= extent) | (as_index(n) <= 1) for n in sizes.values()))
     return (ir.If(known, (replace(s, body=body),), (s,)),) if isinstance(known, Expr) else None
 
 
