@@ -62,26 +62,25 @@ def _first_line(text: str | None) -> str:
 
 def page(op: type[Operator[Any]]) -> str:
     """The whole documentation of an operator."""
-    notes = _notes(op)
-    operands = [
-        (f.name, {"optional": "optional", "variadic": "any number"}.get(f.kind, ""), notes.get(f.name, ""))
-        for f in op.fields
-        if f.is_operand
-    ]
-    attributes = [
-        (f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand
-    ]
-    constraints = [(f"C{c.number}", c.text) for c in op.constraints]
-    sections = {
-        "operands": _table(operands),
-        "attributes": _table(attributes),
-        "results": ", ".join(op.results),
-        "constraints": _table(constraints),
-        "example": dedent(op.example).strip(),
-    }
+    sections = {title: _table(rows) for title, rows in tables(op).items()}
+    sections |= {"example": dedent(op.example).strip()}
     parts = [op.name, inspect.getdoc(op) or "", "usage\n" + indent(usage(op), "  ")]
     parts += [f"{title}\n{indent(body, '  ')}" for title, body in sections.items() if body]
     return "\n\n".join(parts)
+
+
+def tables(op: type[Operator[Any]]) -> dict[str, list[tuple[str, ...]]]:
+    """The operands, attributes, results and constraints of an operator, each by its name."""
+    notes = _notes(op)
+    kinds = {"optional": "optional", "variadic": "any number"}
+    return {
+        "operands": [(f.name, kinds.get(f.kind, ""), notes.get(f.name, "")) for f in op.fields if f.is_operand],
+        "attributes": [
+            (f.name, describe(f.annotation), _default(f), notes.get(f.name, "")) for f in op.fields if not f.is_operand
+        ],
+        "results": [(", ".join(op.results),)] if op.results else [],
+        "constraints": [(f"C{c.number}", c.text) for c in op.constraints],
+    }
 
 
 def usage(op: type[Operator[Any]]) -> str:

@@ -175,6 +175,10 @@ class TargetError(Error):
     """The target is unknown, does not support an operation, or lacks a requirement."""
 
 
+for _public in (Error, ParseError, VerifyError, CallError, TraceError, TargetError):
+    _public.__module__ = "cvm"  # where people find it, and what a traceback shows
+
+
 def read_bytes(path: str | Path, stream: BinaryIO | None = None) -> bytes:
     """The content of a program's file or stream; raises ParseError if it cannot be read."""
     try:

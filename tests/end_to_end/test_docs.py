@@ -34,7 +34,7 @@ from cvm.testing.filetest import Filetest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *(p for d in ("docs", "examples", "editors") for p in sorted((ROOT / d).rglob("*.md")))]
 
 
 def blocks(text: str, language: str) -> list[str]:

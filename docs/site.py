@@ -1,0 +1,132 @@
+"""MkDocs hooks: pages that come from the code (operators, grammar, API, environment variables), and links that leave docs/."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from cvm.dialect.spec.op import Operator  # noqa: E402
+
+import cvm  # noqa: E402
+from cvm.commands import ops  # noqa: E402
+
+
+def on_config(config: Any) -> Any:
+    """Lay the package out as it is installed, for mkdocstrings to read: `cvm.dialect` lies beside `cvm` in a checkout."""
+    package = ROOT / "build" / "api" / "cvm"
+    shutil.rmtree(package, ignore_errors=True)
+    for room in ("cvm", "dialect", "parser", "lowering", "jit", "grammar"):
+        shutil.copytree(ROOT / room, package if room == "cvm" else package / room)
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made from the code."""
+    pages = {
+        "index.md": (ROOT / "README.md").read_text("utf-8").replace("](docs/", "]("),
+        "reference/grammar.md": grammar(),
+        "reference/operators.md": index(),
+        "reference/api.md": api(),
+        "reference/editors.md": (ROOT / "editors" / "README.md").read_text("utf-8"),
+        "reference/environment.md": environment(),
+    }
+    pages |= {f"reference/operators/{d}.md": dialect(d, known) for d, known in ops.by_dialect().items()}
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links to files outside docs/ lead to the repository, or are plain text where its address is not known."""
+    source = "" if page.file.src_uri == "index.md" else page.file.src_uri
+    folder = (ROOT / "docs" / source).parent if source else ROOT
+
+    def outside(match: re.Match[str]) -> str:
+        target = (folder / match[2]).resolve()
+        inside = target.is_relative_to(ROOT / "docs") or "://" in match[2] or match[2].startswith("#")
+        if inside or not target.exists():
+            return match[0]
+        path = target.relative_to(ROOT)
+        return f"[{match[1]}]({config.repo_url}/blob/main/{path})" if config.repo_url else match[1]
+
+    return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)", outside, markdown)
+
+
+def grammar() -> str:
+    text = (ROOT / "grammar" / "cvm.lark").read_text("utf-8")
+    return f"# The grammar\n\nOf programs, in Lark's notation; the parser is generated from this file.\n\n```text\n{text}```\n"
+
+
+def index() -> str:
+    """The dialects, and a line for each operator."""
+    parts = ["# Operators\n"]
+    for name, known in ops.by_dialect().items():
+        parts.append(f"## [{name}](operators/{name}.md)\n\n| operator | |\n|---|---|")
+        for op in known:
+            parts.append(f"| [`{op.name}`](operators/{name}.md#{anchor(op)}) | {_cell(ops.summary(op))} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def anchor(op: type[Operator[Any]]) -> str:
+    return op.name.replace(".", "-")
+
+
+def dialect(name: str, known: list[type[Operator[Any]]]) -> str:
+    """The operators of a dialect, each with its formula, operands, attributes, constraints and example."""
+    return f"# {name}\n\n" + "\n".join(line for op in known for line in section(op))
+
+
+def section(op: type[Operator[Any]]) -> Iterator[str]:
+    """An operator's page as Markdown."""
+    yield f"## {op.name} {{ #{anchor(op)} }}\n"
+    yield f"```text\n{inspect.getdoc(op) or ''}\n```\n"
+    yield f"```cvm\n{ops.usage(op)}\n```\n"
+    for title, rows in ops.tables(op).items():
+        if rows:
+            yield f"| {title} |{' |' * (len(rows[0]) - 1)}\n|{'---|' * len(rows[0])}"
+            yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows)
+            yield ""
+    if example := dedent(op.example).strip():
+        yield f"**example**\n\n```cvm\n{example}\n```\n"
+        if formulas := lowered(example):
+            yield f"which is\n\n```text\n{formulas}\n```\n"
+
+
+def lowered(example: str) -> str:
+    """The formulas of an example; empty for clocked programs."""
+    try:
+        module = cvm.parse(example)
+        name = next(iter(module.functions))
+        return cvm.compile(module, entry=name, target="reference").lower("formulas").strip()
+    except cvm.Error:
+        return ""
+
+
+def _cell(text: str) -> str:
+    """Text as code in a table."""
+    return f"<code>{escape(text).replace('|', '&#124;')}</code>" if text else ""
+
+
+def api() -> str:
+    """The page of the public names of `cvm`, by their docstrings."""
+    names = "\n\n".join(f"::: cvm.{name}" for name in cvm.__all__ if not name.startswith("_"))
+    return f"# Python API\n\n{inspect.getdoc(cvm)}\n\n{names}\n"
+
+
+def environment() -> str:
+    """The environment variables that the code reads, as docs/command_line.md describes them."""
+    page = (ROOT / "docs" / "command_line.md").read_text("utf-8")
+    return "# Environment variables\n" + page.partition("## Environment variables\n")[2].partition("\n## ")[0]
