@@ -99,8 +99,8 @@ def why_not_direct(pixels: Pixels) -> str:
         return "sizes are known only by a call"
     if only_read(c.b) is None:
         return "columns are read from more than one array"
-    if extent_of(c.row) < lanes_of(c) or extent_of(pixels.last.column) < lanes_of(c):
-        return "too few rows or columns for a vector"
+    if extent_of(c.row) < lanes_of(c):
+        return "too few rows for a vector"
     terms = prod(map(extent_of, c.folds))
     if terms < MIN_K or terms * extent_of(c.row) * extent_of(pixels.last.column) < processor().packing_products:
         return "too few terms or products for packing to pay"
@@ -356,20 +356,32 @@ class DirectConvolution:
     # results
 
     def ended(self, held: ex.Tensor, start: ex.Expr) -> ir.For:
-        """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once."""
-        c, count = self.last, self.high * self.line
+        """The epilogue, by vectors of a strip's pixels: sums are transposed, some rows at once. Of fewer pixels than a vector has
+        lanes, by vectors of rows."""
+        count, block = self.high * self.line, self.v
+        row, begins = (
+            ex.Var("row", I64),
+            ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes),
+        )
+        if count < self.lanes:
+            pixel = ex.Index("at", count)
+            lanes = self.epilogue(held[pixel, block * self.lanes + self.lane], row + self.lane, start + pixel)
+            return ir.For(block, (ir.Let(row, begins), ir.For(pixel, (lanes,))))
         side = min(SQUARE // self.element.bytes, self.lanes)
-        block, part, u = self.v, ex.Index("t", self.lanes // side), ex.Index("u", side)
-        v, q, row = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64), ex.Var("row", I64)
-        result = self.result(held[q + self.lane, block * self.lanes + part * side + u])
-        values: dict[ex.Expr, ex.Expr] = {c.row: row + part * side + u, c.column: start + q + self.lane}
+        part, u = ex.Index("t", self.lanes // side), ex.Index("u", side)
+        v, q = ex.Index("at", -(-count // self.lanes)), ex.Var("at", I64)
+        sum = held[q + self.lane, block * self.lanes + part * side + u]
+        square = ir.For(u, (self.epilogue(sum, row + part * side + u, start + q + self.lane),), kind="unrolled")
+        at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
+        return ir.For(block, (ir.Let(row, begins), ir.For(v, (at, ir.For(part, (square,))))))
+
+    def epilogue(self, sum: ex.Expr, row: ex.Expr, column: ex.Expr) -> ir.For:
+        """What follows a sum, for the lanes of a vector."""
+        c, result = self.last, self.result(sum)
 
         def of_sums(e: ex.Expr) -> ex.Expr | None:
             return result if isinstance(e, ex.Read) and e.tensor is c.accumulator else None
 
-        body = ir.substitute_block(ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums)), values)
-        lanes = ir.For(self.lane, body, kind="vector", width=self.lanes)
-        square = ir.For(u, (lanes,), kind="unrolled")
-        begin = ir.Let(row, ex.minimum(self.panel * self.wide + block * self.lanes, self.rows - self.lanes))
-        at = ir.Let(q, ex.minimum(v * self.lanes, count - self.lanes))
-        return ir.For(block, (begin, ir.For(v, (at, ir.For(part, (square,))))))
+        body = ir.map_expressions(c.epilogue, lambda e: rewrite(e, of_sums))
+        body = ir.substitute_block(body, {c.row: row, c.column: column})
+        return ir.For(self.lane, body, kind="vector", width=self.lanes)

@@ -21,9 +21,10 @@ import numpy as np
 from ...dialect.ir.sizes import product
 from ...dialect.ir.types import I64
 from ...dialect.notation import expressions as ex
-from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Store, map_expressions, substitute_block
-from ...dialect.notation.traverse import rewrite, substitute
+from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Let, Store, map_expressions, substitute_block
+from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends
+from ..loops.tighten_bounds import narrowed
 from ..processor import processor
 from .k_packing import extent_of, known_terms, loops_of
 from .match import LoweredContraction, kernel_from_body, stores_columns, sum_of_products
@@ -40,6 +41,7 @@ class FewRows:
     rows: tuple[ex.Index, ...]
     column: ex.Index
     folds: tuple[ex.Index, ...]
+    guard: ex.Expr | bool
     values: ex.Expr
     weights: np.ndarray  # an axis for the columns, and one for each fold
     accumulator: ex.Tensor
@@ -55,16 +57,18 @@ class FewRows:
 def match_few_rows(kernel: Kernel, constants: Mapping[ex.Tensor, np.ndarray]) -> FewRows | None:
     """The rows and weights of a kernel, of which only the number of rows may be unknown; None if it is another nest."""
     parts = sum_of_products(kernel, 1)
-    if parts is None or parts[2] or parts[4].element.kind != "float":
+    if parts is None or parts[4].element.kind != "float":
         return None
-    (*rows, column), folds, _, (a, b), acc, epilogue = parts
+    (*rows, column), folds, guard, (a, b), acc, epilogue = parts
+    if any(isinstance(n, ex.Read) or (isinstance(n, ex.Index) and n not in folds) for g in guard for n in walk(g)):
+        return None
     values, weights = (a, b) if depends(b, {column}) else (b, a)
     if not all(isinstance(i.extent, int) and i.extent > 0 for i in (column, *folds)):
         return None
     known = known_terms(weights, constants, (column, *folds))
     if known is None or depends(values, {column}) or not stores_columns(epilogue, column):
         return None
-    return FewRows(tuple(rows), column, tuple(folds), values, known, acc, epilogue)
+    return FewRows(tuple(rows), column, tuple(folds), ex.both(*guard), values, known, acc, epilogue)
 
 
 def why_not_few_rows(found: FewRows | None) -> str:
@@ -109,6 +113,9 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
 
     weight = weights[(panel, *found.folds, place[1])]
     add = Store(sums, place, ex.apply("fma", substitute(found.values, at), weight, sums[place]))
+    step: Block = (each((add,)),)
+    if isinstance(found.guard, ex.Expr):
+        step = (If(found.guard, step),)
     ends = substitute_block(
         map_expressions(found.epilogue, lambda e: rewrite(e, of_sums)), {**at, found.column: start + lane}
     )
@@ -117,7 +124,7 @@ def lower_few_rows(kernel: Kernel, found: FewRows) -> LoweredContraction:
     body: Block = (
         Alloc(sums),
         each((Store(sums, place, ex.constant(0, element)),)),
-        *loops_of(found.folds, (each((add,)),)),
+        *narrowed(loops_of(found.folds, step)),
         For(v, (begin, of_row), kind="unrolled"),
     )
     tiles = kernel_from_body(

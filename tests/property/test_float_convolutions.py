@@ -3,6 +3,7 @@ where a window reaches beyond the edge nothing is added, whatever the weights ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -79,3 +80,34 @@ def test_what_a_product_with_zero_would_spoil(compile_for: Callable[..., None]) 
     assert "direct" in next(line for line in cvm.compile(program).lower("strategies").splitlines() if "taken" in line)
     y = cvm.compile(program)(x, w, b)
     assert (np.signbit(y[..., 0]) & (y[..., 0] == 0)).all() and (y[..., 1:] < 0).all()
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ("1x40x1x4", "33x40x1x3", "padding = [0, 1]"),
+        ("1x1x1x640", "66x1x1x256", "stride = [1, 128]"),
+        ("2x24x1x2", "40x24x1x3", "stride = [1, 2], padding = [0, 1]"),
+        ("1x24x2x2", "40x24x3x3", "padding = [1, 1]"),
+        ("1x40x1x1", "40x40x3x3", "padding = [1, 1]"),
+        ("2x24x3x2", "40x24x3x3", "padding = [1, 1], stride = [2, 2]"),
+    ],
+)
+def test_fewer_pixels_than_lanes(
+    x: str, w: str, attributes: str, processor: str, compile_for: Callable[..., None]
+) -> None:
+    compile_for(**PROCESSORS[processor], packing_products=0)
+    random = np.random.default_rng(0)
+    given, weights = (values(random, tuple(map(int, s.split("x"))), "float32", 0.01) for s in (x, w))
+    b, program = values(random, weights.shape[:1], "float32", 0), text(x, w, attributes, "f32")
+    constant = np.nan_to_num(weights)
+    known = program.replace(f", %w: tensor<{w}xf32>", "").replace(
+        "  %s", f"  %w = const dense<{constant.tolist()}> : tensor<{w}xf32>\n  %s", 1
+    )
+    legal(program)
+    legal(known)
+    assert re.search("taken +(direct|few_rows)", cvm.compile(known).lower("strategies"))
+    with np.errstate(all="ignore"):
+        same_bits(cvm.compile(program)(given, weights, b), cvm.compile(program, optimize=0)(given, weights, b))
+        same_bits(cvm.compile(known)(given, b), cvm.compile(known, optimize=0)(given, b))
