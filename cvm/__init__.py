@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .traced_function import TracedFunction
 
+    Reference = _Literal["tflite-reference", "tosa", "onnxruntime"]
     Rules = _Literal["numpy", "dali"]
 
     class Compiled(CompiledFunction, CompiledGraph):
@@ -176,6 +177,7 @@ def compile(
     *,
     optimize: int = 2,
     cpu: str | Processor | None = None,
+    require_exact: Reference | None = None,
 ) -> Compiled: ...
 @_overload
 def compile(
@@ -208,15 +210,16 @@ def compile(
     rules: Rules | None = None,
     static_argnums: int | _Sequence[int] = (),
     static_argnames: str | _Sequence[str] = (),
+    require_exact: Reference | None = None,
 ) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it
-    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a
-    GPU, through PyCUDA), "cuda-sim" (the same kernels on a simulated GPU) or "reference" (each operator's definition,
-    evaluated slowly and obviously). `optimize=0` compiles one scalar loop nest for each operation, with no optimization at all:
-    integers stay the same bit for bit, and float sums are added in the order of their indices. `cpu` names the
-    processor that the code is for, such as "x86-64-v3" or "native" (this machine's, which the target cpu takes by default).
+    is called with (`@cvm.compile` works as a decorator). `target` is "cpu" (native code), "cuda" (a GPU, through PyCUDA), "cuda-sim"
+    (the same kernels on a simulated GPU) or "reference" (each operator's definition, evaluated slowly and obviously). `optimize=0`
+    compiles one scalar loop nest for each operation, with no optimization at all: integers stay the same bit for bit, and float sums
+    are added in the order of their indices. `cpu` names the processor that the code is for, such as "x86-64-v3" or "native" (this
+    machine's, the default). `require_exact` names the reference that every operator of an imported model equals, or it is refused.
 
     A Python function means what NumPy 2 means for the same arrays; by `rules="dali"` its operators are the dali dialect's.
     Arguments named by `static_argnames`, or numbered by `static_argnums`, are Python values that are compiled for.
@@ -229,12 +232,14 @@ def compile(
         from cvm.jit.host_processor import resolve
 
         options = CompileOptions(optimize, resolve(cpu))
+    if require_exact is not None:
+        from .importers.exactness import require
+
+        require(program, require_exact)
     if callable(program) or program is None:
         from .traced_function import TraceOptions, traced
 
-        numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-        names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        traces = TraceOptions(target, options, rules, numbers, names)
+        traces = TraceOptions.of(target, options, rules, static_argnums, static_argnames)
         return (lambda function: traced(function, traces)) if program is None else traced(program, traces)
     if rules is not None or static_argnums != () or static_argnames != ():
         raise Error("rules, static_argnums and static_argnames are options for Python functions, not for programs")
@@ -246,8 +251,7 @@ def compile(
     from cvm.jit.compile import compile_program
 
     if not isinstance(program, Module):
-        wanted = "a module, a program's text, a path to one, or a Python function"
-        raise Error(f"expected {wanted}, got {type(program).__name__}")
+        raise Error(f"expected a module, a program's text or path, or a Python function, got {type(program).__name__}")
     return _cast("Compiled", compile_program(program, entry, target, options))
 
 

@@ -26,7 +26,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "run layer.cvm --input 'x=[[1,2,3],[4,5,6]]' --output y.csv",
         "run life.cvm --steps 100 --plot life.gif",
     ),
-    "check": ("check layer.cvm --overflow", "check *.cvm --werror --format sarif > found.sarif"),
+    "check": (
+        "check layer.cvm --overflow",
+        "check *.cvm --werror --format sarif > found.sarif",
+        "check model.tflite --exact-as tflite-reference -o cert.json",
+    ),
+    "verify": ("verify cert.json model.tflite --target cuda-sim",),
     "explain": ("explain cvm.dense.C2", "explain parse.brace"),
     "lower": ("lower layer.cvm --to loops", "lower layer.cvm --to strategies --cpu znver4"),
     "opt": ("opt layer.cvm --pipeline canonicalize,cse,fuse", "opt layer.cvm --target cuda --print-after-all"),
@@ -153,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
     for add in (
         _run,
         _check,
+        _verify,
         _opt,
         _lower,
         _build,
@@ -271,6 +277,20 @@ def _check(commands: Any) -> None:
         "--format", choices=("text", "json", "sarif"), default="text", help="of what is found (default: %(default)s)"
     )
 
+    text = "of imported models: say how exact each operator is, as tflite-reference, tosa or onnxruntime; exit status 1 where one is bounded"
+    check.add_argument("--exact-as", metavar="REFERENCE", help=text)
+    check.add_argument("-o", "--output", metavar="CERT.json", help="write the certificate of a model, for verify")
+
+
+def _verify(commands: Any) -> None:
+    verify = _command(commands, "verify", "check a certificate of exactness: the program, the verdicts and the results")
+    verify.add_argument("certificate", metavar="CERT.json")
+    verify.add_argument("model", metavar="MODEL", help="the .tflite, .tosa or .onnx file that it is of")
+    verify.add_argument(
+        "--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim"
+    )
+    verify.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
+
 
 def _opt(commands: Any) -> None:
     opt = _command(commands, "opt", "apply passes to a program and show what they make of it")
@@ -349,6 +369,8 @@ def _build(commands: Any) -> None:
         "--triple", default="", metavar="TRIPLE", help="the system that the code is for, such as aarch64-linux-gnu"
     )
     build.add_argument("--header", metavar="FILE.h", help="write the C header, too")
+    text = "refuse a model of which an operator is only within a bound of tflite-reference, tosa or onnxruntime"
+    build.add_argument("--require-exact", metavar="REFERENCE", help=text)
 
 
 def _viz(commands: Any) -> None:

@@ -52,6 +52,19 @@ class TraceOptions:
         if self.rules not in (None, *RULES):
             raise Error(f"rules are {' or '.join(RULES)}, got {self.rules!r}")
 
+    @classmethod
+    def of(
+        cls,
+        target: str,
+        compile: CompileOptions,
+        rules: str | None,
+        numbers: int | Sequence[int],
+        names: str | Sequence[str],
+    ) -> TraceOptions:
+        """The options, of which a single number or name may stand for a sequence."""
+        numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+        return cls(target, compile, rules, numbers, (names,) if isinstance(names, str) else tuple(names))
+
     def static_names(self, parameters: inspect.Signature) -> frozenset[str]:
         """The parameters whose values are part of the signature; raises Error for names and numbers that are none."""
         names = [*parameters.parameters]

@@ -14,6 +14,7 @@ from cvm.commands.io import load, write
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import MAX_SIZE
 from cvm.dialect.program.module import Module
+from cvm.importers.exactness import require
 from cvm.jit.options import CompileOptions
 
 SHARED = (".so", ".dylib")
@@ -28,6 +29,8 @@ def build(options: Namespace) -> int:
         raise Usage(f"-o is an object file, .o, or a shared library, {' or '.join(SHARED)}; got {options.output}")
     entries = options.entry or ["main"]
     module = load(options.program)
+    if options.require_exact:
+        require(module, options.require_exact)
     made = aot.build(
         module,
         entries,

@@ -13,6 +13,7 @@ from cvm.dialect.ir.diagnostics import read_bytes
 from cvm.dialect.program.module import Module
 
 STDIN = "<stdin>"
+MODELS = {".onnx": "from_onnx", ".tflite": "from_tflite", ".tosa": "from_tosa"}  # the readers of models
 
 
 def read(name: str) -> bytes:
@@ -25,7 +26,9 @@ def read(name: str) -> bytes:
 
 
 def load(name: str, data: bytes | None = None) -> Module:
-    """The verified program of a file, or of standard input; `data` is its content, if it has been read already."""
+    """The verified program of a file, of a model, or of standard input; `data` is its content, if it has been read already."""
+    if (reader := MODELS.get(Path(name).suffix.lower())) is not None:
+        return getattr(cvm, reader)(name)
     if name != "-" and data is None:
         return cvm.load(name)
     from cvm.parser import parse

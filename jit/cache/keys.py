@@ -48,7 +48,6 @@ def name_of_text(text: bytes, folder: Path | None, entry: str, options: CompileO
 
 def name_of(module: Module, function: Function, options: CompileOptions) -> str | None:
     """The key of a function; None where operators of other packages decide what it computes."""
-    from ...dialect.program.printer import Names, operation_text  # and with it all of operators
     from ...dialect.spec.op import OPERATORS
 
     functions = (function, *(f for f in module.functions.values() if f is not function))  # it need not be the module's
@@ -57,14 +56,21 @@ def name_of(module: Module, function: Function, options: CompileOptions) -> str 
     texts = {f.span.source.text: None for f in functions}
     parts = [function.name, options.key, *environment(), *texts]
     for f in functions:
-        names = Names(f.arguments)
-        heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]
-        body = [_constant(o.operator) or operation_text(o, names) for o in f.operations]
-        stated = [f"{[names.of(r) for r in o.results]}: {o.declared}" for o in f.operations]
+        stated = [str(o.declared) for o in f.operations]
         places = [f"{o.span.start} {o.span.end}" for o in f.operations]
-        results = [f"{names.of(r)}: {r.type}" for r in f.results]
-        parts.append("\n".join([f.name, str(f.span.start), *heads, *body, *stated, *places, *results, str(f.declared)]))
+        parts.append("\n".join([*described(f), str(f.span.start), *stated, *places, str(f.declared)]))
     return disk_cache.key(*parts)
+
+
+def described(f: Function) -> list[str]:
+    """The lines of a function, with the digests of its constants."""
+    from ...dialect.program.printer import Names, operation_text
+
+    names = Names(f.arguments)
+    heads = [f"{names.of(a)}: {a.type} {sorted(a.attributes.items())!r}" for a in f.arguments]
+    body = [_constant(o.operator) or operation_text(o, names) for o in f.operations]
+    made = [str([names.of(r) for r in o.results]) for o in f.operations]
+    return [f.name, *heads, *body, *made, *(f"{names.of(r)}: {r.type}" for r in f.results)]
 
 
 def _constant(operator: object) -> str:

@@ -19,6 +19,7 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
+from cvm.importers.exactness import Imported
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
@@ -49,12 +50,12 @@ Constants = Mapping[str, ArrayLike]
 
 def from_onnx(
     model: str | PathLike[str] | bytes | Any, sizes: Sizes | None = None, constants: Constants | None = None
-) -> Module:
+) -> Imported:
     """See `cvm.from_onnx`."""
     return imported(model, sizes or {}, constants or {})[0]
 
 
-def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, dict[str, str]]:
+def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
     filename, proto = read_model(model)
 
@@ -102,7 +103,8 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Module, di
     functions = reached(Module({"main": function, **to.bodies}), function)
     for body in functions[1:]:
         name_values(body, to, Names())
-    return verify(Module({f.name: f for f in reversed(functions)}, filename)), renamed
+    module = verify(Module({f.name: f for f in reversed(functions)}, filename))
+    return Imported(module.functions, filename, {}, "onnxruntime", to.imported()), renamed
 
 
 def listed(nodes: Sequence[Any], filename: str) -> list[Span]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,11 @@ from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function
+from cvm.dialect.program.function import Function, Value
+from cvm.importers.exactness import Exactness, ImportedOperator
 
 from . import elements
+from .exactness import of_operator
 from .folding import FoldingBuilder
 from .rules import Array, Because, Items, Known, Made, Parameter, Rule, Unsupported, find_rule
 
@@ -61,6 +63,7 @@ class Importer:
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
     places: Sequence[Span] = ()  # of the graph's nodes, in a text that lists them
     depth: int = 0
+    operators: list[tuple[ImportedOperator, list[Value]]] = field(default_factory=list)  # with what they compute
 
     def node(self, value: Known) -> Node:
         """The value as one of the program; a constant becomes an operation."""
@@ -131,6 +134,10 @@ class Importer:
                 wanted.update(v for _, v in operation.operator.operands())
         return {self.names[a.value] for a in self.arguments if a.value in wanted}
 
+    def imported(self) -> list[ImportedOperator]:
+        """The model's operators, with the names that values have by now."""
+        return [replace(o, values=frozenset(v.name for v in values)) for o, values in self.operators]
+
     # Graphs and functions
 
     def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
@@ -149,6 +156,7 @@ class Importer:
     def _import(self, at: At) -> None:
         node = at.node_proto
         made: Sequence[Any] = [MISSING] * len(node.output)
+        before = len(self.builder.operations)
         if not any(isinstance(at.values.get(name), Missing) for name in at.reads()):
             try:
                 found = at.run()
@@ -178,6 +186,9 @@ class Importer:
                 at.values[name] = value
                 if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
                     self.names.setdefault(value.value, name)
+        if self.depth <= 1 and not self.refusals:
+            computed = [r for o in self.builder.operations[before:] for r in o.results]
+            self.operators.append((ImportedOperator(at.op, at.where, at.exactness()), computed))
 
     def refuse(self, at: At, reason: str) -> None:
         domain = at.node_proto.domain
@@ -274,6 +285,12 @@ class At:
         return found
 
     # How it is imported
+
+    def exactness(self) -> Exactness:
+        """How this node compares with onnxruntime."""
+        made = (self.values.get(name) for name in self.node_proto.output)
+        floats = any((v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype).kind in "fc" for v in made)
+        return of_operator(self.op, floats, [self.values.get(name) for name in self.node_proto.input])
 
     def run(self) -> Any:
         domain = self.node_proto.domain

@@ -1,12 +1,14 @@
 """Models of TensorFlow Lite (LiteRT) to programs. The file is read by its schema; a model is never executed.
 
 Every operator becomes operations that compute what the reference kernels do (`OpResolverType.BUILTIN_REF`). State (variables, and the
-state of SVDF and LSTM) becomes arguments after the inputs, and results after the outputs: the next call's arguments.
+state of SVDF) becomes arguments after the inputs, and results after the outputs: the next call's arguments. The module has its initial
+value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +23,8 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
-from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, root
+from cvm.importers.exactness import Imported
+from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, options, root
 from cvm.importers.onnx import Names, importer, summary
 from cvm.lowering.graph.dce import dce
 
@@ -37,12 +40,12 @@ Sizes = Mapping[str, "Sequence[int]"]
 
 def from_tflite(
     model: str | PathLike[str] | bytes, sizes: Sizes | None = None, rounding: str = "tflite_double"
-) -> Module:
+) -> Imported:
     """See `cvm.from_tflite`."""
     return imported(model, sizes or {}, rounding)[0]
 
 
-def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple[Module, dict[str, str]]:
+def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple[Imported, dict[str, str]]:
     """The program, and the model's names of values by those that they have in it, where these differ."""
     if rounding not in ROUNDINGS:
         raise cvm.Error(f"rounding is one of {', '.join(ROUNDINGS)}, got {rounding!r}")
@@ -70,10 +73,11 @@ class Model:
         self.to = Importer()
         self.names = Names()
         self.states: dict[str, tuple[Node, Any]] = {}  # by name: an argument, and its value after the call
+        self.initial: dict[str, np.ndarray] = {}  # by the name of a variable
         if not model.subgraphs:
             raise Damaged("it has no graph")
 
-    def program(self, sizes: Sizes) -> tuple[Module, dict[str, str]]:
+    def program(self, sizes: Sizes) -> tuple[Imported, dict[str, str]]:
         graph = self.model.subgraphs[0]
         tensors = [self.tensor(t) for t in graph.tensors]
         values = {str(n): a for n, t in enumerate(graph.tensors) if (a := self.constant(t, tensors[n])) is not None}
@@ -85,7 +89,9 @@ class Model:
                 self.filename, message.replace("node", "operator"), *(n.replace("(node", "(operator") for n in notes)
             )
         results = [self.result(values.get(str(n)), tensors[n]) for n in self.indices(graph.outputs, tensors)]
-        results += [self.to.node(after).value for _, after in self.states.values()]
+        for name, (_, after) in self.states.items():
+            results.append(self.to.node(after).value)
+            self.to.names[results[-1]] = name
         function = dce(
             Function(
                 "main", tuple(a.value for a in self.to.arguments), tuple(self.to.builder.operations), tuple(results)
@@ -95,7 +101,10 @@ class Model:
             if value not in function.arguments:
                 value.name = self.names.of(self.to.names[value]) if value in self.to.names else self.names.fresh("v")
         renamed = {v.name: self.to.names[v] for v in function.values() if self.to.names.get(v, v.name) != v.name}
-        return verify(Module({"main": function}, self.filename)), renamed
+        main = verify(Module({"main": function}, self.filename)).functions
+        reference = "tflite-reference" if self.rounding == ROUNDINGS[0] else ""
+        state = {node.value.name: self.initial[name] for name, (node, _) in self.states.items()}
+        return Imported(main, self.filename, {}, reference, self.to.imported(), state), renamed
 
     def tensor(self, t: Table) -> Tensor:
         q = t.quantization
@@ -164,14 +173,30 @@ class Model:
     def state(self, name: str, tensor: Tensor) -> Node:
         """The value before the call of a state, which becomes an argument where it is first read."""
         if name not in self.states:
-            node = self.argument(tensor, tensor.shape)
+            node = self.argument(replace(tensor, name=name), tensor.shape)
             self.states[name] = node, node
+            zero = tensor.zero_point if tensor.type == "INT8" else 0
+            self.initial.setdefault(name, np.full(tensor.shape, zero, tensor.element.dtype))
         return self.states[name][1]
 
     def assign(self, name: str, value: Any) -> None:
         self.states[name] = self.states[name][0], value
 
-    def operators(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any]) -> None:
+    def initialise(self, number: int) -> None:
+        """Read the constants that a graph assigns to variables."""
+        graph, handles = self.model.subgraphs[number], dict[int, str]()
+        for operator, op, _ in self.kinds(graph):
+            if op == "VAR_HANDLE":
+                handles[operator.outputs[0]] = options(operator.builtin_options, op, SCHEMA).shared_name or "variable"
+                continue
+            value = graph.tensors[operator.inputs[-1]] if op == "ASSIGN_VARIABLE" else None
+            array = None if value is None else self.constant(value, self.tensor(value))
+            if array is None:
+                raise Unsupported(f"initial state that {op} computes")
+            self.initial[handles[operator.inputs[0]]] = array
+
+    def kinds(self, graph: Table) -> Iterator[tuple[Table, str, str]]:
+        """The operators of a graph, each with its name and that of a custom one."""
         codes = self.model.operator_codes
         for number, operator in enumerate(graph.operators):
             if operator.opcode_index >= len(codes):
@@ -179,11 +204,14 @@ class Model:
             code = codes[operator.opcode_index]
             builtin = max(code.builtin_code, code.deprecated_builtin_code)
             op = OPERATORS[builtin] if 0 <= builtin < len(OPERATORS) else f"number {builtin}"
+            yield operator, op, code.custom_code or "" if op == "CUSTOM" else ""
+
+    def operators(self, graph: Table, tensors: Sequence[Tensor], values: dict[str, Any]) -> None:
+        for number, (operator, op, name) in enumerate(self.kinds(graph)):
             inputs, outputs = (
                 ["" if n == -1 else str(n) for n in found] for found in (operator.inputs, operator.outputs)
             )
             self.indices(np.array([int(n) for n in (*inputs, *outputs) if n], np.int64), tensors)
-            name = code.custom_code or "" if op == "CUSTOM" else ""
             proto = SimpleNamespace(op_type=op, domain=name, input=inputs, output=outputs, name="")
             missing = [n for n in inputs if n and n not in values and tensors[int(n)].type != "RESOURCE"]
             if missing:
@@ -191,14 +219,15 @@ class Model:
             more = {"operator": operator, "rounding": self.rounding, "model": self}
             self.to.add(At(self.to, proto, values, {}, str(number), tensors=tensors, **more))
             for n in inputs:
-                if n and (name := tensors[int(n)].name) in self.states:
+                if n and tensors[int(n)].is_variable and (name := tensors[int(n)].name) in self.states:
                     self.assign(name, values[n])
 
     def result(self, value: Any, tensor: Tensor) -> Value:
         if value is None:
             refuse(self.filename, f"the model's output {tensor.name!r} is nowhere computed")
         found = self.to.node(value).value
-        self.to.names.setdefault(found, tensor.name)
+        if found not in [a.value for a in self.to.arguments]:
+            self.to.names[found] = tensor.name  # in the place of its number
         return found
 
 

@@ -24,7 +24,7 @@ from .quantization import (
     rescaled,
     rounded,
 )
-from .rules import FLOATS, At, Known, Tensor, Unsupported, rule
+from .rules import ROUNDED, At, Known, Tensor, Unsupported, rule
 from .schema import ACTIVATIONS
 
 
@@ -32,13 +32,14 @@ def activated(at: At, y: Node) -> Node:
     """Floats, or integers without a scale, through the fused activation."""
     kind = ACTIVATIONS[at["activation"]]
     if kind == "TANH":
+        at.found = ROUNDED
         return y.scalar("tanh")
     if kind not in LIMITS:
         raise Unsupported(f"activation {kind}")
     return bounded(y, kind)
 
 
-@rule("ADD", "SUB", accuracy=f"quantised: exact; {FLOATS}")
+@rule("ADD", "SUB")
 def add(at: At, a: Node, b: Node) -> Known:
     x, z = at.input(0), at.input(1)
     if not at.y.is_quantised:
@@ -71,7 +72,7 @@ def power_shifted(at: At, x: Node, of: Tensor) -> Node:
     return requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
 
 
-@rule("MUL", accuracy=f"quantised: exact; {FLOATS}")
+@rule("MUL")
 def multiply(at: At, a: Node, b: Node) -> Known:
     x, z, y = at.input(0), at.input(1), at.y
     if not y.is_quantised:
@@ -85,13 +86,16 @@ def multiply(at: At, a: Node, b: Node) -> Known:
     )  # fmt: skip
 
 
-@rule("DIV", "FLOOR_DIV", "FLOOR_MOD", "POW", "SQUARED_DIFFERENCE", "ATAN2", accuracy=FLOATS)
+@rule("DIV", "FLOOR_DIV", "SQUARED_DIFFERENCE")
+@rule("FLOOR_MOD", "POW", "ATAN2", floats=ROUNDED)
 def binary(at: At, a: Node, b: Node) -> Known:
     """Take floats and plain integers."""
     if at.y.is_quantised:
         raise Unsupported("quantised numbers")
     if at.op == "DIV":
         return activated(at, at.onnx("Div", a, b))
+    if at.op == "FLOOR_DIV" and a.element.kind == "float":
+        return at.onnx("Div", a, b).scalar("floor")
     names = {
         "FLOOR_DIV": "floor_div",
         "FLOOR_MOD": "mod",
@@ -156,7 +160,7 @@ def select(at: At, condition: Node, a: Node, b: Node) -> Known:
     return choose(condition, a, b)
 
 
-@rule("PRELU", accuracy=f"quantised: exact; {FLOATS}")
+@rule("PRELU")
 def prelu(at: At, x: Node, alpha: Node) -> Known:
     t, a, y = at.x, at.input(1), at.y
     x, alpha = aligned(x, alpha)
@@ -202,7 +206,7 @@ def cast(at: At, x: Node) -> Known:
 # Softmax and normalisation
 
 
-@rule("LOG_SOFTMAX", accuracy=FLOATS)
+@rule("LOG_SOFTMAX", floats=ROUNDED)
 def log_softmax(at: At, x: Node) -> Known:
     """Take floats."""
     if at.y.is_quantised:

@@ -10,15 +10,15 @@ import numpy as np
 
 from cvm.dialect.ir.types import F64, I16, I32, I64
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import SUMS
 from cvm.importers.onnx.movement import reshaped
 from cvm.importers.onnx.rules import known_size, real_axes, static
 
 from .arithmetic import activated, same_scale
 from .quantization import activation_range, less_zero, quantized_multiplier, requantized, rounded
-from .rules import FLOATS, At, Ints, Known, Tensor, Unsupported, rule
+from .rules import ROUNDED, At, Ints, Known, Tensor, Unsupported, rule
 
 TO_NCHW, TO_NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
-ACCURACY = f"quantised: exact; {FLOATS}"
 
 
 def windows(
@@ -68,7 +68,7 @@ def in_nchw(at: At, op: str, x: Node, *more: Any, **how: Any) -> Node:
     return activated(at, at.onnx(op, x.dimshuffle(TO_NCHW), *more, **how).dimshuffle(TO_NHWC))
 
 
-@rule("CONV_2D", "DEPTHWISE_CONV_2D", accuracy=ACCURACY)
+@rule("CONV_2D", "DEPTHWISE_CONV_2D", exact=SUMS, floats=ROUNDED)
 def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
     kernel, dilations, deep = static(w, "a kernel", (1, 2)), (at["dilation_h"], at["dilation_w"]), at.op != "CONV_2D"
@@ -87,7 +87,7 @@ def conv(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     return finished(at, accumulators(at, "conv2d", at.x, x, w, bias, **how, groups=groups), at.x)
 
 
-@rule("TRANSPOSE_CONV", accuracy=ACCURACY)
+@rule("TRANSPOSE_CONV", exact=SUMS, floats=ROUNDED)
 def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
     of, kernel, wanted = at.input(2), static(w, "a kernel", (1, 2)), shape[1:3]
@@ -103,7 +103,7 @@ def transpose_conv(at: At, shape: Ints, w: Node, x: Node, bias: Node | None = No
     return in_nchw(at, "ConvTranspose", x, w, bias, **how, strides=strides, auto_pad="NOTSET", group=1)
 
 
-@rule("FULLY_CONNECTED", accuracy=ACCURACY)
+@rule("FULLY_CONNECTED", exact=SUMS, floats=ROUNDED)
 def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known:
     check_quantised(at)
     if at["weights_format"]:
@@ -122,7 +122,7 @@ def fully_connected(at: At, x: Node, w: Node, bias: Node | None = None) -> Known
     return reshaped(at, found, (*lead, n)) if len(lead) > 1 else found
 
 
-@rule("BATCH_MATMUL", accuracy=ACCURACY)
+@rule("BATCH_MATMUL", exact=SUMS, floats=ROUNDED)
 def batch_matmul(at: At, a: Node, b: Node) -> Known:
     check_quantised(at)
     a, b = (
@@ -137,7 +137,8 @@ def batch_matmul(at: At, a: Node, b: Node) -> Known:
     return requantized(at, sums, factors(at, at.x), at.y.element, at.y.zero_point)
 
 
-@rule("MAX_POOL_2D", "AVERAGE_POOL_2D", accuracy=ACCURACY)
+@rule("MAX_POOL_2D")
+@rule("AVERAGE_POOL_2D", floats=ROUNDED)
 def pooling(at: At, x: Node) -> Known:
     """An average is over the elements that are inside, in integers with halves away from zero."""
     same_scale(at)
@@ -158,8 +159,8 @@ def over(x: Node, axes: Ints) -> tuple[int, ...]:
     return tuple(sorted({real_axes((a,), x.rank)[0] for a in axes}))
 
 
-@rule("MEAN", accuracy=ACCURACY)
-@rule("SUM", accuracy=f"{FLOATS}; of quantised numbers refused")
+@rule("MEAN", exact=SUMS, floats=ROUNDED)
+@rule("SUM", exact=SUMS, floats=ROUNDED)
 def mean(at: At, x: Node, axes: Ints) -> Known:
     along = over(x, axes)
     if not at.x.is_quantised or at.x.element.bits > 16:
@@ -181,7 +182,8 @@ def mean(at: At, x: Node, axes: Ints) -> Known:
 REDUCTIONS = {"REDUCE_MAX": "ReduceMax", "REDUCE_MIN": "ReduceMin", "REDUCE_PROD": "ReduceProd"}
 
 
-@rule(*REDUCTIONS, accuracy="exact but for products of floats")
+@rule("REDUCE_MAX", "REDUCE_MIN")
+@rule("REDUCE_PROD", floats=ROUNDED)
 def reduce(at: At, x: Node, axes: Ints) -> Known:
     same_scale(at)
     if at.op == "REDUCE_PROD" and at.x.is_quantised:

@@ -11,13 +11,14 @@ import numpy as np
 
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, Exactness
 from cvm.importers.onnx.gather_scatter_topk import taken
 from cvm.importers.onnx.movement import FAR, broadcast, cut, pieces, reshaped, with_border
 from cvm.importers.onnx.rules import Array, known_size, real_axes, static
 
 from .arithmetic import activated, same_scale
 from .quantization import at_i32, rescaled
-from .rules import FLOATS, At, Ints, Known, Unsupported, rule
+from .rules import ROUNDED, At, Ints, Known, Unsupported, rule
 from .schema import ELEMENTS, TYPES
 
 
@@ -46,11 +47,15 @@ def transpose(at: At, x: Node, axes: Ints) -> Known:
     return x.dimshuffle(real_axes(axes, x.rank))
 
 
-@rule("CONCATENATION", accuracy="exact; ui8 of several scales within 1")
+SEVERAL = Exactness("not of ui8 numbers of several scales", "within 1")
+
+
+@rule("CONCATENATION", exact=SEVERAL)
 def concatenate(at: At, *xs: Node) -> Known:
     """Rescale operands of other scales."""
     quantised = at.y.is_quantised
     parts = [rescaled(at, x, at.input(n), at.y) if quantised else x for n, x in enumerate(xs)]
+    at.found = EXACT if xs == tuple(parts) or at.y.type != "UINT8" else Exactness(bound=SEVERAL.bound)
     axis = place(at["axis"], parts[0].rank)
     found = at.apply("cvm.concatenate", *parts, axis=axis) if len(parts) > 1 else parts[0]
     return found if quantised else activated(at, found)
@@ -167,7 +172,7 @@ def gather_nd(at: At, x: Node, indices: Node) -> Known:
     return at.onnx("GatherND", x, indices, batch_dims=0)
 
 
-@rule("SCATTER_ND")
+@rule("SCATTER_ND", floats=ROUNDED)
 def scatter_nd(at: At, indices: Node, updates: Node, shape: Ints) -> Known:
     zeros = at.node(np.zeros(shape, updates.element.dtype))
     return at.onnx("ScatterND", zeros, indices, updates, reduction="add")
@@ -232,7 +237,7 @@ def one_hot(at: At, indices: Node, depth: Array, on: Node, off: Node) -> Known:
     return at.onnx("OneHot", indices, depth, values, axis=at["axis"])
 
 
-@rule("CUMSUM")
+@rule("CUMSUM", floats=ROUNDED)
 def cumulative(at: At, x: Node, axis: Array) -> Known:
     return at.onnx("CumSum", x, axis, exclusive=at["exclusive"], reverse=at["reverse"])
 
@@ -300,7 +305,7 @@ def along(at: At, x: Node, places: np.ndarray, axis: int) -> Node:
     return at.apply("builtin.gather", x, at.node(places), axes=(axis,), mode="clip")
 
 
-@rule("RESIZE_BILINEAR", accuracy=f"quantised: exact; {FLOATS}")
+@rule("RESIZE_BILINEAR", floats=ROUNDED)
 def resize_bilinear(at: At, x: Node, size: Ints) -> Known:
     """Weigh quantised numbers with 10 bits."""
     if not at.x.is_quantised:

@@ -4,8 +4,9 @@
     def softmax(at: At, x: Node) -> Known: ...
 
 The parameters after the first are the operator's inputs, as in the rules of the ONNX importer. `at["beta"]` is an option, `at.inputs`
-and `at.outputs` are tensors with their quantisation, and `at.onnx` applies a rule of the ONNX importer. `accuracy` says how a result
-compares with the reference kernels: "exact", an exact condition, or a bound; docs/tflite.md is made of this table.
+and `at.outputs` are tensors with their quantisation, and `at.onnx` applies a rule of the ONNX importer. `exact` and `floats` say how
+results compare with the reference kernels, of integers and where there are floats; a rule that decides this sets `at.found`.
+docs/tflite.md is made of this table.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from cvm.dialect.ir.types import ElementType
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, ROUNDED, Exactness
 from cvm.importers.flatbuffer import Table, options
 from cvm.importers.onnx import importer as onnx_importer
 from cvm.importers.onnx.rules import LATEST, Because, Function, Known, Rule, Unsupported, find_rule, parameters
@@ -27,8 +29,7 @@ from .schema import ELEMENTS, SCHEMA
 
 RULES: dict[str, Rule] = {}
 Ints: TypeAlias = tuple[int, ...]  # an input that is constant integers
-ACCURACY: dict[str, str] = {}  # by operator
-FLOATS = "floats within the rounding of sums and of elementary functions"
+EXACTNESS: dict[str, tuple[Exactness, Exactness]] = {}  # by operator: of integers, and where there are floats
 
 REFUSED = {
     **dict.fromkeys(("CUSTOM", "DELEGATE"), "it is no builtin operator"),
@@ -72,14 +73,14 @@ class Tensor:
         return int(self.zero_points[0]) if len(self.zero_points) else 0
 
 
-def rule(*names: str, accuracy: str = "exact") -> Callable[[Function], Function]:
+def rule(*names: str, exact: Exactness = EXACT, floats: Exactness = EXACT) -> Callable[[Function], Function]:
     """Enter a function into the table."""
 
     def enter(function: Function) -> Function:
         doc = " ".join((function.__doc__ or "").split())
         for name in names:
             RULES[name] = Rule(name, 1, LATEST, function, parameters(function), None, doc)
-            ACCURACY[name] = accuracy
+            EXACTNESS[name] = exact, floats
         return function
 
     return enter
@@ -93,6 +94,7 @@ class At(onnx_importer.At):
     operator: Table | None = None
     rounding: str = "tflite_double"
     model: Any = None
+    found: Exactness | None = None
 
     def __post_init__(self) -> None:
         assert self.operator is not None
@@ -119,6 +121,11 @@ class At(onnx_importer.At):
         if found is None:
             raise ValueError(f"input {number} is absent")
         return found
+
+    def exactness(self) -> Exactness:
+        """How this operator compares with the reference kernel: as its rule has found, or as the table says."""
+        floats = any(t is not None and t.type.startswith(("FLOAT", "COMPLEX")) for t in (*self.inputs, *self.outputs))
+        return self.found or EXACTNESS[self.op][floats]
 
     def reads(self) -> set[str]:
         return {name for name in self.node_proto.input if name}
@@ -153,4 +160,4 @@ class OnnxAt:
         return output == 0
 
 
-__all__ = ["ACCURACY", "FLOATS", "REFUSED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]
+__all__ = ["EXACTNESS", "REFUSED", "ROUNDED", "RULES", "At", "Ints", "Known", "Node", "Tensor", "Unsupported", "rule"]

@@ -14,7 +14,7 @@ from cvm.dialect.ir.types import I16, I32, I64
 from cvm.dialect.program.builder import Node
 
 from .quantization import at_i32, clipped, quantized_multiplier, round_away, scaled
-from .rules import FLOATS, At, Known, rule
+from .rules import ROUNDED, At, Known, rule
 from .unary import divide_by_power, high_multiply
 
 INTEGER_BITS = 5  # of the exponential's operand
@@ -22,7 +22,7 @@ SUM_BITS = 12  # integer bits of the sum
 ONE = (1 << 31) - 1
 
 
-@rule("SOFTMAX", accuracy=f"quantised: exact; {FLOATS}")
+@rule("SOFTMAX", floats=ROUNDED)
 def softmax(at: At, x: Node) -> Known:
     """Along the last axis."""
     beta = at["beta"]

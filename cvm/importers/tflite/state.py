@@ -8,17 +8,18 @@ import numpy as np
 
 from cvm.dialect.ir.types import I32
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import SUMS
 from cvm.importers.onnx.movement import FAR, cut
 from cvm.importers.onnx.rules import Items, static
 
 from .arithmetic import activated
 from .quantization import activation_range, requantized
-from .rules import FLOATS, At, Known, Unsupported, rule
+from .rules import ROUNDED, At, Known, Unsupported, rule
 
 STATE_INPUT = 4
 
 
-@rule("SVDF", accuracy=f"quantised: exact; {FLOATS}")
+@rule("SVDF", exact=SUMS, floats=ROUNDED)
 def svdf(at: At, x: Node, features: Node, times: Node, bias: Node | None, state: Node) -> Known:
     """The state, of the last rows of features in time, is an argument and a result."""
     rank = at["rank"]
@@ -77,5 +78,6 @@ def assign_variable(at: At, handle: Items, x: Node) -> Any:
 
 @rule("CALL_ONCE")
 def call_once(at: At) -> Any:
-    """Leave initial state to the caller, who passes it as an argument."""
+    """The constants that its graph assigns to variables are their initial state."""
+    at.model.initialise(at["init_subgraph_index"])
     return []

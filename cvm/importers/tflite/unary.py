@@ -12,9 +12,10 @@ import numpy as np
 
 from cvm.dialect.ir.types import I16
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import EXACT, Exactness
 
 from .quantization import LIMITS, bounded, limits_of, quantized_multiplier, round_away, scaled
-from .rules import FLOATS, At, Known, Unsupported, rule
+from .rules import ROUNDED, At, Known, Unsupported, rule
 
 Function = Callable[[At, np.ndarray], np.ndarray]
 F64 = np.float64
@@ -34,6 +35,10 @@ def logarithm(at: At, q: np.ndarray) -> np.ndarray:
     )
 
 
+NEAR_TIE = Exactness("no entry of its table is nearly halfway between two integers", "within 1")
+ERROR = 2.0**-21  # relative: of an elementary function of f32, and of the operations around it
+
+
 def of_real(function: Callable[[Any], Any]) -> Function:
     """A function of the real numbers that elements stand for, in f32, rounded half away from zero."""
 
@@ -43,6 +48,11 @@ def of_real(function: Callable[[Any], Any]) -> Function:
         with np.errstate(all="ignore"):
             real = at.x.scale * (q - at.x.zero_point).astype(np.float32)
             found = np.asarray(function(real.astype(F64))).astype(np.float32) * (np.float32(1) / at.y.scale)
+            error = ERROR * (np.abs(found) + np.abs(real / at.y.scale))
+            near = np.abs(np.abs(found - np.floor(found)) - 0.5) <= error
+        low, high = (v - at.y.zero_point for v in at.y.element.limits)
+        is_decided = not (near & (found > low) & (found < high)).any()
+        at.found = EXACT if is_decided else Exactness(bound=NEAR_TIE.bound)
         found = round_away(np.clip(np.nan_to_num(found), -(2.0**30), 2.0**30).astype(np.float32))
         return (found + np.float32(at.y.zero_point)).astype(np.int64)
 
@@ -243,4 +253,9 @@ def function(at: At, x: Node) -> Known:
     return tabulated(at, x, TABLES[at.op])
 
 
-rule(*sorted(TABLES.keys() | OF_FLOATS.keys()), accuracy=f"quantised: exact; {FLOATS}")(function)
+TRANSCENDENTAL = {"LOGISTIC", "TANH", "ELU", "GELU", "EXP", "LOG", "SIN", "COS"}
+INEXACT_FLOATS = {*TRANSCENDENTAL, "RSQRT", "HARD_SWISH"}
+for _op in sorted(TABLES.keys() | OF_FLOATS.keys()):
+    rule(_op, exact=NEAR_TIE if _op in TRANSCENDENTAL else EXACT, floats=ROUNDED if _op in INEXACT_FLOATS else EXACT)(
+        function
+    )

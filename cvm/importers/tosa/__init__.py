@@ -11,6 +11,7 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
+from cvm.importers.exactness import EXACT, Imported, ImportedOperator
 from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx import Names
 from cvm.importers.onnx.folding import FoldingBuilder
@@ -18,12 +19,12 @@ from cvm.lowering.graph.dce import dce
 
 from .flatbuffer import read
 from .graph import ELEMENTS, Graph, Operator
-from .rules import RULES, At, Unsupported
+from .rules import EXACTNESS, RULES, At, Unsupported
 
 CONSTANTS = ("CONST", "CONST_SHAPE")
 
 
-def from_tosa(model: str | PathLike[str] | bytes) -> Module:
+def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     """See `cvm.from_tosa`."""
     filename, data = contents(model, "<tosa>")
     try:
@@ -32,7 +33,7 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Module:
         refuse(filename, f"the model cannot be read: {e}")
 
 
-def program(graph: Graph, filename: str = "<tosa>") -> Module:
+def program(graph: Graph, filename: str = "<tosa>") -> Imported:
     """The program of a graph; raises ParseError with all operators that cannot be imported."""
     builder, names = FoldingBuilder(prefix="v"), Names()
     values: dict[str, Node | None] = {}
@@ -44,7 +45,9 @@ def program(graph: Graph, filename: str = "<tosa>") -> Module:
             refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
         arguments.append(Value(names.of(name), TensorType(t.shape, ELEMENTS[t.type])))
         values[name] = builder.node(arguments[-1])
-    for operator in graph.operators:
+    computed: list[tuple[int, Operator, list[Value]]] = []
+    for number, operator in enumerate(graph.operators):
+        before = len(builder.operations)
         try:
             made = _imported(At(builder, graph, operator), values)
         except Unsupported as e:
@@ -59,6 +62,7 @@ def program(graph: Graph, filename: str = "<tosa>") -> Module:
         if made is not None and operator.outputs and made.array_type.key != _declared(graph, operator):
             refusals.append(f"{operator.op}: its result is {made.array_type}, the model says otherwise")
         values.update(dict.fromkeys(operator.outputs, made))
+        computed.append((number, operator, [r for o in builder.operations[before:] for r in o.results]))
     results = [values.get(name) for name in graph.outputs]
     if refusals or not all(results):
         refusals = refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs]
@@ -72,7 +76,11 @@ def program(graph: Graph, filename: str = "<tosa>") -> Module:
     for value in found.values():
         if value not in arguments:
             value.name = names.of(outputs[value]) if value in outputs else names.fresh("v")
-    return verify(Module({"main": found}, filename))
+    imported = [
+        ImportedOperator(o.op, str(n), EXACTNESS.get(o.op, EXACT), frozenset(v.name for v in made))
+        for n, o, made in computed
+    ]
+    return Imported(verify(Module({"main": found}, filename)).functions, filename, {}, "tosa", imported)
 
 
 def _imported(at: At, values: dict[str, Node | None]) -> Node | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from cvm.dialect.ir.types import ELEMENT_TYPES, I8, I16, I32, I64, ElementType
 from cvm.dialect.program.builder import Node
+from cvm.importers.exactness import ANY, Exactness
 from cvm.importers.onnx.folding import FoldingBuilder
 
 from .graph import ELEMENTS, Graph, Operator
@@ -72,6 +73,16 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
     return enter
 
+
+STAYS = Exactness("no number leaves its type, beyond which the result is unpredictable", sums=(ANY,))
+INSIDE = Exactness("its indices are inside the tensor, which a call checks")
+EXACTNESS = {
+    **dict.fromkeys(
+        ("ADD", "SUB", "MUL", "INTDIV", "ABS", "NEGATE", "LOGICAL_LEFT_SHIFT", "CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL",
+         "REDUCE_SUM", "AVG_POOL2D", "RESCALE", "RESIZE", "TABLE"), STAYS,
+    ),
+    **dict.fromkeys(("GATHER", "SCATTER"), INSIDE),
+}  # fmt: skip  # of the operators that are exact under a condition
 
 # Elementwise
 

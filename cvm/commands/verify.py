@@ -1,0 +1,118 @@
+"""`cvm verify`: check a certificate of exactness on this machine, on any target. `cvm check --exact-as ... -o` writes certificates.
+
+A certificate is JSON: the digests of a model's file, of its program, and of the results of calls with seeded inputs, the verdict on
+every operator, and the versions that it was made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cvm
+from cvm.commands.display import digest
+from cvm.commands.inputs import UNKNOWN
+from cvm.commands.io import load, read
+from cvm.commands.run import named
+from cvm.diagnostic_output import counted
+from cvm.dialect.ir.sizes import Size
+from cvm.dialect.program.function import Value
+from cvm.dialect.program.module import Module
+from cvm.importers.exactness import Verdict, verdicts
+
+FORMAT = "cvm certificate 1"
+SEEDS = 3  # of calls
+
+
+def verify(options: Namespace) -> int:
+    stated = _read(options.certificate)
+    module = load(options.model)
+    found = statement(module, options.model, str(stated.get("reference")), options.target)
+    different = difference({k: v for k, v in stated.items() if k != "made"}, found)
+    if different:
+        raise cvm.Error(f"{options.model} is not as {options.certificate} says: {different}")
+    operators, calls = (counted(len(found[k]), k.removesuffix("s")) for k in ("operators", "calls"))
+    print(f"{options.model}: verified on {options.target}: {operators}, {calls}")
+    return 0
+
+
+def certificate(module: Module, name: str, reference: str) -> bytes:
+    """The certificate of a model, made on this machine's processor."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    versions = {"cvm": cvm.__version__, "numpy": np.__version__, "llvmlite": llvmlite.__version__}
+    made = {**versions, "python": platform.python_version(), "target": "cpu", "processor": llvm.get_host_cpu_name()}
+    return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
+
+
+def statement(module: Module, name: str, reference: str, target: str) -> dict[str, Any]:
+    """The part of a certificate that any machine and target has to find equal."""
+    from cvm.jit.cache.keys import described
+
+    operators: list[Verdict] = verdicts(module, reference)
+    lines = [line for f in module.functions.values() for line in described(f)]
+    f: Any = cvm.compile(module, target=target)
+    calls = []
+    for seed in range(SEEDS):
+        returned = f(*seeded(module.functions["main"].arguments, seed))
+        calls.append({"seed": seed, "results": {n: digest(a) for n, a in named(f, returned).items()}})
+    return {
+        "format": FORMAT,
+        "reference": reference,
+        "model": {"file": Path(name).name, "sha256": hashlib.sha256(read(name)).hexdigest()},
+        "operators": [asdict(v) for v in operators],
+        "program": hashlib.sha256("\n".join(lines).encode()).hexdigest(),
+        "calls": calls,
+    }
+
+
+def seeded(arguments: Sequence[Value], seed: int) -> list[np.ndarray]:
+    """Inputs that depend on the seed alone: of integers of up to 16 bits all values, of wider ones 0 to 127, and floats in [-4, 4)."""
+    arrays: list[np.ndarray] = []
+    for a in arguments:
+        element = a.known_type.element
+        shape = [UNKNOWN if isinstance(d, Size) else d for d in a.known_type.array_shape]
+        is_narrow = element.is_integer and element.bits <= 16
+        dtype = element.dtype if is_narrow else np.dtype(np.int16 if not element.is_discrete else np.uint8)
+        count = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        raw = hashlib.shake_256(f"{seed} {a.name}".encode()).digest(count)
+        numbers = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(shape)
+        if not is_narrow:
+            numbers = numbers / 2**13 if not element.is_discrete else numbers & (1 if element.name == "i1" else 127)
+        arrays.append(numbers.astype(element.dtype))
+    return arrays
+
+
+def difference(stated: Any, found: Any, place: str = "") -> str:
+    """The first entry in which two statements differ, in words; empty where they are equal."""
+    if isinstance(stated, dict) and isinstance(found, dict):
+        keys = [*found, *(k for k in stated if k not in found)]
+        pairs = [(f"{place}.{k}" if place else k, stated.get(k), found.get(k)) for k in keys]
+    elif isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
+        pairs = [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(stated, found, strict=True))]
+    else:
+        return "" if stated == found else f"{place} is {_short(found)} here, {_short(stated)} there"
+    return next((d for name, a, b in pairs if (d := difference(a, b, name))), "")
+
+
+def _short(value: Any) -> str:
+    return "missing" if value is None else f"{len(value)} entries" if isinstance(value, (list, dict)) else str(value)
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(read(name))
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise cvm.Error(f"{name} is no certificate, as `cvm check --exact-as REFERENCE -o CERT.json MODEL` writes it")
+    return found

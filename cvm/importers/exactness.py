@@ -1,0 +1,120 @@
+"""The exactness contract: how the result of each operator of an imported model compares with the reference implementation's.
+
+Every rule of an importer declares it: equal in every byte, equal under a condition, or within a bound. A condition is decided while
+importing, shown by the ranges of integers, or checked when the program is called; where sums overflow, the reference is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import cvm
+from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.program.module import Module
+
+REFERENCES = ("tflite-reference", "tosa", "onnxruntime")
+SHOWN = 5  # places of operators of which the same is said
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """Equal results, or those under a condition, or within a bound; `sums` are the operators whose overflow breaks the condition."""
+
+    condition: str = ""
+    bound: str = ""
+    sums: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        stated = f"exact if {self.condition}" if self.condition else "" if self.bound else "exact"
+        return ", else ".join(p for p in (stated, self.bound) if p)
+
+
+ANY = "*"  # of the operators of a program
+EXACT = Exactness()
+ROUNDED = Exactness(bound="within the rounding of sums and of elementary functions")
+SUMS = Exactness(
+    "no sum leaves its accumulator",
+    sums=("quant.conv2d", "quant.depthwise_conv2d", "quant.transpose_conv2d", "quant.dense", "quant.batch_matmul", "theano.sum"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedOperator:
+    """An operator of a model: its name, its place, the names of the values that compute it, and how exact it is."""
+
+    op: str
+    where: str
+    exactness: Exactness
+    values: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the contract says of an operator of one program: `exact`, `exact if` or `bounded`, and the condition or the bound."""
+
+    operator: str
+    where: str
+    verdict: str
+    said: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Imported(Module):
+    """The program of a model, with the implementation that it equals, its operators, and the state that its calls begin with."""
+
+    reference: str = ""
+    operators: Sequence[ImportedOperator] = ()
+    state: Mapping[str, np.ndarray] = field(default_factory=dict)  # by the name of the argument
+
+    def verdicts(self) -> list[Verdict]:
+        """The verdict on each operator, its condition decided by the ranges of integers where it can be."""
+        from cvm.lowering.formulas.overflow_warnings import Analysis
+
+        analysis = Analysis(self)
+        analysis.function(self.functions["main"])
+        beyond = {r.name: o.operator.name for o in analysis.overflowing for r in o.results}
+        return [self._verdict(o, {beyond[v] for v in o.values if v in beyond}) for o in self.operators]
+
+    def _verdict(self, operator: ImportedOperator, overflowing: Iterable[str]) -> Verdict:
+        found = operator.exactness
+        if not found.condition:
+            return Verdict(operator.op, operator.where, "bounded" if found.bound else "exact", found.bound)
+        if found.sums and not any(name in found.sums or ANY in found.sums for name in overflowing):
+            return Verdict(operator.op, operator.where, "exact", f"ranges show that {found.condition}")
+        return Verdict(operator.op, operator.where, "exact if", found.condition)
+
+
+def verdicts(program: object, reference: str) -> list[Verdict]:
+    """What the contract with a reference says of a program; raises where the program was not imported as of this reference."""
+    if reference not in REFERENCES:
+        raise cvm.Error(f"a reference is one of {', '.join(REFERENCES)}, got {reference!r}")
+    if not isinstance(program, Imported) or program.reference != reference:
+        known = program.reference if isinstance(program, Imported) else ""
+        raise cvm.Error(f"nothing is known of exactness as {reference}: the program was imported as of {known}" if known else
+                        f"exactness as {reference} is of imported models, as `cvm.from_tflite` gives them")  # fmt: skip
+    return program.verdicts()
+
+
+def require(program: Module, reference: str) -> None:
+    """Raises VerifyError with all operators of an imported program that are only within a bound of the reference."""
+    bounded = [v for v in verdicts(program, reference) if v.verdict == "bounded"]
+    if bounded:
+        message = f"{len(bounded)} operator{'s' * (len(bounded) > 1)} of the model cannot be exact as {reference}"
+        where = Span(Source(program.filename, ""), 0, 0)
+        raise cvm.VerifyError(Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded))))
+
+
+def summary(found: Sequence[Verdict]) -> list[str]:
+    """A line for all operators of which the same is said."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for v in found:
+        alike.setdefault((v.operator, v.verdict, v.said), []).append(v.where)
+    shown = {"exact": "exact: {}", "exact if": "exact if {}", "bounded": "{}"}
+    return [
+        f"{len(places)} x {operator}: {shown[verdict].format(said).removesuffix(': ')}"
+        f" ({', '.join(places[:SHOWN])}{', ...' * (len(places) > SHOWN)})"
+        for (operator, verdict, said), places in alike.items()
+    ]

@@ -1,0 +1,39 @@
+"""The exactness of ONNX's operators beside onnxruntime's kernels: exact on integers, and of those that are named, on floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cvm.importers.exactness import EXACT, ROUNDED, SUMS, Exactness
+
+EXACT_ON_FLOATS = frozenset(
+    ["Abs", "Add", "ArgMax", "ArgMin", "BitCast", "Cast", "CastLike", "Ceil", "Clip", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Div", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "GlobalMaxPool", "Greater", "GreaterOrEqual", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "MaxPool", "MaxUnpool", "Min", "Mul", "Neg", "NonZero", "OneHot", "PRelu", "Pad", "QuantizeLinear", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"]
+)
+WEIGHTS = {
+    "ConvInteger": 1,
+    "MatMulInteger": 1,
+    "QLinearConv": 3,
+    "QLinearMatMul": 3,
+    "QGemm": 3,
+}  # the number of the input
+SATURATING = 64  # numbers beyond these may saturate a sum of two products of bytes in 16 bits
+PAIRS = Exactness(
+    "onnxruntime's processor has byte dot products (VNNI), without which it saturates sums of pairs, and "
+    + SUMS.condition
+)
+TABLE = Exactness(bound="within 1: an entry of its table may be rounded otherwise")
+
+
+def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
+    """What the contract says of an operator; weights of 7 bits do not saturate on any processor."""
+    if op in WEIGHTS:
+        weights = inputs[WEIGHTS[op]] if inputs else None
+        known = isinstance(weights, np.ndarray) and weights.size > 0
+        is_safe = known and (weights.dtype == np.uint8 or np.abs(weights.astype(np.int64)).max() <= SATURATING)
+        return SUMS if is_safe else PAIRS
+    if op in ("QLinearSigmoid", "QLinearSoftmax"):
+        return TABLE
+    return ROUNDED if floats and op not in EXACT_ON_FLOATS else EXACT
