@@ -7,12 +7,13 @@ importing, shown by the ranges of integers, or checked when the program is calle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 import cvm
 from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 
 REFERENCES = ("tflite-reference", "tosa", "onnxruntime")
@@ -43,12 +44,12 @@ SUMS = Exactness(
 
 @dataclass(frozen=True, eq=False)
 class ImportedOperator:
-    """An operator of a model: its name, its place, the names of the values that compute it, and how exact it is."""
+    """An operator of a model: its name, its place, how exact it is, and the values of the program that compute it."""
 
     op: str
     where: str
     exactness: Exactness
-    values: frozenset[str] = frozenset()
+    values: frozenset[Value] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Imported(Module):
         analysis = Analysis(self)
         analysis.function(self.functions["main"])
         beyond = {r.name: o.operator.name for o in analysis.overflowing for r in o.results}
-        return [self._verdict(o, {beyond[v] for v in o.values if v in beyond}) for o in self.operators]
+        return [self._verdict(o, {beyond[v.name] for v in o.values if v.name in beyond}) for o in self.operators]
 
     def _verdict(self, operator: ImportedOperator, overflowing: Iterable[str]) -> Verdict:
         found = operator.exactness
@@ -87,14 +88,21 @@ class Imported(Module):
         return Verdict(operator.op, operator.where, "exact if", found.condition)
 
 
+def live(operators: Sequence[ImportedOperator], function: Function) -> list[ImportedOperator]:
+    """The operators on which the results of a function depend, with those of their values that it has."""
+    kept = frozenset(function.values())
+    return [replace(o, values=o.values & kept) for o in operators if not o.values or o.values & kept]
+
+
 def verdicts(program: object, reference: str) -> list[Verdict]:
     """What the contract with a reference says of a program; raises where the program was not imported as of this reference."""
     if reference not in REFERENCES:
         raise cvm.Error(f"a reference is one of {', '.join(REFERENCES)}, got {reference!r}")
-    if not isinstance(program, Imported) or program.reference != reference:
-        known = program.reference if isinstance(program, Imported) else ""
-        raise cvm.Error(f"nothing is known of exactness as {reference}: the program was imported as of {known}" if known else
-                        f"exactness as {reference} is of imported models, as `cvm.from_tflite` gives them")  # fmt: skip
+    if not isinstance(program, Imported):
+        raise cvm.Error(f"exactness as {reference} is a property of an imported model, such as cvm.from_tflite gives")
+    if program.reference != reference:
+        known = program.reference or "kernels of another rounding"
+        raise cvm.Error(f"nothing is known of exactness as {reference}: the model was imported to equal {known}")
     return program.verdicts()
 
 

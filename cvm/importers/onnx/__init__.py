@@ -19,7 +19,7 @@ from cvm.dialect.ir.types import BY_DTYPE, TensorType
 from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
-from cvm.importers.exactness import Imported
+from cvm.importers.exactness import Imported, live
 from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
@@ -104,7 +104,7 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, 
     for body in functions[1:]:
         name_values(body, to, Names())
     module = verify(Module({f.name: f for f in reversed(functions)}, filename))
-    return Imported(module.functions, filename, {}, "onnxruntime", to.imported()), renamed
+    return Imported(module.functions, filename, {}, "onnxruntime", live(to.operators, function)), renamed
 
 
 def listed(nodes: Sequence[Any], filename: str) -> list[Span]:

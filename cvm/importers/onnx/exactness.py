@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from cvm.dialect.ir.types import UI8
 from cvm.importers.exactness import EXACT, ROUNDED, SUMS, Exactness
 
-EXACT_ON_FLOATS = frozenset(
-    ["Abs", "Add", "ArgMax", "ArgMin", "BitCast", "Cast", "CastLike", "Ceil", "Clip", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "DequantizeLinear", "Div", "Dropout", "Equal", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "GlobalMaxPool", "Greater", "GreaterOrEqual", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "MaxPool", "MaxUnpool", "Min", "Mul", "Neg", "NonZero", "OneHot", "PRelu", "Pad", "QuantizeLinear", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "Round", "ScatterElements", "ScatterND", "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"]
-)
+_ON_FLOATS = """
+Abs Add ArgMax ArgMin BitCast Cast CastLike Ceil Clip Compress Concat Constant ConstantOfShape DepthToSpace DequantizeLinear Div
+Dropout DynamicQuantizeLinear Equal Expand EyeLike Flatten Floor Gather GatherElements GatherND GlobalMaxPool Greater GreaterOrEqual
+Identity IsInf IsNaN Less LessOrEqual Max MaxPool MaxUnpool Min Mul Neg NonZero OneHot PRelu Pad QuantizeLinear Range ReduceMax
+ReduceMin Relu Reshape ReverseSequence Round ScatterElements ScatterND Shape Sign Size Slice SpaceToDepth Split Sqrt Squeeze Sub
+ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where
+"""
+EXACT_ON_FLOATS = frozenset(_ON_FLOATS.split())
 WEIGHTS = {
     "ConvInteger": 1,
     "MatMulInteger": 1,
@@ -31,9 +37,9 @@ def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
     """What the contract says of an operator; weights of 7 bits do not saturate on any processor."""
     if op in WEIGHTS:
         weights = inputs[WEIGHTS[op]] if inputs else None
-        known = isinstance(weights, np.ndarray) and weights.size > 0
-        is_safe = known and (weights.dtype == np.uint8 or np.abs(weights.astype(np.int64)).max() <= SATURATING)
-        return SUMS if is_safe else PAIRS
+        narrow = isinstance(weights, np.ndarray) and np.abs(weights.astype(np.int64)).max(initial=0) <= SATURATING
+        unsigned = getattr(weights, "element", None) is UI8 or getattr(weights, "dtype", None) == np.uint8
+        return SUMS if narrow or unsigned else PAIRS
     if op in ("QLinearSigmoid", "QLinearSoftmax"):
         return TABLE
     return ROUNDED if floats and op not in EXACT_ON_FLOATS else EXACT

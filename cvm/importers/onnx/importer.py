@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.function import Function
 from cvm.importers.exactness import Exactness, ImportedOperator
 
 from . import elements
@@ -63,7 +63,7 @@ class Importer:
     bodies: dict[str, Function] = field(default_factory=dict)  # of loops
     places: Sequence[Span] = ()  # of the graph's nodes, in a text that lists them
     depth: int = 0
-    operators: list[tuple[ImportedOperator, list[Value]]] = field(default_factory=list)  # with what they compute
+    operators: list[ImportedOperator] = field(default_factory=list)
 
     def node(self, value: Known) -> Node:
         """The value as one of the program; a constant becomes an operation."""
@@ -134,10 +134,6 @@ class Importer:
                 wanted.update(v for _, v in operation.operator.operands())
         return {self.names[a.value] for a in self.arguments if a.value in wanted}
 
-    def imported(self) -> list[ImportedOperator]:
-        """The model's operators, with the names that values have by now."""
-        return [replace(o, values=frozenset(v.name for v in values)) for o, values in self.operators]
-
     # Graphs and functions
 
     def graph(self, nodes: Sequence[Any], values: Values, opsets: Mapping[str, int]) -> None:
@@ -187,8 +183,8 @@ class Importer:
                 if isinstance(value, Node) and not any(value is at.values.get(n) for n in node.input):
                     self.names.setdefault(value.value, name)
         if self.depth <= 1 and not self.refusals:
-            computed = [r for o in self.builder.operations[before:] for r in o.results]
-            self.operators.append((ImportedOperator(at.op, at.where, at.exactness()), computed))
+            computed = (r for o in self.builder.operations[before:] for r in o.results)
+            self.operators.append(ImportedOperator(at.op, at.where, at.exactness(), frozenset(computed)))
 
     def refuse(self, at: At, reason: str) -> None:
         domain = at.node_proto.domain

@@ -23,7 +23,7 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
-from cvm.importers.exactness import Imported
+from cvm.importers.exactness import Imported, live
 from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, options, root
 from cvm.importers.onnx import Names, importer, summary
 from cvm.lowering.graph.dce import dce
@@ -104,7 +104,7 @@ class Model:
         main = verify(Module({"main": function}, self.filename)).functions
         reference = "tflite-reference" if self.rounding == ROUNDINGS[0] else ""
         state = {node.value.name: self.initial[name] for name, (node, _) in self.states.items()}
-        return Imported(main, self.filename, {}, reference, self.to.imported(), state), renamed
+        return Imported(main, self.filename, {}, reference, live(self.to.operators, function), state), renamed
 
     def tensor(self, t: Table) -> Tensor:
         q = t.quantization

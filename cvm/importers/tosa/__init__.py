@@ -11,7 +11,7 @@ from cvm.dialect.program.function import Function, Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
 from cvm.importers import refuse
-from cvm.importers.exactness import EXACT, Imported, ImportedOperator
+from cvm.importers.exactness import EXACT, Imported, ImportedOperator, live
 from cvm.importers.flatbuffer import Damaged, contents
 from cvm.importers.onnx import Names
 from cvm.importers.onnx.folding import FoldingBuilder
@@ -45,7 +45,7 @@ def program(graph: Graph, filename: str = "<tosa>") -> Imported:
             refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
         arguments.append(Value(names.of(name), TensorType(t.shape, ELEMENTS[t.type])))
         values[name] = builder.node(arguments[-1])
-    computed: list[tuple[int, Operator, list[Value]]] = []
+    imported: list[ImportedOperator] = []
     for number, operator in enumerate(graph.operators):
         before = len(builder.operations)
         try:
@@ -62,7 +62,8 @@ def program(graph: Graph, filename: str = "<tosa>") -> Imported:
         if made is not None and operator.outputs and made.array_type.key != _declared(graph, operator):
             refusals.append(f"{operator.op}: its result is {made.array_type}, the model says otherwise")
         values.update(dict.fromkeys(operator.outputs, made))
-        computed.append((number, operator, [r for o in builder.operations[before:] for r in o.results]))
+        computed = frozenset(r for o in builder.operations[before:] for r in o.results)
+        imported.append(ImportedOperator(operator.op, str(number), EXACTNESS.get(operator.op, EXACT), computed))
     results = [values.get(name) for name in graph.outputs]
     if refusals or not all(results):
         refusals = refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs]
@@ -76,11 +77,8 @@ def program(graph: Graph, filename: str = "<tosa>") -> Imported:
     for value in found.values():
         if value not in arguments:
             value.name = names.of(outputs[value]) if value in outputs else names.fresh("v")
-    imported = [
-        ImportedOperator(o.op, str(n), EXACTNESS.get(o.op, EXACT), frozenset(v.name for v in made))
-        for n, o, made in computed
-    ]
-    return Imported(verify(Module({"main": found}, filename)).functions, filename, {}, "tosa", imported)
+    main = verify(Module({"main": found}, filename)).functions
+    return Imported(main, filename, {}, "tosa", live(imported, found))
 
 
 def _imported(at: At, values: dict[str, Node | None]) -> Node | None:
