@@ -15,6 +15,7 @@ sys.path.insert(0, str(FOLDER.parent))
 import onnx  # noqa: E402
 
 import cvm.importers.onnx  # noqa: E402,F401
+from cvm.importers.onnx.exactness import of_operator  # noqa: E402
 from cvm.importers.onnx.rules import LATEST, REFUSED, RULES  # noqa: E402
 
 HEAD = """# ONNX operators
@@ -30,8 +31,10 @@ HEAD = """# ONNX operators
 Elements are `bool`, signed and unsigned integers of 8 to 64 bits, `float16`, `float`, `double` and complex numbers. `bfloat16`,
 the 8-bit floats, integers of less than 8 bits, strings, sequences and optional values are refused by name.
 
-| operator | | |
-|---|---|---|
+The last columns say how results compare with onnxruntime's, of integers and of floats ([exactness.md](exactness.md)).
+
+| operator | | | integers | floats |
+|---|---|---|---|---|
 """
 
 
@@ -53,15 +56,21 @@ def about(schema: Any) -> tuple[str, str]:
     return "refused", "It has no rule."
 
 
+def exact(name: str, kind: str) -> str:
+    """The exactness of results on integers and on floats."""
+    return " | ".join("" if kind == "refused" else str(of_operator(name, floats)) for floats in (False, True))
+
+
 def page() -> str:
     latest: dict[str, Any] = {}
     for s in onnx.defs.get_all_schemas_with_history():
         if not s.domain and (s.name not in latest or latest[s.name].since_version < s.since_version):
             latest[s.name] = s
-    rows = [f"| {name} | {' | '.join(about(s))} |\n" for name, s in sorted(latest.items())]
+    rows = [f"| {name} | {' | '.join(about(s))} | {exact(name, about(s)[0])} |\n" for name, s in sorted(latest.items())]
     own = sorted(n for n in RULES if n.startswith("com.microsoft."))
     rows += [
-        f"| {name} | imported | As onnxruntime computes it; scales and zero points are constants. |\n" for name in own
+        f"| {name} | imported | As onnxruntime computes it; scales and zero points are constants. | {exact(name.rpartition('.')[2], 'imported')} |\n"
+        for name in own
     ]
     head = HEAD.format(package="onnx", version=onnx.__version__, opset=onnx.defs.onnx_opset_version())
     return head + "".join(rows)

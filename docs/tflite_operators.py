@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
 
 import cvm.importers.tflite  # noqa: E402,F401
-from cvm.importers.tflite.rules import ACCURACY, REFUSED, RULES  # noqa: E402
+from cvm.importers.tflite.rules import EXACTNESS, REFUSED, RULES  # noqa: E402
 from cvm.importers.tflite.schema import OPERATORS  # noqa: E402
 
 HEAD = """# TensorFlow Lite (LiteRT) operators
@@ -20,17 +20,18 @@ HEAD = """# TensorFlow Lite (LiteRT) operators
 `cvm.from_tflite(model)` and `cvm import MODEL.tflite` take the builtin operators as this table says; it is written by
 `docs/tflite_operators.py` from the importer's table of rules. The file is read by its schema alone: neither TensorFlow nor the
 `flatbuffers` package is needed. Operators become operations of the `quant` dialect ([quantised.md](quantised.md)) and others, which
-compute what LiteRT's reference kernels do (`OpResolverType.BUILTIN_REF`), with the same roundings. The last column says how results
-compare with those: *exact* is equal bytes for every input.
+compute what LiteRT's reference kernels do (`OpResolverType.BUILTIN_REF`), with the same roundings. The last columns say how results
+compare with those, of integers and where there are floats: *exact* is equal bytes for every input ([exactness.md](exactness.md)).
 
 - Elements are `int8`, `uint8`, `int16` (with 64-bit sums), `int4` weights, plain integers, `bool` and floats; weights have one scale,
   or one for each channel. Float operators with quantised weights (hybrid) are refused.
 - A model that is refused names all operators that cannot be imported at once.
 - State (`VAR_HANDLE`, the state of `SVDF`) becomes arguments after the inputs and results after the outputs: pass a call's last results
-  to the next call. State of i8 begins as its zero point, other state as zero, unless the model initialises it.
+  to the next call. `module.state` has the arrays that it begins with, by the names of arguments: what the model initialises it to, else
+  its zero point for i8 and zero for other state.
 
-| operator | | | compared with the reference kernels |
-|---|---|---|---|
+| operator | | | integers | floats |
+|---|---|---|---|---|
 """
 
 
@@ -40,10 +41,11 @@ def page() -> str:
         if (found := RULES.get(op)) is not None:
             fixed = [p.name for p in found.parameters if p.kind in ("Array", "Ints")]
             notes = [found.doc, f"Constant: {', '.join(fixed)}." if fixed else ""]
-            rows.append(f"| {op} | imported | {' '.join(n for n in notes if n)} | {ACCURACY[op]} |\n")
+            exact = " | ".join(map(str, EXACTNESS[op]))
+            rows.append(f"| {op} | imported | {' '.join(n for n in notes if n)} | {exact} |\n")
         else:
             reason = REFUSED.get(op, "it has no rule")
-            rows.append(f"| {op} | refused | {reason[0].upper()}{reason[1:]}. | |\n")
+            rows.append(f"| {op} | refused | {reason[0].upper()}{reason[1:]}. | | |\n")
     return HEAD + "".join(rows)
 
 

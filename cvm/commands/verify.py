@@ -46,11 +46,10 @@ def verify(options: Namespace) -> int:
 
 def certificate(module: Module, name: str, reference: str) -> bytes:
     """The certificate of a model, made on this machine's processor."""
-    import llvmlite
-    import llvmlite.binding as llvm
+    from cvm.jit.host_processor import host_name, llvm_version
 
-    versions = {"cvm": cvm.__version__, "numpy": np.__version__, "llvmlite": llvmlite.__version__}
-    made = {**versions, "python": platform.python_version(), "target": "cpu", "processor": llvm.get_host_cpu_name()}
+    versions = {"cvm": cvm.__version__, "numpy": np.__version__, "llvm": llvm_version()}
+    made = {**versions, "python": platform.python_version(), "target": "cpu", "processor": host_name()}
     return json.dumps({**statement(module, name, reference, "cpu"), "made": made}, indent=1).encode() + b"\n"
 
 

@@ -54,7 +54,7 @@ class ImportedOperator:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the contract says of an operator of one program: `exact`, `exact if` or `bounded`, and the condition or the bound."""
+    """The contract's statement on an operator of one program: `exact`, `exact if` or `bounded`, and the condition or the bound."""
 
     operator: str
     where: str
@@ -95,7 +95,7 @@ def live(operators: Sequence[ImportedOperator], function: Function) -> list[Impo
 
 
 def verdicts(program: object, reference: str) -> list[Verdict]:
-    """What the contract with a reference says of a program; raises where the program was not imported as of this reference."""
+    """The verdicts on the operators of a program; raises where the program was not imported to equal this reference."""
     if reference not in REFERENCES:
         raise cvm.Error(f"a reference is one of {', '.join(REFERENCES)}, got {reference!r}")
     if not isinstance(program, Imported):

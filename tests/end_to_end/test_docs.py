@@ -68,7 +68,7 @@ def test_readme_shows_what_happens(
 def test_python_of_the_readme_runs_as_pasted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block,) = blocks(README, "python")
+    _, block = blocks(README, "python")  # tests/end_to_end/test_exactness.py runs the first
     monkeypatch.chdir(ROOT)
     exec(compile(block, "README.md", "exec"), {})
     said = capsys.readouterr().out

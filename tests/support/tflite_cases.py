@@ -136,6 +136,31 @@ def binary(
         return one(op, [a, b], [y], version, **options)
 
 
+EXACT_ON_FLOATS = {
+    1: ("ABS", "NEG", "SQUARE", "SQRT", "FLOOR", "SIGN", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "LEAKY_RELU"),
+    2: ("ADD", "SUB", "MUL", "DIV", "FLOOR_DIV", "SQUARED_DIFFERENCE", "MAXIMUM", "MINIMUM", "PRELU", "ADD_N"),
+}  # by the number of operands
+
+
+def of_floats(op: str, count: int) -> None:
+    @case(f"{op} FLOAT32")
+    def build(d: Draw) -> bytes:
+        shape = (4, 5, 6)
+        given = [Tensor(shape, "FLOAT32") for _ in range(count)]
+        if op == "PRELU":
+            given[1] = Tensor((1, 1, 6), "FLOAT32", data=d.random.standard_normal((1, 1, 6)))
+        return one(
+            op,
+            given,
+            [Tensor(shape, "FLOAT32")],
+            2 if op == "SQUARED_DIFFERENCE" else 1,
+            **({"alpha": 0.3} if op == "LEAKY_RELU" else {}),
+        )
+
+
+for _count, _ops in EXACT_ON_FLOATS.items():
+    for _op in _ops:
+        of_floats(_op, _count)
 for _type in ("INT8", "UINT8"):
     for _op in ("ADD", "SUB", "MUL"):
         binary(_op, _type)

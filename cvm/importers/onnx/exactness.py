@@ -34,7 +34,7 @@ TABLE = Exactness(bound="within 1: an entry of its table may be rounded otherwis
 
 
 def of_operator(op: str, floats: bool, inputs: Sequence[Any] = ()) -> Exactness:
-    """What the contract says of an operator; weights of 7 bits do not saturate on any processor."""
+    """The exactness of an operator; weights of 7 bits do not saturate on any processor."""
     if op in WEIGHTS:
         weights = inputs[WEIGHTS[op]] if inputs else None
         narrow = isinstance(weights, np.ndarray) and np.abs(weights.astype(np.int64)).max(initial=0) <= SATURATING

@@ -283,7 +283,7 @@ class At:
     # How it is imported
 
     def exactness(self) -> Exactness:
-        """How this node compares with onnxruntime."""
+        """The exactness of this node beside onnxruntime's kernel."""
         made = (self.values.get(name) for name in self.node_proto.output)
         floats = any((v.element.dtype if isinstance(v, Node) else np.asarray(v).dtype).kind in "fc" for v in made)
         return of_operator(self.op, floats, [self.values.get(name) for name in self.node_proto.input])

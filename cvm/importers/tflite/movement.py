@@ -47,7 +47,7 @@ def transpose(at: At, x: Node, axes: Ints) -> Known:
     return x.dimshuffle(real_axes(axes, x.rank))
 
 
-SEVERAL = Exactness("not of ui8 numbers of several scales", "within 1")
+SEVERAL = Exactness("its ui8 numbers have one scale", "within 1")
 
 
 @rule("CONCATENATION", exact=SEVERAL)

@@ -123,7 +123,7 @@ class At(onnx_importer.At):
         return found
 
     def exactness(self) -> Exactness:
-        """How this operator compares with the reference kernel: as its rule has found, or as the table says."""
+        """The exactness that the rule of this operator has found, or that the table has."""
         floats = any(t is not None and t.type.startswith(("FLOAT", "COMPLEX")) for t in (*self.inputs, *self.outputs))
         return self.found or EXACTNESS[self.op][floats]
 
