@@ -106,10 +106,10 @@ def verdicts(program: object, reference: str) -> list[Verdict]:
     return program.verdicts()
 
 
-def require(program: Module, reference: str) -> None:
+def require(program: object, reference: str) -> None:
     """Raises VerifyError with all operators of an imported program that are only within a bound of the reference."""
     bounded = [v for v in verdicts(program, reference) if v.verdict == "bounded"]
-    if bounded:
+    if bounded and isinstance(program, Imported):
         message = f"{len(bounded)} operator{'s' * (len(bounded) > 1)} of the model cannot be exact as {reference}"
         where = Span(Source(program.filename, ""), 0, 0)
         raise cvm.VerifyError(Diagnostic(message, where, "exactness", tuple(Note(line) for line in summary(bounded))))
