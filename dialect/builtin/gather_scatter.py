@@ -17,7 +17,7 @@ from ..notation.expressions import Check, Element, Expr, Tensor, Var, apply, axe
 from ..notation.loops import Assert, Block, Let, Statement, Store
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, Unmet, operator
+from ..spec.op import C, Operator, T, Unmet, example_program, operator
 from .pad_slice_reshape import nested
 
 OUTSIDE = "an index is outside of its axis"
@@ -31,12 +31,7 @@ class IotaLike(Operator[T]):
     axis: int
 
     constraints = (C(1, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),)
-    example = """
-        func @main(%x: tensor<2 x ?N x f32>) -> tensor<2 x ?N x i64> {
-          %y = builtin.iota_like %x {axis = 1}
-          return %y
-        }
-    """
+    example = example_program("%y = builtin.iota_like %x {axis = 1}", "%x: 2 x ?N x f32", "2 x ?N x i64")
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.like.array_shape, I64)
@@ -72,19 +67,13 @@ class Indexing(Operator[T]):
     constraints = (
         C(1, "axes are in [0, rank(x)), ascending, one at least", lambda o: o.axes and axes_ascend(o), at="axes"),
         C(2, "there are indices for each of axes", lambda o: len(o.axes) == len(o.indices), at="axes"),
-        C(
-            3,
-            "element(indices[i]) is an integer type other than ui64",
-            lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices),
-        ),
+        C(3, "element(indices[i]) is an integer type other than ui64",
+            lambda o: all(t.element.is_integer and t.element is not UI64 for t in o.indices)),
         C(4, "shape(indices[i]) = shape(indices[0]) for all i", same_shapes),
         C(5, 'mode is "raise" or "clip"', lambda o: o.mode in MODES, "mode", MODES),
-        C(
-            6,
-            "n[a] >= 1 for a in axes, where elements are chosen",
-            lambda o: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes),
-        ),
-    )
+        C(6, "n[a] >= 1 for a in axes, where elements are chosen",
+            lambda o: all_of((lambda a=a: o.x.array_shape[a] >= 1) for a in o.axes)),
+    )  # fmt: skip
 
     def chosen_shape(self: Any, shape: Shape, chosen: Shape) -> Shape:
         """The shape of what is chosen of x: the indices' in the place of the first of the axes, without the others."""
@@ -134,12 +123,9 @@ class Gather(Indexing[T]):
     axes: tuple[int, ...]
     mode: str = "raise"
 
-    example = """
-        func @main(%x: tensor<?N x 4 x f32>, %rows: tensor<3xi64>) -> tensor<3x4xf32> {
-          %y = builtin.gather %x, %rows {axes = [0], mode = "clip"}
-          return %y
-        }
-    """
+    example = example_program(
+        '%y = builtin.gather %x, %rows {axes = [0], mode = "clip"}', "%x: ?N x 4 x f32, %rows: 3xi64", "3x4xf32"
+    )
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.chosen_shape(self.x.array_shape, self.indices[0].array_shape), self.x.element)
@@ -191,24 +177,16 @@ class Scatter(Indexing[T]):
         *Indexing.constraints,
         C(7, "element(updates) = element(x)", lambda o: o.updates.element is o.x.element),
         C(8, "shape(updates) is that of what the indices choose of x", lambda o: o.fits()),
-        C(
-            9,
-            "scalar_op is absent, or one of add, mul, maximum and minimum",
-            lambda o: o.scalar_op in (None, *COMBINED),
-            at="scalar_op",
-        ),
-        C(
-            10,
-            "element(x) is an integer or a float, where scalar_op is there",
-            lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float"),
-        ),
+        C(9, "scalar_op is absent, or one of add, mul, maximum and minimum", lambda o: o.scalar_op in (None, *COMBINED),
+            at="scalar_op"),
+        C(10, "element(x) is an integer or a float, where scalar_op is there",
+            lambda o: o.scalar_op is None or o.x.element.kind in ("int", "uint", "float")),
+    )  # fmt: skip
+    example = example_program(
+        '%y = builtin.scatter %x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}',
+        "%x: ?N x 4 x f32, %new: 3x4xf32, %rows: 3xi64",
+        "?N x 4 x f32",
     )
-    example = """
-        func @main(%x: tensor<?N x 4 x f32>, %new: tensor<3x4xf32>, %rows: tensor<3xi64>) -> tensor<?N x 4 x f32> {
-          %y = builtin.scatter %x, %new, %rows {axes = [0], scalar_op = "add", mode = "clip"}
-          return %y
-        }
-    """
 
     def fits(self: Any) -> bool:
         wanted = self.chosen_shape(self.x.array_shape, self.indices[0].array_shape)

@@ -13,7 +13,7 @@ from ..notation.expressions import Element, Tensor, Var, axes, both, cast, const
 from ..notation.index_bounds import inside
 from ..notation.loops import Block, Let, Store, nested
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 from ..spec.reshape_indexing import reshape_element
 
 
@@ -28,19 +28,11 @@ class Pad(Operator[T]):
     constraints = (
         C(1, "before and after have rank(x) entries", lambda o: len(o.before) == len(o.after) == len(o.x.array_shape)),
         C(2, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
-        C(
-            3,
-            "n[i] + before[i] + after[i] >= 0, n being shape(x)",
-            lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape)),
-        ),
-    )
+        C(3, "n[i] + before[i] + after[i] >= 0, n being shape(x)",
+            lambda o: all_of((lambda m=m: m >= 0) for m in o.sizes(o.x.array_shape))),
+    )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape}
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<2x6xf32> {
-          %y = builtin.pad %x {before = [0, 2], after = [0, 1]}
-          return %y
-        }
-    """
+    example = example_program("%y = builtin.pad %x {before = [0, 2], after = [0, 1]}", "%x: 2x3xf32", "2x6xf32")
 
     def sizes(self, shape: Shape) -> Shape:
         return tuple(n + b + a for n, b, a in zip(shape, self.before, self.after, strict=True))
@@ -83,32 +75,19 @@ class Reshape(Operator[T]):
     view = True
     constraints = (
         C(1, "split has rank(x) entries", lambda o: o.split is None or len(o.split) == len(o.x.array_shape), at="split"),
-        C(
-            2,
-            "sizes in split are not below 0, but for one -1 of an axis",
-            lambda o: all(min(s, default=0) >= -1 and s.count(-1) <= 1 for s in o.split or ()),
-            at="split",
-        ),
-        C(
-            3,
-            "the product of split[i] is n[i], n being shape(x)",
+        C(2, "sizes in split are not below 0, but for one -1 of an axis",
+            lambda o: all(min(s, default=0) >= -1 and s.count(-1) <= 1 for s in o.split or ()), at="split"),
+        C(3, "the product of split[i] is n[i], n being shape(x)",
             lambda o: all_of((lambda n=n, s=s: product(s) == n) for n, s in zip(o.x.array_shape, o.pieces(o.x.array_shape), strict=True)),
-            at="split",
-        ),
-        C(
-            4,
-            "merge counts the axes that split makes",
+            at="split"),
+        C(4, "merge counts the axes that split makes",
             lambda o: o.merge is None or (min(o.merge, default=0) >= 0 and sum(o.merge) == sum(map(len, o.pieces(o.x.array_shape)))),
-            at="merge",
-        ),
+            at="merge"),
     )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape}
-    example = """
-        func @main(%x: tensor<?N x 6 x f32>) -> tensor<?x3xf32> {
-          %y = builtin.reshape %x {split = [[-1], [2, 3]], merge = [2, 1]}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.reshape %x {split = [[-1], [2, 3]], merge = [2, 1]}", "%x: ?N x 6 x f32", "?x3xf32"
+    )
 
     def pieces(self, shape: Shape) -> list[Shape]:
         """The sizes into which each axis is split."""
@@ -161,21 +140,15 @@ class Part(Operator[T]):
     constraints = (
         C(1, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
         C(2, "index in [0, M), M being how many xs there are", lambda o: 0 <= o.index < len(o.xs), at="index"),
-        C(
-            3,
-            "axis in [0, rank(x)), and rank(xs[i]) = rank(x)",
+        C(3, "axis in [0, rank(x)), and rank(xs[i]) = rank(x)",
             lambda o: 0 <= o.axis < len(o.x.array_shape) == min(len(t.array_shape) for t in o.xs) == max(len(t.array_shape) for t in o.xs),
-            at="axis",
-        ),
+            at="axis"),
         C(4, "the sizes of xs along the axis add up to that of x", lambda o: sum(o.sizes(), 0) == o.x.array_shape[o.axis]),
     )  # fmt: skip
     symbols = {"M": lambda o: len(o.xs)}
-    example = """
-        func @main(%x: tensor<5x2xf32>, %a: tensor<3x2xf32>, %b: tensor<2x2xf32>) -> tensor<2x2xf32> {
-          %y = builtin.part %x, %a, %b {axis = 0, index = 1}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.part %x, %a, %b {axis = 0, index = 1}", "%x: 5x2xf32, %a: 3x2xf32, %b: 2x2xf32", "2x2xf32"
+    )
 
     def sizes(self: Any) -> list[Dim]:
         return [getattr(x, "array_shape", x.shape)[self.axis] for x in self.xs]
@@ -220,21 +193,15 @@ class AddAt(Operator[T]):
         numbers("x"),
         C(2, "element(indices) = i32", lambda o: o.indices.element is I32),
         C(3, "axis in [0, rank(like))", lambda o: 0 <= o.axis < len(o.like.array_shape), at="axis"),
-        C(
-            4,
-            "shape(x) has shape(indices) in the place of the axis",
+        C(4, "shape(x) has shape(indices) in the place of the axis",
             lambda o: len(o.x.array_shape) == len(o.like.array_shape) - 1 + len(o.indices.array_shape)
-            and all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape[o.axis :], o.indices.array_shape, strict=False)),
-        ),
+            and all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape[o.axis :], o.indices.array_shape, strict=False))),
         C(5, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.like.array_shape[o.axis] >= 1),
     )  # fmt: skip
     symbols = {"n": lambda o: o.like.array_shape[o.axis]}
-    example = """
-        func @main(%x: tensor<4x3xf32>, %rows: tensor<4xi32>, %like: tensor<?N x 3 x f32>) -> tensor<?N x 3 x f32> {
-          %y = builtin.add_at %x, %rows, %like
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.add_at %x, %rows, %like", "%x: 4x3xf32, %rows: 4xi32, %like: ?N x 3 x f32", "?N x 3 x f32"
+    )
 
     def infer(self: Any) -> TensorType:
         n, rank = self.x.array_shape, len(self.indices.array_shape)

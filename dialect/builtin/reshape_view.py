@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.types import I8, I16, I32, I64, ElementType, TensorType, Type
 from ..notation.expressions import Bitcast as BitcastExpr
 from ..notation.expressions import Element, Expr, Tensor, axes, cast
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 
 
 @operator
@@ -22,20 +22,13 @@ class View(Operator[T]):
     type: Type
 
     constraints = (
-        C(
-            1,
-            "type has the array of type(x)",
-            lambda o: o.type.element is o.x.element and same_array(o.type, o.x),
-            at="type",
-        ),
-    )
+        C(1, "type has the array of type(x)", lambda o: o.type.element is o.x.element and same_array(o.type, o.x),
+            at="type"),
+    )  # fmt: skip
     view = True
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> !cog.field<[2, 3], f32> {
-          %y = builtin.view %x {type = !cog.field<[2, 3], f32>}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.view %x {type = !cog.field<[2, 3], f32>}", "%x: 2x3xf32", "!cog.field<[2, 3], f32>"
+    )
 
     def infer(self: View[Any]) -> Type:
         return self.type.with_array_shape(self.x.array_shape)
@@ -75,12 +68,7 @@ class Bitcast(Operator[T]):
     constraints = (
         C(1, "dtype is as wide as the elements of x, and both are integers or floats", lambda o: o.dtype.bits == o.x.element.bits and {o.dtype.kind, o.x.element.kind} <= {"int", "uint", "float"}, at="dtype"),
     )  # fmt: skip
-    example = """
-        func @main(%x: tensor<?N x f32>) -> tensor<?N x i32> {
-          %y = builtin.bitcast %x {dtype = i32}
-          return %y
-        }
-    """
+    example = example_program("%y = builtin.bitcast %x {dtype = i32}", "%x: ?N x f32", "?N x i32")
 
     def infer(self: Any) -> TensorType:
         return TensorType(self.x.array_shape, self.dtype)

@@ -16,7 +16,7 @@ from ..ir.types import TensorType
 from ..notation.expressions import Element, Expr, Index, Tensor, as_index, axes, both, constant, total, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import is_one, repeats, source
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 from ..spec.reshape_indexing import reshape_element
 
 
@@ -37,19 +37,13 @@ class ReshapeLike(Like[T]):
 
     view = True
     constraints = (
-        C(
-            1,
-            "product(n) = product(m), n and m being the shapes of x and like",
-            lambda o: product(o.x.array_shape) == product(o.like.array_shape),
-        ),
-    )
+        C(1, "product(n) = product(m), n and m being the shapes of x and like",
+            lambda o: product(o.x.array_shape) == product(o.like.array_shape)),
+    )  # fmt: skip
     symbols = {"n": lambda o: o.x.array_shape, "m": lambda o: o.like.array_shape}
-    example = """
-        func @main(%x: tensor<?N x 2 x f32>, %like: tensor<2 x ?N x f32>) -> tensor<2 x ?N x f32> {
-          %y = builtin.reshape_like %x, %like
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.reshape_like %x, %like", "%x: ?N x 2 x f32, %like: 2 x ?N x f32", "2 x ?N x f32"
+    )
 
     def reference(self: ReshapeLike[np.ndarray]) -> np.ndarray:
         return self.x.reshape(self.like.shape)
@@ -85,13 +79,10 @@ class Apart(Operator[T]):
     constraints = (
         C(1, "rank(x) = rank(like)", lambda o: len(o.x.array_shape) == len(o.like.array_shape)),
         C(2, "axes is in [0, rank(x)), without repeating", lambda o: o.axes_exist(), at="axes"),
-        C(
-            3,
-            "begin and strides have no more entries than axes",
-            lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape))),
-        ),
+        C(3, "begin and strides have no more entries than axes",
+            lambda o: max(len(o.begin), len(o.strides)) <= len(o.along(len(o.x.array_shape)))),
         C(4, "strides[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
-    )
+    )  # fmt: skip
 
     def axes_exist(self: Any) -> bool:
         return self.axes is None or (
@@ -137,12 +128,11 @@ class StridedScatterLike(Apart[T]):
     What goes back through a slice.
     """
 
-    example = """
-        func @main(%x: tensor<2x3xf32>, %like: tensor<?N x 7 x f32>) -> tensor<?N x 7 x f32> {
-          %y = builtin.strided_scatter_like %x, %like {begin = [-2, 1], strides = [1, 2]}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.strided_scatter_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
+        "%x: 2x3xf32, %like: ?N x 7 x f32",
+        "?N x 7 x f32",
+    )
 
     def reference(self: StridedScatterLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -176,12 +166,11 @@ class StridedScatterLike(Apart[T]):
 class StridedSliceLike(Apart[T]):
     """Y[u] = X[b + u * strides] where X has such an element, else 0; Y has like's sizes along axes."""
 
-    example = """
-        func @main(%x: tensor<?N x 7 x f32>, %like: tensor<2x3xf32>) -> tensor<2x3xf32> {
-          %y = builtin.strided_slice_like %x, %like {begin = [-2, 1], strides = [1, 2]}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.strided_slice_like %x, %like {begin = [-2, 1], strides = [1, 2]}",
+        "%x: ?N x 7 x f32, %like: 2x3xf32",
+        "2x3xf32",
+    )
 
     def reference(self: StridedSliceLike[np.ndarray]) -> np.ndarray:
         y = np.zeros(self.sizes(self.x.shape, self.like.shape), self.x.dtype)
@@ -227,12 +216,9 @@ class BroadcastLike(Like[T]):
         C(1, "rank(x) <= rank(like)", lambda o: len(o.x.array_shape) <= len(o.like.array_shape)),
         C(2, "sizes of x are those of like, or 1", lambda o: repeats(o.x.array_shape, o.like.array_shape)),
     )
-    example = """
-        func @main(%x: tensor<?N x f32>, %like: tensor<2 x ?M x f32>) -> tensor<2 x ?M x f32> {
-          %y = builtin.broadcast_like %x, %like
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = builtin.broadcast_like %x, %like", "%x: ?N x f32, %like: 2 x ?M x f32", "2 x ?M x f32"
+    )
 
     def reference(self: BroadcastLike[np.ndarray]) -> np.ndarray:
         return np.broadcast_to(self.x, self.like.shape).copy()
@@ -260,12 +246,7 @@ class SumLike(Like[T]):
         C(1, "rank(x) >= rank(like)", lambda o: len(o.x.array_shape) >= len(o.like.array_shape)),
         C(2, "sizes of like are those of x, or 1", lambda o: repeats(o.like.array_shape, o.x.array_shape)),
     )
-    example = """
-        func @main(%x: tensor<2 x ?M x f32>, %like: tensor<?N x f32>) -> tensor<?N x f32> {
-          %y = builtin.sum_like %x, %like
-          return %y
-        }
-    """
+    example = example_program("%y = builtin.sum_like %x, %like", "%x: 2 x ?M x f32, %like: ?N x f32", "?N x f32")
 
     def reference(self: SumLike[np.ndarray]) -> np.ndarray:
         more = self.x.ndim - self.like.ndim

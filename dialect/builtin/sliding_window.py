@@ -11,7 +11,7 @@ from ..ir.types import MAX_SIZE, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, both, constant, when
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 
 
 @operator
@@ -33,29 +33,19 @@ class Windows(Operator[T]):
 
     constraints = (
         C(1, "axes are in [0, rank(x)), each once", lambda o: o.axes_exist(), at="axes"),
-        C(
-            2,
-            "sizes, strides, dilations, before and after have an entry for each of axes",
-            lambda o: all(len(e) == len(o.axes) for e in (o.sizes, o.strides, o.dilations, o.before, o.after)),
-        ),
-        C(
-            3,
-            "sizes, strides and dilations are in [1, 2^40]",
-            lambda o: all(1 <= n <= MAX_SIZE for n in (*o.sizes, *o.strides, *o.dilations)),
-        ),
+        C(2, "sizes, strides, dilations, before and after have an entry for each of axes",
+            lambda o: all(len(e) == len(o.axes) for e in (o.sizes, o.strides, o.dilations, o.before, o.after))),
+        C(3, "sizes, strides and dilations are in [1, 2^40]",
+            lambda o: all(1 <= n <= MAX_SIZE for n in (*o.sizes, *o.strides, *o.dilations))),
         C(4, "before and after are in [-2^40, 2^40]", lambda o: all(abs(n) <= MAX_SIZE for n in (*o.before, *o.after))),
-        C(
-            5,
-            "a window fits along each of axes",
-            lambda o: all_of((lambda n=n: n >= 0) for n in o.slack(o.x.array_shape)),
-        ),
+        C(5, "a window fits along each of axes",
+            lambda o: all_of((lambda n=n: n >= 0) for n in o.slack(o.x.array_shape))),
+    )  # fmt: skip
+    example = example_program(
+        "%y = builtin.windows %x {axes = [1], sizes = [3], strides = [2], dilations = [1], before = [1], after = [0]}",
+        "%x: ?N x 8 x f32",
+        "?N x 4 x 3 x f32",
     )
-    example = """
-        func @main(%x: tensor<?N x 8 x f32>) -> tensor<?N x 4 x 3 x f32> {
-          %y = builtin.windows %x {axes = [1], sizes = [3], strides = [2], dilations = [1], before = [1], after = [0]}
-          return %y
-        }
-    """
 
     def axes_exist(self: Any) -> bool:
         return len(set(self.axes)) == len(self.axes) and all(0 <= a < len(self.x.array_shape) for a in self.axes)

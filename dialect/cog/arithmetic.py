@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, cast
-from ..spec.op import T, operator
+from ..spec.op import T, example_program, operator
 from .cog_operator import (
     COMPATIBLE,
     CogOperator,
@@ -27,12 +27,9 @@ from .cog_operator import (
 
 
 def example(name: str) -> str:
-    return f"""
-func @main(%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>) {{
-  %y = cog.{name} %a, %b
-  return %y
-}}
-"""
+    return example_program(
+        f"%y = cog.{name} %a, %b", "%a: !cog.field<[2, 3], tensor<4xf32>>, %b: !cog.field<[2, 3], f32>"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,12 +279,7 @@ class Neg(Unary[T]):
 
     derivative = "neg"
 
-    example = """
-func @main(%x: !cog.field<[3], complex<f32>>) {
-  %y = cog.neg %x
-  return %y
-}
-"""
+    example = example_program("%y = cog.neg %x", "%x: !cog.field<[3], complex<f32>>")
 
     def reference(self: Neg[np.ndarray]) -> np.ndarray:
         return np.asarray(-self.x)
@@ -302,12 +294,7 @@ class Reciprocal(Unary[T]):
 
     derivative = "inv"
 
-    example = """
-func @main(%x: !cog.field<[3], f32>) {
-  %y = cog.reciprocal %x
-  return %y
-}
-"""
+    example = example_program("%y = cog.reciprocal %x", "%x: !cog.field<[3], f32>")
 
     def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
         return np.asarray(_quotient(np.ones_like(np.real(self.x)), self.x))

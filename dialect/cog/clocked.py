@@ -52,12 +52,9 @@ def _own_label(operation: Operation, function: Function) -> bool:
 
 IN_GRAPH = C(10, "the operation stands in a graph", lambda o, f: isinstance(f, Graph))
 LABEL = C(11, "a name stands for one value or actuator of the graph", _own_label, at="label")
-IS_FIELD = C(
-    1,
+IS_FIELD = C(1,
     "type: a field of f32 or complex<f32> of known sizes, of at most 3 dimensions, of tensors of order at most 2",
-    lambda o: is_field(o.type) and o.type.is_static,
-    at="type",
-)
+    lambda o: is_field(o.type) and o.type.is_static, at="type")  # fmt: skip
 
 
 def _fits(initial: Type, field: Type) -> bool:
@@ -85,13 +82,9 @@ class Field(Clocked[T]):
 
     constraints = (
         IS_FIELD,
-        C(
-            2,
-            "type: that of the initial value",
-            lambda o: o.initial is None or _fits(o.initial.type, o.type),
-            at="initial",
-        ),
-    )
+        C(2, "type: that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.type),
+            at="initial"),
+    )  # fmt: skip
     placement = (IN_GRAPH, LABEL)
     labelled = True
     example = """
@@ -141,27 +134,17 @@ class Feedback(Clocked[T]):
 
     constraints = (
         C(2, "type(target) and type(driver) have as many dimensions", lambda o: o.target.rank == o.driver.rank),
-        C(
-            3,
-            "type(target) and type(driver) have one tensor shape",
-            lambda o: o.target.tensor.shape == o.driver.tensor.shape,
-        ),
+        C(3, "type(target) and type(driver) have one tensor shape",
+            lambda o: o.target.tensor.shape == o.driver.tensor.shape),
         C(4, "type(target) and type(driver) have one element type", lambda o: o.target.element is o.driver.element),
-        C(
-            5,
-            "no size of type(target) is above that of type(driver)",
-            lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True)),
-        ),
-    )
+        C(5, "no size of type(target) is above that of type(driver)",
+            lambda o: all(n <= m for n, m in zip(o.target.shape, o.driver.shape, strict=True))),
+    )  # fmt: skip
     placement = (
         IN_GRAPH,
-        C(
-            1,
-            "the target is a field that cog.field declares",
-            lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field),
-            at="target",
-        ),
-    )
+        C(1, "the target is a field that cog.field declares",
+            lambda o, f: isinstance(_register(f).definers.get(o.operator.target), Field), at="target"),
+    )  # fmt: skip
     afterwards = (
         C(6, "a field has one feedback", lambda o, f: _register(f).feedbacks[o.operator.target] is o, at="target"),
     )
@@ -199,13 +182,9 @@ class Actuator(Clocked[T]):
 
     constraints = (
         C(0, "type(x): a field", lambda o: isinstance(o.x, FieldType)),
-        C(
-            1,
-            "type(x): that of the initial value",
-            lambda o: o.initial is None or _fits(o.initial.type, o.x),
-            at="initial",
-        ),
-    )
+        C(1, "type(x): that of the initial value", lambda o: o.initial is None or _fits(o.initial.type, o.x),
+            at="initial"),
+    )  # fmt: skip
     placement = (IN_GRAPH, LABEL)
     labelled = True
     results = ()

@@ -9,18 +9,13 @@ import numpy as np
 from ..ir.types import C64, F32, FieldType
 from ..notation.expressions import Element, Expr, Tensor, apply, constant, select
 from ..notation.scalar_functions import SCALARS
-from ..spec.op import T, operator
+from ..spec.op import T, example_program, operator
 from .arithmetic import Binary, Unary
 from .cog_operator import COMPATIBLE, fields, joined, pair, parts, pointwise, real, spread_both
 
 
 def _example(name: str) -> str:
-    return f"""
-func @main(%x: !cog.field<[3], complex<f32>>) {{
-  %y = cog.{name} %x
-  return %y
-}}
-"""
+    return example_program(f"%y = cog.{name} %x", "%x: !cog.field<[3], complex<f32>>")
 
 
 @operator
@@ -28,12 +23,7 @@ class Complex(Binary[T]):
     """Y = A + i B, of two real fields"""
 
     constraints = (fields("a", "b"), COMPATIBLE, real(2, "a", "b"))
-    example = """
-func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
-  %y = cog.complex %a, %b
-  return %y
-}
-"""
+    example = example_program("%y = cog.complex %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>")
 
     def infer(self: Complex[FieldType]) -> FieldType:
         return joined(self.a, self.b).with_element(C64)

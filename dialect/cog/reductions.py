@@ -10,17 +10,12 @@ import numpy as np
 from ..ir.types import C64, FieldType, TensorType
 from ..notation.expressions import Element, Tensor, axes, reduce
 from ..notation.reference_minmax import largest, smallest
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cog_operator import CogOperator, fields, pair, parts, real, result_axes
 
 
 def _example(name: str) -> str:
-    return f"""
-func @main(%x: !cog.field<[4, 5], tensor<3xf32>>) {{
-  %y = cog.{name} %x
-  return %y
-}}
-"""
+    return example_program(f"%y = cog.{name} %x", "%x: !cog.field<[4, 5], tensor<3xf32>>")
 
 
 def _reduction(function: str, over: Any, x: Any) -> Any:

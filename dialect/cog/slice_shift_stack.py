@@ -11,17 +11,12 @@ from ..ir.types import FieldType
 from ..notation import expressions as ex
 from ..notation.index_bounds import inside
 from ..spec.broadcasting import same_shape
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cog_operator import CogOperator, fields, real, result_axes, scalar_field
 
 
-def _example(rest: str, grid: str = "[4, 5]") -> str:
-    return f"""
-func @main(%x: !cog.field<{grid}, f32>) {{
-  %y = cog.{rest}
-  return %y
-}}
-"""
+def _example(rest: str) -> str:
+    return example_program(f"%y = cog.{rest}", "%x: !cog.field<[4, 5], f32>")
 
 
 def zero(t: ex.Tensor) -> ex.Expr:
@@ -41,12 +36,7 @@ class Outer(CogOperator[T]):
         scalar_field(2, "a", "b"),
         C(3, "rank(a) + rank(b) <= 3 for type(a) and type(b)", lambda o: o.a.rank + o.b.rank <= 3),
     )
-    example = """
-func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>) {
-  %y = cog.outer %a, %b
-  return %y
-}
-"""
+    example = example_program("%y = cog.outer %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[2], f32>")
 
     def infer(self: Outer[FieldType]) -> FieldType:
         return FieldType((*self.a.shape, *self.b.shape), self.a.tensor)
@@ -109,12 +99,9 @@ class Subfield(CogOperator[T]):
     constraints = (
         fields("x"),
         C(1, "begin and end have rank(x) entries", lambda o: len(o.begin) == len(o.end) == o.x.rank),
-        C(
-            2,
-            "0 <= begin < end <= shape(x)",
-            lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True)),
-        ),
-    )
+        C(2, "0 <= begin < end <= shape(x)",
+            lambda o: all(0 <= b < e and e <= n for b, e, n in zip(o.begin, o.end, o.x.shape, strict=True))),
+    )  # fmt: skip
     example = _example("subfield %x {begin = [1, 1], end = [3, 4]}")
 
     def infer(self: Subfield[FieldType]) -> FieldType:
@@ -143,14 +130,10 @@ class Reshape(CogOperator[T]):
 
     constraints = (
         fields("x"),
-        C(
-            1,
-            "shape has at most 3 sizes, each at least 1",
-            lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape),
-            at="shape",
-        ),
+        C(1, "shape has at most 3 sizes, each at least 1", lambda o: len(o.shape) <= 3 and all(n >= 1 for n in o.shape),
+            at="shape"),
         C(2, "product(shape) = points(x)", lambda o: product(o.shape) == product(o.x.shape), at="shape"),
-    )
+    )  # fmt: skip
     symbols = {"points": lambda o: product(o.x.shape), "product": lambda o: product(o.shape)}
     example = _example("reshape %x {shape = [2, 10]}")
 
@@ -188,13 +171,9 @@ class Expand(CogOperator[T]):
         fields("x"),
         C(1, "shape has rank(x) sizes", lambda o: len(o.shape) == o.x.rank, at="shape"),
         C(2, "shape >= shape(x)", lambda o: all(n >= m for n, m in zip(o.shape, o.x.shape, strict=True)), at="shape"),
-        C(
-            3,
-            'border = "zero", or no size in shape(x) is 0',
-            lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape),
-            at="border",
-        ),
-    )
+        C(3, 'border = "zero", or no size in shape(x) is 0',
+            lambda o: o.border == "zero" or all(n > 0 for n in o.x.shape), at="border"),
+    )  # fmt: skip
     example = _example('expand %x {shape = [6, 6], border = "clamp"}')
 
     def infer(self: Expand[FieldType]) -> FieldType:
@@ -326,12 +305,7 @@ class Stack(CogOperator[T]):
     xs: tuple[T, ...]
 
     constraints = (*ALIKE, C(3, "rank(xs[0]) < 3 for type(xs[0])", lambda o: o.xs[0].rank < 3))
-    example = """
-func @main(%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>) {
-  %y = cog.stack %a, %b
-  return %y
-}
-"""
+    example = example_program("%y = cog.stack %a, %b", "%a: !cog.field<[3], f32>, %b: !cog.field<[3], f32>")
 
     def infer(self: Stack[FieldType]) -> FieldType:
         first = self.xs[0]

@@ -13,7 +13,7 @@ from ..ir.types import I32, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, select
 from ..notation.scalar_functions import SCALARS
 from ..spec.broadcasting import aligned, all_of, broadcast, certainly, fits, source
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, exactly, greatest, i32, numbers, rounded
 
 
@@ -48,12 +48,9 @@ class Broadcast(CvmOperator[T]):
     }
     constraints = (
         numbers("a", "b"),
-        C(
-            1,
-            "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
-            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape)),
-        ),
-    )
+        C(1, "em_i = en_i or em_i = 1 or en_i = 1 for i in [0, Q)",
+            lambda o: all_of((lambda m=m, n=n: fits(m, n)) for m, n in aligned(o.a.shape, o.b.shape))),
+    )  # fmt: skip
 
     def infer(self: Broadcast[TensorType]) -> TensorType:
         return self.a.with_shape(*broadcast(self.a.shape, self.b.shape))
@@ -82,12 +79,7 @@ class BroadcastAdd(Broadcast[T]):
 
     scalar = derivative = "add"
     exact = staticmethod(np.add)
-    example = """
-        func @main(%x: tensor<2x3xi32>, %y: tensor<2x1xi32>) -> tensor<2x3xi32> {
-          %z = cvm.broadcast_add %x, %y
-          return %z
-        }
-    """
+    example = example_program("%z = cvm.broadcast_add %x, %y", "%x: 2x3xi32, %y: 2x1xi32", "2x3xi32")
 
 
 @operator
@@ -96,12 +88,7 @@ class BroadcastSub(Broadcast[T]):
 
     scalar = derivative = "sub"
     exact = staticmethod(np.subtract)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.broadcast_sub %x, 128
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.broadcast_sub %x, 128", "%x: 2x3xi32", "2x3xi32")
 
 
 @operator
@@ -110,12 +97,7 @@ class BroadcastMul(Broadcast[T]):
 
     scalar = derivative = "mul"
     exact = staticmethod(np.multiply)
-    example = """
-        func @main(%x: tensor<4x1xi32>, %y: tensor<1x5xi32>) -> tensor<4x5xi32> {
-          %z = cvm.broadcast_mul %x, %y
-          return %z
-        }
-    """
+    example = example_program("%z = cvm.broadcast_mul %x, %y", "%x: 4x1xi32, %y: 1x5xi32", "4x5xi32")
 
 
 @operator
@@ -127,12 +109,7 @@ class BroadcastDiv(Broadcast[T]):
 
     derivative = "true_div"
 
-    example = """
-        func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
-          %z = cvm.broadcast_div %x, %y
-          return %z
-        }
-    """
+    example = example_program("%z = cvm.broadcast_div %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32")
 
     @staticmethod
     def exact(a: np.ndarray, b: np.ndarray) -> Any:
@@ -154,12 +131,7 @@ class BroadcastMax(Broadcast[T]):
 
     derivative = "maximum"
     exact = staticmethod(SCALARS["maximum"].numpy)
-    example = """
-        func @main(%x: tensor<2x3xi32>, %y: tensor<3xi32>) -> tensor<2x3xi32> {
-          %z = cvm.broadcast_max %x, %y
-          return %z
-        }
-    """
+    example = example_program("%z = cvm.broadcast_max %x, %y", "%x: 2x3xi32, %y: 3xi32", "2x3xi32")
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return apply(greatest(a.type), a, b)
@@ -172,12 +144,7 @@ class BroadcastGreater(Broadcast[T]):
     scalar = "gt"
     exact = staticmethod(np.greater)
     constraints = (i32("a", "b"), *Broadcast.constraints[1:])
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.broadcast_greater %x, 0
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.broadcast_greater %x, 0", "%x: 2x3xi32", "2x3xi32")
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return cast(apply(self.scalar, a, b), I32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.types import I32, I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, maximum, minimum
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, Elementwise, equal_shapes, exactly, i32, modulo_2_32, numbers, rounded, within
 
 
@@ -22,12 +22,7 @@ class Abs(Elementwise[T]):
     """
 
     constraints = (numbers("x"),)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.abs %x
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.abs %x", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: Abs[np.ndarray]) -> np.ndarray:
         return rounded(np.abs(exactly(self.x)), self.x)
@@ -46,12 +41,7 @@ class CvmPrecision(Elementwise[T]):
     How many bits abs(x) takes: 1 takes 1 bit, 2 and 3 take 2, -2^31 takes 32.
     """
 
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.cvm_precision %x
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.cvm_precision %x", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: CvmPrecision[np.ndarray]) -> np.ndarray:
         bits = [max(abs(int(x)).bit_length(), 1) for x in self.x.flat]
@@ -66,12 +56,7 @@ class Negative(Elementwise[T]):
     """Y = -X, modulo 2^32: -2^31 stays.   (Elemwise Operators, negative)"""
 
     constraints = (numbers("x"),)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.negative %x
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.negative %x", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: Negative[np.ndarray]) -> np.ndarray:
         return rounded(-exactly(self.x), self.x)
@@ -96,12 +81,7 @@ class Clip(Elementwise[T]):
         within(2, "a_max", -(2**31) + 1, 2**31, at="a_max"),
         C(3, "a_min < a_max", lambda o: o.a_min < o.a_max, at="a_min"),
     )
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.clip %x {a_min = 0, a_max = 255}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.clip %x {a_min = 0, a_max = 255}", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: Clip[np.ndarray]) -> np.ndarray:
         return modulo_2_32(np.clip(self.x.astype(np.int64), self.a_min, self.a_max))
@@ -130,12 +110,7 @@ class CvmClip(Elementwise[T]):
     precision: int
 
     constraints = (i32("x"), PRECISION)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.cvm_clip %x {precision = 8}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.cvm_clip %x {precision = 8}", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: CvmClip[np.ndarray]) -> np.ndarray:
         return modulo_2_32(np.clip(self.x.astype(np.int64), -alpha(self.precision), alpha(self.precision)))
@@ -155,12 +130,7 @@ class CvmRightShift(Elementwise[T]):
     shift_bit: int
 
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.cvm_right_shift %x {precision = 8, shift_bit = 4}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.cvm_right_shift %x {precision = 8, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: CvmRightShift[np.ndarray]) -> np.ndarray:
         t = (self.x.astype(np.int64) // 2 ** (self.shift_bit - 1) + 1) // 2
@@ -184,12 +154,7 @@ class CvmLeftShift(Elementwise[T]):
     shift_bit: int
 
     constraints = (i32("x"), PRECISION, SHIFT_BIT)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.cvm_left_shift %x {precision = 16, shift_bit = 4}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.cvm_left_shift %x {precision = 16, shift_bit = 4}", "%x: 2x3xi32", "2x3xi32")
 
     def reference(self: CvmLeftShift[np.ndarray]) -> np.ndarray:
         t = self.x.astype(np.int64) * 2**self.shift_bit
@@ -233,12 +198,7 @@ class ElemwiseAdd(ElementwisePair[T]):
 
     scalar = "add"
     exact = staticmethod(np.add)
-    example = """
-        func @main(%a: tensor<2x3xi32>, %b: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.elemwise_add %a, %b
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.elemwise_add %a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32")
 
 
 @operator
@@ -247,9 +207,4 @@ class ElemwiseSub(ElementwisePair[T]):
 
     scalar = "sub"
     exact = staticmethod(np.subtract)
-    example = """
-        func @main(%a: tensor<2x3xi32>, %b: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.elemwise_sub %a, %b
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.elemwise_sub %a, %b", "%a: 2x3xi32, %b: 2x3xi32", "2x3xi32")

@@ -10,7 +10,7 @@ from ..ir.sizes import Dim, Shape, larger, smaller
 from ..ir.types import TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..spec.broadcasting import all_of
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, one_element_type
 from .transpose_tile_concatenate import from_start
 
@@ -39,12 +39,9 @@ class Slice(CvmOperator[T]):
         C(2, "E <= N", lambda o: len(o.end) <= o.x.rank, at="end"),
         C(3, "S <= N", lambda o: len(o.strides) <= o.x.rank, at="strides"),
         C(4, "s_arr[i] != 0 for all i", lambda o: 0 not in o.strides, at="strides"),
-        C(
-            5,
-            "b_vec[i] < e_vec[i] if s_arr[i] > 0, else e_vec[i] < b_vec[i]",
-            lambda o: all_of((lambda r=r: r[0] < r[1] if r[2] > 0 else r[1] < r[0]) for r in o.clipped(o.x.shape)),
-        ),
-    )
+        C(5, "b_vec[i] < e_vec[i] if s_arr[i] > 0, else e_vec[i] < b_vec[i]",
+            lambda o: all_of((lambda r=r: r[0] < r[1] if r[2] > 0 else r[1] < r[0]) for r in o.clipped(o.x.shape))),
+    )  # fmt: skip
     symbols = {
         "B": lambda o: len(o.begin),
         "E": lambda o: len(o.end),
@@ -54,12 +51,9 @@ class Slice(CvmOperator[T]):
         "e_vec": lambda o: tuple(e for _, e, _ in o.clipped(o.x.shape)),
         "s_arr": lambda o: tuple(s for _, _, s in o.clipped(o.x.shape)),
     }
-    example = """
-        func @main(%x: tensor<4x5xi32>) -> tensor<2x5xi32> {
-          %y = cvm.slice %x {begin = [1, -1], end = [3, -6], strides = [1, -1]}
-          return %y
-        }
-    """
+    example = example_program(
+        "%y = cvm.slice %x {begin = [1, -1], end = [3, -6], strides = [1, -1]}", "%x: 4x5xi32", "2x5xi32"
+    )
 
     def infer(self: Slice[TensorType]) -> TensorType:
         lengths = (((e - b if s > 0 else b - e) + abs(s) - 1) // abs(s) for b, e, s in self.ranges(self.x.shape))
@@ -131,18 +125,11 @@ class SliceLike(CvmOperator[T]):
     constraints = (
         one_element_type("x", "shape_like"),
         C(1, "M = N if axes is empty", lambda o: bool(o.axes) or o.shape_like.rank == o.x.rank),
-        C(
-            2,
-            "0 <= j < min(M, N) for all j in sliced_axes",
-            lambda o: all(0 <= j < min(o.x.rank, o.shape_like.rank) for j in o.sliced_axes(o.x.rank)),
-            at="axes",
-        ),
-        C(
-            3,
-            "m[j] <= n[j] for all j in sliced_axes",
-            lambda o: all_of((lambda j=j: o.shape_like.shape[j] <= o.x.shape[j]) for j in o.sliced_axes(o.x.rank)),
-        ),
-    )
+        C(2, "0 <= j < min(M, N) for all j in sliced_axes",
+            lambda o: all(0 <= j < min(o.x.rank, o.shape_like.rank) for j in o.sliced_axes(o.x.rank)), at="axes"),
+        C(3, "m[j] <= n[j] for all j in sliced_axes",
+            lambda o: all_of((lambda j=j: o.shape_like.shape[j] <= o.x.shape[j]) for j in o.sliced_axes(o.x.rank))),
+    )  # fmt: skip
     symbols = {
         "M": lambda o: o.shape_like.rank,
         "N": lambda o: o.x.rank,
@@ -150,12 +137,7 @@ class SliceLike(CvmOperator[T]):
         "n": lambda o: o.x.shape,
         "sliced_axes": lambda o: o.sliced_axes(o.x.rank),
     }
-    example = """
-        func @main(%x: tensor<4x5xi32>, %like: tensor<2x3xi32>) -> tensor<4x3xi32> {
-          %y = cvm.slice_like %x, %like {axes = [1]}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.slice_like %x, %like {axes = [1]}", "%x: 4x5xi32, %like: 2x3xi32", "4x3xi32")
 
     def infer(self: SliceLike[TensorType]) -> TensorType:
         sliced = self.sliced_axes(self.x.rank)

@@ -9,7 +9,7 @@ import numpy as np
 from ..ir.sizes import Dim, Shape, product
 from ..ir.types import I64, TensorType
 from ..notation.expressions import Element, Expr, Tensor, axes, cast, maximum, minimum, select, unflatten
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .cvm_operator import CvmOperator, equal_shapes, i32, numbers
 
 
@@ -32,12 +32,7 @@ class Take(CvmOperator[T]):
         C(2, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.choices(o.x.shape) >= 1),
     )
     symbols = {"N": lambda o: o.x.rank, "n": lambda o: o.choices(o.x.shape)}
-    example = """
-        func @main(%x: tensor<4x5xi32>, %rows: tensor<3xi32>) -> tensor<3x5xi32> {
-          %y = cvm.take %x, %rows {axis = 0}
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.take %x, %rows {axis = 0}", "%x: 4x5xi32, %rows: 3xi32", "3x5xi32")
 
     def infer(self: Take[TensorType]) -> TensorType:
         if self.axis is None:
@@ -81,12 +76,7 @@ class CvmLut(CvmOperator[T]):
         C(1, "n >= 1 where an index is clipped to [0, n - 1]", lambda o: o.table.size >= 1),
     )
     symbols = {"n": lambda o: o.table.size}
-    example = """
-        func @main(%table: tensor<256xi32>, %x: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.cvm_lut %table, %x
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.cvm_lut %table, %x", "%table: 256xi32, %x: 2x3xi32", "2x3xi32")
 
     def infer(self: CvmLut[TensorType]) -> TensorType:
         return self.table.with_shape(*self.indices.shape)
@@ -124,12 +114,7 @@ class Where(CvmOperator[T]):
         C(1, "shape(a) = shape(b)", lambda o: equal_shapes(o.a.shape, o.b.shape)),
         C(2, "shape(cond) = shape(a) or shape(cond) = (dim(a, 0),)", lambda o: _decides(o)),
     )
-    example = """
-        func @main(%cond: tensor<2xi32>, %a: tensor<2x3xi32>, %b: tensor<2x3xi32>) -> tensor<2x3xi32> {
-          %y = cvm.where %cond, %a, %b
-          return %y
-        }
-    """
+    example = example_program("%y = cvm.where %cond, %a, %b", "%cond: 2xi32, %a: 2x3xi32, %b: 2x3xi32", "2x3xi32")
 
     def infer(self: Where[TensorType]) -> TensorType:
         return self.a

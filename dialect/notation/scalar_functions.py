@@ -110,14 +110,8 @@ _row("fma", 3, FLOATS, lambda a, b, c: a * b + c, doc="a * b + c, rounded once")
 # order; of floats, the second operand unless the comparison holds: max(a, b) = b unless a > b
 _row("max", 2, REALS | BOOL, lambda a, b: np.where(a > b, a, b), identity=_least)
 _row("min", 2, REALS | BOOL, lambda a, b: np.where(a < b, a, b), identity=_greatest)
-_row(
-    "maximum",
-    2,
-    FLOATS,
-    lambda a, b: _larger(a, b),
-    identity=_least,
-    doc="the larger one; NaN if one is; -0.0 is below 0.0",
-)
+_row("maximum", 2, FLOATS, lambda a, b: _larger(a, b), identity=_least,
+    doc="the larger one; NaN if one is; -0.0 is below 0.0")  # fmt: skip
 _row("minimum", 2, FLOATS, lambda a, b: -_larger(-a, -b), identity=_greatest, doc="the smaller one; likewise")
 _row("eq", 2, ANY, np.equal, "==", predicate=True)
 _row("ne", 2, ANY, np.not_equal, "!=", predicate=True)
@@ -127,14 +121,8 @@ _row("gt", 2, ANY, np.greater, ">", predicate=True)
 _row("ge", 2, ANY, np.greater_equal, ">=", predicate=True)
 
 # bits; a shift count is in [0, width)
-_row(
-    "and",
-    2,
-    DISCRETE,
-    np.bitwise_and,
-    "&",
-    identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1,
-)
+_row("and", 2, DISCRETE, np.bitwise_and, "&",
+    identity=lambda e: True if e.kind == "bool" else e.limits[1] if e.kind == "uint" else -1)  # fmt: skip
 _row("or", 2, DISCRETE, np.bitwise_or, "|", identity=lambda e: 0)
 _row("xor", 2, DISCRETE, np.bitwise_xor, "^", identity=lambda e: 0)
 _row("not", 1, DISCRETE, np.invert, "~")
@@ -144,48 +132,22 @@ _row("ipow", 2, INTEGERS, lambda a, b: _integer_power(np.asarray(a), np.asarray(
      doc="a to the power of b modulo 2^width, the bits of b being a natural number")  # fmt: skip
 for _rows in ROWS:
     for _name in _rows.columns:
-        _row(
-            _name,
-            1,
-            frozenset({"int"}),
-            _rows.at(_name),
-            doc="a number of the row that the low bits say",
-            element=lambda e: F64,
-        )
+        _row(_name, 1, frozenset({"int"}), _rows.at(_name), doc="a number of the row that the low bits say",
+            element=lambda e: F64)  # fmt: skip
 _row("clz", 1, INTEGERS, lambda a: _leading_zeros(np.asarray(a)), doc="leading zero bits; the width for zero")
 
-_row(
-    "pairdot",
-    2,
-    INTEGERS,
-    lambda a, b: _pair_products(a, b),
-    doc="of i32: the sum of the products of signed 16-bit halves",
-)
+_row("pairdot", 2, INTEGERS, lambda a, b: _pair_products(a, b),
+    doc="of i32: the sum of the products of signed 16-bit halves")  # fmt: skip
 _row("quaddot", 2, INTEGERS, lambda a, b: _quad_products(a, b), doc="of i32: the same of signed 8-bit quarters")
 _row("quaddot_uu", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255, 255), doc="of i32: of unsigned ones")
 _row("quaddot_us", 2, INTEGERS, lambda a, b: _quad_products(a, b, 255), doc="of i32: of unsigned ones with signed ones")
 _row("quaddot_su", 2, INTEGERS, lambda a, b: _quad_products(b, a, 255), doc="of i32: of signed ones with unsigned ones")
-_row(
-    "bytepairs",
-    2,
-    INTEGERS,
-    lambda a, b: _byte_pairs(a, b),
-    doc="of i32: in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits",
-)
-_row(
-    "addhalves",
-    2,
-    INTEGERS,
-    lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
-    doc="of i32: the sums of 16-bit halves, modulo 2^16",
-)
-_row(
-    "subhalves",
-    2,
-    INTEGERS,
-    lambda a, b: _joined(np.right_shift(a, 16) - np.right_shift(b, 16), a - b),
-    doc="of i32: the differences of 16-bit halves, modulo 2^16",
-)
+_row("bytepairs", 2, INTEGERS, lambda a, b: _byte_pairs(a, b),
+    doc="of i32: in each 16-bit half the sum of two products of unsigned bytes with signed ones; the nearest that fits")  # fmt: skip
+_row("addhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) + np.right_shift(b, 16), a + b),
+    doc="of i32: the sums of 16-bit halves, modulo 2^16")  # fmt: skip
+_row("subhalves", 2, INTEGERS, lambda a, b: _joined(np.right_shift(a, 16) - np.right_shift(b, 16), a - b),
+    doc="of i32: the differences of 16-bit halves, modulo 2^16")  # fmt: skip
 
 # a value chosen by a condition, both sides being evaluated (index notation has `when` for the other kind)
 _row("select", 3, ANY, lambda c, a, b: np.where(c, a, b))
@@ -216,13 +178,8 @@ _row("erfc", 1, FLOATS, by_element(math.erfc), doc="1 - erf(a)", ulps=2)
 _row("erfcx", 1, FLOATS, by_element(erfcx), doc="exp(a * a) * erfc(a)", ulps=2)
 
 # parts of complex numbers
-_row(
-    "complex",
-    2,
-    FLOATS,
-    lambda re, im: _pair(np.asarray(re), np.asarray(im)),
-    element=lambda e: C64 if e is F32 else C128,
-)
+_row("complex", 2, FLOATS, lambda re, im: _pair(np.asarray(re), np.asarray(im)),
+    element=lambda e: C64 if e is F32 else C128)  # fmt: skip
 _row("real", 1, COMPLEX, np.real, element=lambda e: F32 if e is C64 else F64)
 _row("imag", 1, COMPLEX, np.imag, element=lambda e: F32 if e is C64 else F64)
 

@@ -167,16 +167,10 @@ for _name in ("floor", "ceil", "trunc"):
     row(_name, _whole(_name), gradient=_name)
 _rint = complex_or(lambda x: apply("rint", x), lambda z: Z(apply("rint", z.re), apply("rint", z.im)))
 row("rint", _rint, gradient="round_half_to_even", takes_complex=True)
-row(
-    "deg2rad",
-    lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),
-    gradient="deg2rad",
-)
-row(
-    "rad2deg",
-    lambda x: x * constant(np.float32(180) / np.float32(np.pi) if x.type is F32 else 180 / np.pi, x.type),
-    gradient="rad2deg",
-)
+row("deg2rad", lambda x: x * constant(np.float32(np.pi) / np.float32(180) if x.type is F32 else np.pi / 180, x.type),
+    gradient="deg2rad")  # fmt: skip
+row("rad2deg", lambda x: x * constant(np.float32(180) / np.float32(np.pi) if x.type is F32 else 180 / np.pi, x.type),
+    gradient="rad2deg")  # fmt: skip
 row("left_shift", _shift_left)
 row("right_shift", _shift_right)
 row("bitwise_count", _bitwise_count)

@@ -29,10 +29,5 @@ def _formula(theano: str) -> Formula:
 
 
 for _numpy, _theano in {**_SAME, **_TRANSCENDENTAL}.items():
-    row(
-        _numpy,
-        _formula(_theano),
-        takes_complex=SCALAR_OPS[_theano].on_complex is not None,
-        gradient=_theano,
-        ulps=2 if _numpy in _TRANSCENDENTAL else 0,
-    )
+    row(_numpy, _formula(_theano), takes_complex=SCALAR_OPS[_theano].on_complex is not None, gradient=_theano,
+        ulps=2 if _numpy in _TRANSCENDENTAL else 0)  # fmt: skip

@@ -10,7 +10,7 @@ from ..ir.types import ELEMENT_TYPES, ElementType, TensorType
 from ..notation.expressions import Expr, Index, Tensor, Var, apply, axes, cast, select
 from ..notation.loops import Alloc, Block, For, If, Let, Store, accumulator, nested
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 
 
 @operator
@@ -25,12 +25,7 @@ class Gcd(Operator[T]):
         C(2, "rank(x) = rank(y)", lambda o: len(o.x.array_shape) == len(o.y.array_shape)),
         C(3, "shape(x) = shape(y)", lambda o: all_of((lambda m=m, n=n: m == n) for m, n in zip(o.x.array_shape, o.y.array_shape, strict=True))),
     )  # fmt: skip
-    example = """
-        func @main(%x: tensor<2 x ?N x i32>, %y: tensor<2 x ?N x i32>) -> tensor<2 x ?N x i32> {
-          %z = numpy.gcd %x, %y
-          return %z
-        }
-    """
+    example = example_program("%z = numpy.gcd %x, %y", "%x: 2 x ?N x i32, %y: 2 x ?N x i32", "2 x ?N x i32")
 
     def infer(self: Gcd[TensorType]) -> TensorType:
         return self.x

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import I32, I64
 from ..notation.expressions import Element, Expr, Tensor, apply, axes, cast, constant, maximum, minimum
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .quant_operator import QuantOperator
 
 ITERATIONS = 3
@@ -31,12 +31,7 @@ class LeadingZeros(FixedPoint[T]):
 
     x: T
 
-    example = """
-        func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
-          %y = quant.leading_zeros %x
-          return %y
-        }
-    """
+    example = example_program("%y = quant.leading_zeros %x", "%x: 3xi32", "3xi32")
 
     def reference(self: LeadingZeros[np.ndarray]) -> np.ndarray:
         bits = [32 - (int(n) & 0xFFFFFFFF).bit_length() for n in self.x.flat]
@@ -58,12 +53,7 @@ class Reciprocal(FixedPoint[T]):
 
     x: T
 
-    example = """
-        func @main(%x: tensor<3xi32>) -> tensor<3xi32> {
-          %y = quant.reciprocal %x
-          return %y
-        }
-    """
+    example = example_program("%y = quant.reciprocal %x", "%x: 3xi32", "3xi32")
 
     def reference(self: Reciprocal[np.ndarray]) -> np.ndarray:
         return np.array([reciprocal(int(n)) for n in self.x.flat], np.int32).reshape(self.x.shape)

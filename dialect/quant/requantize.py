@@ -44,16 +44,13 @@ class Requantize(QuantOperator[T]):
         C(1, f"rounding in {{{', '.join(ROUNDINGS)}}}", lambda o: o.rounding in ROUNDINGS, at="rounding"),
         C(2, "shift is given unless rounding is half_even_f32", lambda o: o.rule.shifts == (o.shift is not None)),
         C(3, "element(multiplier) = i32, for half_even_f32 f32, and element(shift) = i32", lambda o: o.elements_fit()),
-        C(
-            4,
-            "axis in [-rank, rank) if multiplier or shift has an axis",
-            lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank,
-        ),
+        C(4, "axis in [-rank, rank) if multiplier or shift has an axis",
+            lambda o: not o.rows() or -o.x.rank <= o.axis < o.x.rank),
         C(5, "shape(multiplier), shape(shift) in {(), (dim(x, axis),)}", lambda o: o.shapes_fit()),
         in_limits(6),
         C(7, "element(x) = i64 is for single and shift_half_up", lambda o: o.is_wide_enough()),
         C(8, "input_zero_point in [-2^31, 2^31)", lambda o: -(2**31) <= o.input_zero_point < 2**31),
-    )
+    )  # fmt: skip
     example = """
         func @main(%sums: tensor<1x8x8x2xi32>) -> tensor<1x8x8x2xi8> {
           %multiplier = const dense<[1518500250, 1073741824]> : tensor<2xi32>

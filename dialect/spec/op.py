@@ -88,9 +88,7 @@ class Operator(Generic[T]):
     labelled: ClassVar[bool] = False  # the field `label` is written in quotes before the operands
     symbols: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     view: ClassVar[bool] = False  # the result is the operand's elements in the same row-major order
-    rearranges: ClassVar[bool] = (
-        False  # the result shows the first operand's elements, in another order or fewer of them
-    )
+    rearranges: ClassVar[bool] = False  # the result shows elements of the first operand, reordered or fewer
     results: ClassVar[tuple[str, ...]] = ("y",)
     example: ClassVar[str] = ""
     version: ClassVar[int] = 1  # part of the compile cache's key
@@ -259,6 +257,17 @@ class Operators(Mapping[str, type[Operator[Any]]]):
 
 
 OPERATORS = Operators()
+
+
+def example_program(operation: str, arguments: str, result: str = "") -> str:
+    """An example of one operation as a program. Types are those of tensors, without `tensor<>`, or other types in full."""
+
+    def full(type: str) -> str:
+        return type if type.startswith(("!", "(")) else f"tensor<{type}>"
+
+    given = ", ".join(f"{name}: {full(type)}" for name, type in (a.split(": ") for a in re.split(", (?=%)", arguments)))
+    arrow = f" -> {full(result)}" if result else ""
+    return f"func @main({given}){arrow} {{\n  {operation}\n  return {operation.partition(' = ')[0]}\n}}\n"
 
 
 @dataclass_transform(frozen_default=True)

@@ -69,16 +69,8 @@ row("add", None, "upcast", _reduce(np.add), _nary("add", "or"), "x + y + ...", o
     gradient=lambda g, xs, y: (g,) * len(xs))  # fmt: skip
 row("mul", None, "upcast", _reduce(product), _nary("mul", "and"), "x y ...", on_complex="same", reduction="mul",
     gradient=lambda g, xs, y: _others(g, xs))  # fmt: skip
-row(
-    "sub",
-    2,
-    "difference",
-    np.subtract,
-    lambda x, y: x - y,
-    "x - y",
-    on_complex="same",
-    gradient=lambda g, xs, y: (g, -g),
-)
+row("sub", 2, "difference", np.subtract, lambda x, y: x - y, "x - y", on_complex="same",
+    gradient=lambda g, xs, y: (g, -g))  # fmt: skip
 
 
 # Quotients
@@ -131,28 +123,12 @@ def _integers(ufunc: Any) -> Any:
 row("true_div", 2, "quotient", np.true_divide, _divide, "x / y as floats", on_complex="same",
     gradient=lambda g, xs, y: (g / xs[1], -(g * y) / xs[1]))  # fmt: skip
 for _name in ("int_div", "floor_div"):  # Theano has both names
-    row(
-        _name,
-        2,
-        "upcast real",
-        _integers(np.floor_divide),
-        _int_div,
-        "the quotient rounded toward minus infinity",
-        check=_some_zero,
-        gradient=zeros,
-    )
+    row(_name, 2, "upcast real", _integers(np.floor_divide), _int_div, "the quotient rounded toward minus infinity",
+        check=_some_zero, gradient=zeros)  # fmt: skip
 row("mod", 2, "upcast real", _integers(np.remainder), _mod, "the remainder with the sign of y", check=_some_zero,
     gradient=lambda g, xs, y: (g, -(xs[0].scalar("int_div", xs[1])) * g))  # fmt: skip
-row(
-    "inv",
-    1,
-    "float",
-    lambda x: 1 / x,
-    lambda x: _divide(constant(1, x.type), x),
-    "1 / x",
-    on_complex="same",
-    gradient=lambda g, xs, y: (-(g * y * y),),
-)
+row("inv", 1, "float", lambda x: 1 / x, lambda x: _divide(constant(1, x.type), x), "1 / x", on_complex="same",
+    gradient=lambda g, xs, y: (-(g * y * y),))  # fmt: skip
 
 
 # Powers
@@ -182,16 +158,8 @@ def _power_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 row("pow", 2, "power", _power, lambda x, y: apply("pow", x, y) if x.type.kind == "float" else integer_power(x, y),
     "x to the power of y: modulo 2^width for integers, 0 where y is negative", on_complex=complex_functions.power, gradient=_power_gradient)  # fmt: skip
-row(
-    "sqr",
-    1,
-    "same",
-    lambda x: product(x, x),
-    lambda x: by_kind("mul", "and")(x, x),
-    "x x",
-    on_complex="same",
-    gradient=lambda g, xs, y: (g * xs[0] * 2,),
-)
+row("sqr", 1, "same", lambda x: product(x, x), lambda x: by_kind("mul", "and")(x, x), "x x", on_complex="same",
+    gradient=lambda g, xs, y: (g * xs[0] * 2,))  # fmt: skip
 row("sqrt", 1, "float", np.sqrt, lambda x: apply("sqrt", x), "the square root, NaN of negative numbers", on_complex=complex_functions.sqrt,
     gradient=lambda g, xs, y: (g * 0.5 / y,))  # fmt: skip
 
@@ -231,32 +199,11 @@ row("neg", 1, "same, not bool", np.negative, lambda x: -x, "-x", on_complex="sam
 row("abs_", 1, "part", np.abs, _absolute, "|x|, of a complex number its magnitude", on_complex=c.absolute,
     gradient=lambda g, xs, y: (g * xs[0].scalar("sgn"),),
     by_parts=ByParts(lambda g, xs, y: (g * _direction(xs[0], y),), lambda ts, xs, y: (ts[0] * _direction(xs[0], y).scalar("conj")).scalar("real")))  # fmt: skip
-row(
-    "sgn",
-    1,
-    "sign",
-    lambda x: np.where(x == 0, x, np.sign(x)),
-    _sgn,
-    "1, -1 or x itself where it is 0 or NaN",
-    gradient=zeros,
-)
+row("sgn", 1, "sign", lambda x: np.where(x == 0, x, np.sign(x)), _sgn, "1, -1 or x itself where it is 0 or NaN",
+    gradient=zeros)  # fmt: skip
 for _name, _exact, _function in (("ceil", np.ceil, "ceil"), ("floor", np.floor, "floor"), ("trunc", np.trunc, "trunc")):
     row(_name, 1, "float real", _exact, lambda x, f=_function: apply(f, x), f"{_name} of x, as a float", gradient=zeros)
-row(
-    "round_half_to_even",
-    1,
-    "rounding",
-    np.rint,
-    lambda x: apply("rint", x),
-    "the nearest integer, halves to even",
-    gradient=zeros,
-)
-row(
-    "round_half_away_from_zero",
-    1,
-    "rounding",
-    _away,
-    _half_away,
-    "the nearest integer, halves away from 0",
-    gradient=zeros,
-)
+row("round_half_to_even", 1, "rounding", np.rint, lambda x: apply("rint", x), "the nearest integer, halves to even",
+    gradient=zeros)  # fmt: skip
+row("round_half_away_from_zero", 1, "rounding", _away, _half_away, "the nearest integer, halves away from 0",
+    gradient=zeros)  # fmt: skip

@@ -97,36 +97,15 @@ def _order_gradient(name: str) -> Any:
     return gradient
 
 
-row(
-    "j0",
-    1,
-    "float real",
-    by_element(lambda x: exact_of_order(0, x, -1)),
-    in_f64(j0),
-    "the Bessel function of order 0",
-    gradient=_f(lambda g, x, y: -(g * x.scalar("j1"))),
-)
+row("j0", 1, "float real", by_element(lambda x: exact_of_order(0, x, -1)), in_f64(j0), "the Bessel function of order 0",
+    gradient=_f(lambda g, x, y: -(g * x.scalar("j1"))))  # fmt: skip
 row("j1", 1, "float real", by_element(lambda x: exact_of_order(1, x, -1)), in_f64(j1), "the Bessel function of order 1",
     gradient=_f(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("j0") - y / x)))  # fmt: skip
-row(
-    "i0",
-    1,
-    "float real",
-    by_element(lambda x: exact_of_order(0, x, 1)),
-    in_f64(i0),
-    "the modified Bessel function of order 0",
-    gradient=_f(lambda g, x, y: g * x.scalar("i1")),
-)
+row("i0", 1, "float real", by_element(lambda x: exact_of_order(0, x, 1)), in_f64(i0),
+    "the modified Bessel function of order 0", gradient=_f(lambda g, x, y: g * x.scalar("i1")))  # fmt: skip
 row("i1", 1, "float real", by_element(lambda x: exact_of_order(1, x, 1)), in_f64(i1), "the modified Bessel function of order 1",
     gradient=_f(lambda g, x, y: _at_zero(g, x, 0.5, x.scalar("i0") - y / x)))  # fmt: skip
-row(
-    "jv",
-    2,
-    "float real",
-    by_element(lambda v, x: exact_of_order(v, x, -1)),
-    in_f64(jv),
-    "the Bessel function of order x",
-    gradient=_order_gradient("jv"),
-)
+row("jv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, -1)), in_f64(jv),
+    "the Bessel function of order x", gradient=_order_gradient("jv"))  # fmt: skip
 row("iv", 2, "float real", by_element(lambda v, x: exact_of_order(v, x, 1)), in_f64(iv), "the modified Bessel function of order x",
     gradient=_order_gradient("iv"))  # fmt: skip

@@ -83,26 +83,10 @@ def _only_floats(function: Any) -> Any:
     return lambda x: function(x) if x.type.kind == "float" else constant(False, I1)
 
 
-row(
-    "isnan",
-    1,
-    "predicate",
-    np.isnan,
-    _only_floats(lambda x: x.ne(x)),
-    "whether x is NaN",
-    on_complex=c.is_nan,
-    gradient=zeros,
-)
-row(
-    "isinf",
-    1,
-    "predicate",
-    np.isinf,
-    _only_floats(lambda x: apply("abs", x).eq(np.inf)),
-    "whether x is infinite",
-    on_complex=c.is_inf,
-    gradient=zeros,
-)
+row("isnan", 1, "predicate", np.isnan, _only_floats(lambda x: x.ne(x)), "whether x is NaN", on_complex=c.is_nan,
+    gradient=zeros)  # fmt: skip
+row("isinf", 1, "predicate", np.isinf, _only_floats(lambda x: apply("abs", x).eq(np.inf)), "whether x is infinite",
+    on_complex=c.is_inf, gradient=zeros)  # fmt: skip
 
 
 def _within(low: Any, high: Any) -> Any:
@@ -112,24 +96,10 @@ def _within(low: Any, high: Any) -> Any:
     return formula
 
 
-row(
-    "inclosedrange",
-    3,
-    "range",
-    lambda x, a, b: (x >= a) & (x <= b),
-    _within("ge", "le"),
-    "whether a <= x <= b, as an i8",
-    gradient=zeros,
-)
-row(
-    "inopenrange",
-    3,
-    "range",
-    lambda x, a, b: (x > a) & (x < b),
-    _within("gt", "lt"),
-    "whether a < x < b, as an i8",
-    gradient=zeros,
-)
+row("inclosedrange", 3, "range", lambda x, a, b: (x >= a) & (x <= b), _within("ge", "le"),
+    "whether a <= x <= b, as an i8", gradient=zeros)  # fmt: skip
+row("inopenrange", 3, "range", lambda x, a, b: (x > a) & (x < b), _within("gt", "lt"), "whether a < x < b, as an i8",
+    gradient=zeros)  # fmt: skip
 
 
 # Bits
@@ -139,16 +109,8 @@ for _name, _function, _ufunc in (
     ("or_", "or", np.bitwise_or),
     ("xor", "xor", np.bitwise_xor),
 ):
-    row(
-        _name,
-        2,
-        "bits",
-        _ufunc,
-        lambda x, y, f=_function: apply(f, x, y),
-        f"the bits of x {_function} y",
-        reduction=_function,
-        gradient=zeros,
-    )
+    row(_name, 2, "bits", _ufunc, lambda x, y, f=_function: apply(f, x, y), f"the bits of x {_function} y",
+        reduction=_function, gradient=zeros)  # fmt: skip
 row("invert", 1, "bits", np.invert, lambda x: ~x, "the bits not set in x", gradient=zeros)
 
 
@@ -169,16 +131,8 @@ def _clip_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 row("identity", 1, "same", np.asarray, lambda x: x, "x", on_complex="same", gradient=lambda g, xs, y: (g,))
-row(
-    "second",
-    2,
-    "second",
-    lambda x, y: y,
-    lambda x, y: y,
-    "y, in the shape of both",
-    on_complex="same",
-    gradient=lambda g, xs, y: (None, g),
-)
+row("second", 2, "second", lambda x, y: y, lambda x, y: y, "y, in the shape of both", on_complex="same",
+    gradient=lambda g, xs, y: (None, g))  # fmt: skip
 row("switch", 3, "switch", lambda x, a, b: np.where(x != 0, a, b), lambda x, a, b: select(x.ne(0) if x.type is not I1 else x, a, b),
     "a where x is not 0, else b", on_complex="same",
     gradient=lambda g, xs, y: (None, xs[0].scalar("switch", g, 0), xs[0].scalar("switch", 0, g)))  # fmt: skip

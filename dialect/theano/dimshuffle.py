@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.types import TensorType
 from ..notation.expressions import ZERO, Element, Expr, Tensor, axes
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 from .dimensions import is_broadcastable
 
 
@@ -32,28 +32,15 @@ class Dimshuffle(Operator[T]):
     constraints = (
         C(1, "new_order is in [0, N), or 'x'", lambda o: all(0 <= j < o.x.rank for j in o.kept()), at="new_order"),
         C(2, "no index repeats in new_order", lambda o: len(set(o.kept())) == len(o.kept()), at="new_order"),
-        C(
-            3,
-            "input_broadcastable has N entries",
+        C(3, "input_broadcastable has N entries",
             lambda o: o.input_broadcastable is None or len(o.input_broadcastable) == o.x.rank,
-            at="input_broadcastable",
-        ),
-        C(
-            4,
-            "dimensions are broadcastable where input_broadcastable says so",
-            lambda o: all(
-                is_broadcastable(n) for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False) if b
-            ),
-            at="input_broadcastable",
-        ),
+            at="input_broadcastable"),
+        C(4, "dimensions are broadcastable where input_broadcastable says so",
+            lambda o: all(is_broadcastable(n) for n, b in zip(o.x.shape, o.input_broadcastable or (), strict=False) if b),
+            at="input_broadcastable"),
         C(5, "dropped dimensions of shape(x) are declared to be 1", lambda o: o.drops_ones(), at="new_order"),
-    )
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<3x1x2xf32> {
-          %y = theano.dimshuffle %x {new_order = [1, "x", 0]}
-          return %y
-        }
-    """
+    )  # fmt: skip
+    example = example_program('%y = theano.dimshuffle %x {new_order = [1, "x", 0]}', "%x: 2x3xf32", "3x1x2xf32")
 
     def kept(self: Any) -> list[int]:
         return [j for j in self.new_order if j != "x"]

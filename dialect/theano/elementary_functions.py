@@ -72,24 +72,10 @@ def _arctan2_gradient(g: Any, xs: Any, y: Any) -> tuple[Any, Any]:
 
 
 row("arctan2", 2, "float real", *by_table("atan2"), "the angle of the point (y, x)", gradient=_arctan2_gradient)
-row(
-    "deg2rad",
-    1,
-    "float real",
-    precise(np.deg2rad),
-    lambda x: x * (math.pi / 180),
-    "degrees in radians",
-    gradient=lambda g, xs, y: (g * (math.pi / 180),),
-)
-row(
-    "rad2deg",
-    1,
-    "float real",
-    precise(np.rad2deg),
-    lambda x: x * (180 / math.pi),
-    "radians in degrees",
-    gradient=lambda g, xs, y: (g * (180 / math.pi),),
-)
+row("deg2rad", 1, "float real", precise(np.deg2rad), lambda x: x * (math.pi / 180), "degrees in radians",
+    gradient=lambda g, xs, y: (g * (math.pi / 180),))  # fmt: skip
+row("rad2deg", 1, "float real", precise(np.rad2deg), lambda x: x * (180 / math.pi), "radians in degrees",
+    gradient=lambda g, xs, y: (g * (180 / math.pi),))  # fmt: skip
 
 
 row("sigmoid", 1, "float real", *by_table("sigmoid"), "1 / (1 + exp(-x))",
@@ -137,18 +123,8 @@ def _turn(x: Any) -> Any:
     return (-im / square).scalar("complex", re / square)
 
 
-row(
-    "angle",
-    1,
-    "angle",
-    np.angle,
-    _angle,
-    "the angle of x in the complex plane, as f64",
-    on_complex=angle,
+row("angle", 1, "angle", np.angle, _angle, "the angle of x in the complex plane, as f64", on_complex=angle,
     gradient=lambda g, xs, y: (None,),
-    by_parts=ByParts(
-        lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")
-    ),
-)
+    by_parts=ByParts(lambda g, xs, y: (g * _turn(xs[0]),), lambda ts, xs, y: (ts[0] * _turn(xs[0]).scalar("conj")).scalar("real")))  # fmt: skip
 row("complex_from_polar", 2, "complex", _polar_exactly, _polar, "x (cos y + i sin y)", gradient=lambda g, xs, y: (None, None),
     by_parts=ByParts(_polar_gradient, _polar_tangent))  # fmt: skip

@@ -11,7 +11,7 @@ from ..ir.sizes import Dim
 from ..ir.types import BY_DTYPE, I1, ElementType, TensorType
 from ..notation.expressions import Element, Tensor, axes
 from ..program.builder import Node
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 from .algebraic_identities import simplified
 from .compare_select_cast import cast_to
 from .dimensions import aligned, first_clash, is_broadcastable, joined, sizes_agree, source
@@ -48,19 +48,11 @@ class Elemwise(Operator[T]):
         C(4, "elements are wanted by scalar_op", lambda o: o.op.takes(*(x.element for x in o.xs))),
         C(5, "sizes that meet are equal, or declared to be 1", lambda o: o.fits()),
         C(6, "inplace_pattern maps result 0 to an operand", lambda o: o.pattern_is_in_range(), at="inplace_pattern"),
-        C(
-            7,
-            "in place, the element type of target is that of result",
-            lambda o: o.target is None or o.xs[o.target].element is o.infer().element,
-        ),
+        C(7, "in place, the element type of target is that of result",
+            lambda o: o.target is None or o.xs[o.target].element is o.infer().element),
         C(8, "in place, the shape of target is that of result", lambda o: o.target is None or o.covers()),
-    )
-    example = """
-        func @main(%x: tensor<2x3xf64>, %y: tensor<3xf32>) -> tensor<2x3xf64> {
-          %z = theano.elemwise %x, %y {scalar_op = "add"}
-          return %z
-        }
-    """
+    )  # fmt: skip
+    example = example_program('%z = theano.elemwise %x, %y {scalar_op = "add"}', "%x: 2x3xf64, %y: 3xf32", "2x3xf64")
 
     @property
     def op(self: Any) -> ScalarOp:

@@ -165,16 +165,8 @@ def _bell(x: Any) -> Any:
     return (-(x * x)).scalar("exp")
 
 
-row(
-    "erf",
-    1,
-    "float",
-    _real_or(SCALARS["erf"].numpy, _exact_complex_erf),
-    lambda x: apply("erf", x),
-    "the error function",
-    on_complex=complex_erf,
-    gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)),
-)
+row("erf", 1, "float", _real_or(SCALARS["erf"].numpy, _exact_complex_erf), lambda x: apply("erf", x),
+    "the error function", on_complex=complex_erf, gradient=_f(lambda g, x, y: g * TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
 row("erfc", 1, "float real", *by_table("erfc"), "1 - erf(x)",
     gradient=_f(lambda g, x, y: g * -TWO_OVER_ROOT_PI * _bell(x)))  # fmt: skip
 row("erfcx", 1, "float real", *by_table("erfcx"), "exp(x²) erfc(x)",

@@ -236,23 +236,8 @@ def _psi_gradient(g: Any, x: Any, y: Any) -> Any:
 
 row("gamma", 1, "float", lambda x: _exact_complex_gamma(x) if x.dtype.kind == "c" else by_element(exact_gamma)(x), in_f64(gamma), "Γ(x)",
     on_complex=complex_gamma, gradient=_f(lambda g, x, y: g * y * x.scalar("psi")))  # fmt: skip
-row(
-    "gammaln",
-    1,
-    "float real",
-    by_element(_exact_gammaln),
-    in_f64(gammaln),
-    "log |Γ(x)|",
-    gradient=_f(lambda g, x, y: g * x.scalar("psi")),
-)
-row(
-    "psi",
-    1,
-    "float",
-    lambda x: _exact_complex_psi(x) if x.dtype.kind == "c" else by_element(_exact_psi)(x),
-    in_f64(psi),
-    "the derivative of gammaln",
-    on_complex=complex_psi,
-    gradient=_f(_psi_gradient),
-)
+row("gammaln", 1, "float real", by_element(_exact_gammaln), in_f64(gammaln), "log |Γ(x)|",
+    gradient=_f(lambda g, x, y: g * x.scalar("psi")))  # fmt: skip
+row("psi", 1, "float", lambda x: _exact_complex_psi(x) if x.dtype.kind == "c" else by_element(_exact_psi)(x),
+    in_f64(psi), "the derivative of gammaln", on_complex=complex_psi, gradient=_f(_psi_gradient))  # fmt: skip
 row("tri_gamma", 1, "float real", by_element(_exact_tri_gamma), in_f64(tri_gamma), "the derivative of psi")

@@ -14,7 +14,7 @@ from ..notation.reduce_in_order import reduce_in_order
 from ..notation.reference_minmax import largest, smallest
 from ..notation.traverse import substitute
 from ..spec.broadcasting import all_of
-from ..spec.op import C, Operator, T, operator
+from ..spec.op import C, Operator, T, example_program, operator
 from .dimensions import are_distinct, axes_exist, reduced
 from .scalar_op import SCALAR_OPS
 from .wrapping_casts import cast_to_element, to_element
@@ -187,18 +187,10 @@ IN_ORDER: dict[str, NumpyReduction] = {  # where floats accumulate what becomes 
     MUL_WITHOUT_ZEROS: _product_of_nonzero(_in_order(np.multiply, by_rows=True)),
 }
 
-NONEMPTY = C(
-    3,
-    "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
-    lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()),
-)
-REDUCIBLE = C(
-    4,
-    "scalar_op is commutative and associative",
-    lambda o: o.scalar_op in NUMPY_REDUCTIONS,
-    "scalar_op",
-    NUMPY_REDUCTIONS,
-)
+NONEMPTY = C(3, "n_j > 0 for j in axis, n being shape(x): the reduction has no identity",
+    lambda o: o.function() not in ("maximum", "minimum") or all_of((lambda j=j: o.x.shape[j] > 0) for j in o.over()))  # fmt: skip
+REDUCIBLE = C(4, "scalar_op is commutative and associative", lambda o: o.scalar_op in NUMPY_REDUCTIONS, "scalar_op",
+    NUMPY_REDUCTIONS)  # fmt: skip
 ELEMENTS = C(5, "element(x) can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.x.element))
 
 
@@ -215,12 +207,7 @@ class Careduce(Reduction[T]):
     scalar_op: str = field(kw_only=True)
 
     constraints = (REDUCIBLE, *Reduction.constraints, ELEMENTS, NONEMPTY)
-    example = """
-        func @main(%x: tensor<2x3xi32>) -> tensor<2xi32> {
-          %y = theano.careduce %x {scalar_op = "xor", axis = [1]}
-          return %y
-        }
-    """
+    example = example_program('%y = theano.careduce %x {scalar_op = "xor", axis = [1]}', "%x: 2x3xi32", "2xi32")
 
     def function(self) -> str:
         return self.scalar_op
@@ -235,12 +222,7 @@ class Max(Reduction[T]):
         C(5, "element(x) is not complex", lambda o: o.x.element.kind != "complex"),
         NONEMPTY,
     )
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
-          %y = theano.max %x {axis = [-1]}
-          return %y
-        }
-    """
+    example = example_program("%y = theano.max %x {axis = [-1]}", "%x: 2x3xf32", "2xf32")
 
     def function(self) -> str:
         return "maximum"
@@ -250,12 +232,7 @@ class Max(Reduction[T]):
 class Min(Max[T]):
     """The smallest element, NaN if one is.   (CAReduce of minimum)"""
 
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<f32> {
-          %y = theano.min %x
-          return %y
-        }
-    """
+    example = example_program("%y = theano.min %x", "%x: 2x3xf32", "f32")
 
     def function(self) -> str:
         return "minimum"
@@ -276,12 +253,7 @@ class Truth(Reduction[T]):
 class All(Truth[T]):
     """True where no element is 0.   (All)"""
 
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<2xi1> {
-          %y = theano.all %x {axis = [1]}
-          return %y
-        }
-    """
+    example = example_program("%y = theano.all %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
 
     def function(self) -> str:
         return "and_"
@@ -292,12 +264,7 @@ class Any_(Truth[T]):
     """True where some element is not 0.   (Any)"""
 
     name = "theano.any"
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<2xi1> {
-          %y = theano.any %x {axis = [1]}
-          return %y
-        }
-    """
+    example = example_program("%y = theano.any %x {axis = [1]}", "%x: 2x3xf32", "2xi1")
 
     def function(self) -> str:
         return "or_"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..ir.types import C64, C128, F16, F32, F64, I64, UI64, ElementType
-from ..spec.op import C, T, operator
+from ..spec.op import C, T, example_program, operator
 from .reduce import MUL_WITHOUT_ZEROS, NONEMPTY, REDUCIBLE, Reduction, is_reducible
 from .type_rules import upcast
 
@@ -43,13 +43,9 @@ class TypedReduction(Reduction[T]):
     scalar: ClassVar[str] = ""
     constraints = (
         *Reduction.constraints,
-        C(
-            6,
-            "accumulator loses no precision of element(x)",
-            lambda o: keeps_precision(o.x.element, o.accumulator()),
-            at="acc_dtype",
-        ),
-    )
+        C(6, "accumulator loses no precision of element(x)", lambda o: keeps_precision(o.x.element, o.accumulator()),
+            at="acc_dtype"),
+    )  # fmt: skip
 
     def function(self: Any) -> str:
         return self.scalar
@@ -73,12 +69,9 @@ class CareduceDtype(TypedReduction[T]):
         C(5, "accumulator can be reduced by scalar_op", lambda o: is_reducible(o.scalar_op, o.accumulator())),
         NONEMPTY,
     )
-    example = """
-        func @main(%x: tensor<2x3xi8>) -> tensor<2xf32> {
-          %y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}
-          return %y
-        }
-    """
+    example = example_program(
+        '%y = theano.careduce_dtype %x {scalar_op = "add", axis = [1], dtype = f32}', "%x: 2x3xi8", "2xf32"
+    )
 
     def function(self) -> str:
         return self.scalar_op
@@ -89,12 +82,7 @@ class Sum(TypedReduction[T]):
     """The sum of the elements; of none, 0.   (Sum)"""
 
     scalar = "add"
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<2xf32> {
-          %y = theano.sum %x {axis = [1]}
-          return %y
-        }
-    """
+    example = example_program("%y = theano.sum %x {axis = [1]}", "%x: 2x3xf32", "2xf32")
 
 
 @operator
@@ -107,12 +95,7 @@ class Prod(TypedReduction[T]):
     no_zeros_in_input: bool = False
 
     scalar = "mul"
-    example = """
-        func @main(%x: tensor<2x3xi8>) -> tensor<2xi64> {
-          %y = theano.prod %x {axis = [1]}
-          return %y
-        }
-    """
+    example = example_program("%y = theano.prod %x {axis = [1]}", "%x: 2x3xi8", "2xi64")
 
 
 @operator
@@ -120,9 +103,4 @@ class ProdWithoutZeros(TypedReduction[T]):
     """The product of the elements that are not 0; 0 where there is none.   (ProdWithoutZeros)"""
 
     scalar = MUL_WITHOUT_ZEROS
-    example = """
-        func @main(%x: tensor<2x3xf32>) -> tensor<f32> {
-          %y = theano.prod_without_zeros %x
-          return %y
-        }
-    """
+    example = example_program("%y = theano.prod_without_zeros %x", "%x: 2x3xf32", "f32")
