@@ -80,7 +80,7 @@ def register_pass(level: Level = "loops") -> Callable[[F], F]:
         if name in PASSES or name in REGISTERED:
             raise Error(f"pass {name}: there is a pass of this name already")
         summary = (function.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        REGISTERED[name] = replace(declare(function, level, UNITS[level]), name=name, summary=summary)
+        REGISTERED[name] = replace(declare(level, UNITS[level])(function), summary=summary)
         return function
 
     return declared

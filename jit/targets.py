@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..dialect.notation.plan import Plan
     from ..dialect.program.function import Function
     from ..dialect.program.module import Module
-    from ..lowering.stepping.step_plan import StepPlan
+    from ..lowering.step_plan import StepPlan
     from .functions.clocked_program import CompiledGraph
     from .functions.compiled_function import CompiledFunction
     from .functions.steppers import Stepper

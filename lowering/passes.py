@@ -7,27 +7,29 @@ depth first, as nested pass managers of MLIR do: the first kernels are done, and
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 from ..dialect.ir.compilation_context import check_time
 from ..dialect.notation.formulas import Formulas, LoopNest, Step
 from ..dialect.notation.loops import Kernel, Loop, reshaped_parameters
 from ..dialect.notation.plan import Kernels, Plan
+from ..dialect.program.function import Function
 from .pass_context import Context
-from .stepping.step_plan import StepPlan
+from .step_plan import StepPlan
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Level = Literal["graph", "formulas", "loops", "gpu"]
 LEVELS: tuple[Level, ...] = ("graph", "formulas", "loops", "gpu")
 
 
 @dataclass(frozen=True)
-class Pass:
-    """A step of a pipeline: its name, the level of the program it is for, what it does, and the function that does it.
+class Pass(Generic[P, R]):
+    """A step of a pipeline: its name, the level of the program it is for, what it does, and the function that it is.
 
     `unit` is what `run` transforms, with a context; None where the pass does not apply. A kernel pass gives a kernel whose
     parameters are views of the old one's, or Kernels. It runs on kernels that come with their schedule if `on_scheduled`.
@@ -39,45 +41,62 @@ class Pass:
     summary: str
     run: Callable[[Any, Context], Any]
     unit: type
+    function: Callable[P, R]
     on_scheduled: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
-    function: Callable[..., Any] | None = None
 
-    def with_options(self, **options: object) -> Pass:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def with_options(self, **options: object) -> Pass[P, R]:
         """The pass with other values of some options."""
-        assert self.function is not None
-        return declare(self.function, self.level, self.unit, self.on_scheduled, **{**self.options, **options})
+        return _declared(self.function, self.level, self.unit, self.on_scheduled, {**self.options, **options})
 
 
 def declare(
-    function: Callable[..., Any], level: Level, unit: type, on_scheduled: bool = False, **options: object
-) -> Pass:
-    """The pass that a function is, under the name of its file, and of the function.
+    level: Level, unit: type, on_scheduled: bool = False, **options: object
+) -> Callable[[Callable[P, R]], Pass[P, R]]:
+    """Decorate a function as a pass of its name, whose summary is the first sentence of its file.
 
     The function takes what it transforms and, if it has a parameter of that name, the context; `options` are further
     arguments of it.
     """
-    file = function.__module__
-    text = " ".join((sys.modules[file].__doc__ or "").split())
+    return lambda function: _declared(function, level, unit, on_scheduled, options)
+
+
+def _declared(
+    function: Callable[P, R], level: Level, unit: type, on_scheduled: bool, options: Mapping[str, object]
+) -> Pass[P, R]:
+    text = " ".join((getattr(function, "__globals__", {}).get("__doc__") or "").split())
     summary = re.split(r": | \(|\.(?: |$)", text, maxsplit=1)[0]
     known = signature(function).parameters
     defaults = {n: p.default for n, p in known.items() if isinstance(p.default, (bool, int))}
-    values = {**defaults, **options}
+    values: dict[str, Any] = {**defaults, **options}
+    call: Callable[..., Any] = function
 
     def run(item: object, context: Context) -> object:
-        return function(item, context, **values) if "context" in known else function(item, **values)
+        return call(item, context, **values) if "context" in known else call(item, **values)
 
-    return Pass(file.rpartition(".")[2], level, summary, run, unit, on_scheduled, values, function)
-
-
-REGISTERED: dict[str, Pass] = {}  # passes of other packages, by name
+    return Pass(function.__name__, level, summary, run, unit, function, on_scheduled, values)
 
 
-Watch = Callable[[Pass, Any, Any], None]
+graph_pass = declare("graph", Function)
+formula_pass = declare("formulas", Formulas)
+plan_pass = declare("loops", Plan)
+kernel_pass = declare("loops", Kernel)
+scheduled_kernel_pass = declare("loops", Kernel, on_scheduled=True)
+step_pass = declare("loops", StepPlan)
+gpu_pass = declare("gpu", Kernel)
+scheduled_gpu_pass = declare("gpu", Kernel, on_scheduled=True)
+
+REGISTERED: dict[str, Pass[..., Any]] = {}  # passes of other packages, by name
+
+
+Watch = Callable[[Pass[..., Any], Any, Any], None]
 
 
 def run_passes(
-    passes: Sequence[Pass],
+    passes: Sequence[Pass[..., Any]],
     item: Any,
     context: Context,
     ready: Callable[[Kernel], None] = lambda kernel: None,
@@ -95,8 +114,10 @@ def run_passes(
     return item
 
 
-def _through(group: Sequence[Pass], item: Any, context: Context, ready: Callable[[Kernel], None], watch: Watch) -> Any:
-    """What one pass, or kernel passes that follow each other, make of an item."""
+def _through(
+    group: Sequence[Pass[..., Any]], item: Any, context: Context, ready: Callable[[Kernel], None], watch: Watch
+) -> Any:
+    """Run one pass, or kernel passes that follow each other, on an item and the loops inside of it."""
     unit = group[0].unit
     if isinstance(item, Plan) or (isinstance(item, Formulas) and unit is Formulas):
         item = _in_loops(item, lambda inside: _through(group, inside, Context(context.module), ready, watch))
@@ -122,7 +143,7 @@ def _in_loops(item: Formulas | Plan, change: Callable[[Any], Any]) -> Formulas |
 
 
 def _on_kernels(
-    passes: Sequence[Pass], plan: Plan, context: Context, ready: Callable[[Kernel], None], watch: Watch
+    passes: Sequence[Pass[..., Any]], plan: Plan, context: Context, ready: Callable[[Kernel], None], watch: Watch
 ) -> Plan:
     """The plan with each of its kernels through all of the passes before the next one."""
     context = context.of_plan(plan)

@@ -8,7 +8,6 @@ Every pass stands in the file of its name, with the rewrite it does, when it is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from ..dialect.notation.formulas import Formulas
 from ..dialect.notation.loops import Kernel
@@ -57,7 +56,7 @@ from .loops.unroll import unroll
 from .loops.unswitch_broadcast import unswitch_broadcast
 from .loops.vectorize import vectorize
 from .pass_context import Context
-from .passes import declare, run_passes
+from .passes import run_passes
 from .processor import Processor, compiling_for
 from .reductions.blocked_sums import blocked_sums
 from .reductions.bool_reduction import bool_reduction
@@ -69,128 +68,94 @@ from .reductions.partition_reduction import partition_reduction
 from .reductions.reduction_versions import reduction_versions
 from .reductions.split_reduction import split_reduction
 from .reductions.widen_in_steps import widen_in_steps
+from .step_plan import StepPlan
 from .stepping.fast_forward import fast_forward
 from .stepping.pack_state import pack_state
 from .stepping.slp_vectorize import slp_vectorize
 from .stepping.split_step_and_observe import StepAndObserve
-from .stepping.step_plan import StepPlan
 from .stepping.time_skew import time_skew
 from .storage.in_place import in_place
 from .storage.narrow_storage import narrow_storage
 from .storage.place_buffers import place_buffers
 
-_function = partial(declare, level="graph", unit=Function)
-_formulas = partial(declare, level="formulas", unit=Formulas)
-_plan = partial(declare, level="loops", unit=Plan)
-_kernel = partial(declare, level="loops", unit=Kernel)
-_gpu = partial(declare, level="gpu", unit=Kernel, on_scheduled=True)
-_tick = partial(declare, level="loops", unit=StepPlan)
-
 STEP_SCALARS = 10_000  # 0-dimensional states that one kernel of a tick may access
 
 # all targets
 
-CANONICAL = (_function(simplify), _function(fold_constants), _function(simplify))
-GRAPH = (
-    _function(differentiate),
-    _function(inline),
-    *CANONICAL,
-    _function(fold_zero_points),
-    _function(cse),
-    _function(dce),
-)
-BUILD_FORMULAS = declare(build_formulas, "formulas", Function, body=[p.run for p in GRAPH])
-TO_FORMULAS = (BUILD_FORMULAS, _formulas(fuse))
-FORMULAS = (_formulas(integer_ranges), _formulas(rounding_shift))
-BUILD_LOOPS = declare(build_loops, "loops", Formulas)
-LOOPS = (BUILD_LOOPS, _plan(fuse_kernels), _plan(in_place), _plan(split_complex))
+CANONICAL = (simplify, fold_constants, simplify)
+GRAPH = (differentiate, inline, *CANONICAL, fold_zero_points, cse, dce)
+BUILD_FORMULAS = build_formulas.with_options(body=[p.run for p in GRAPH])
+TO_FORMULAS = (BUILD_FORMULAS, fuse)
+FORMULAS = (integer_ranges, rounding_shift)
+LOOPS = (build_loops, fuse_kernels, in_place, split_complex)
 
 # CPU
 
-CPU_LOOPS = (_plan(narrow_storage), _plan(fuse_rows), _plan(place_buffers))
+CPU_LOOPS = (narrow_storage, fuse_rows, place_buffers)
 VERSIONS = (  # one kernel to several
-    _kernel(broadcast_versions),
-    _kernel(reduction_versions),
-    _kernel(lower_contraction),
-    _kernel(partition_reduction),
-    _kernel(split_reduction),
+    broadcast_versions,
+    reduction_versions,
+    lower_contraction,
+    partition_reduction,
+    split_reduction,
 )
 NESTS = (
-    _kernel(cache_row),
-    _kernel(inline_lets),
-    _kernel(index_set_split),
-    _kernel(collapse),
-    _kernel(loop_partition),
-    _kernel(tighten_bounds),
-    _kernel(bool_reduction),
-    _kernel(column_reduction),
-    _kernel(vectorize_short_axis),
-    _kernel(tiled_transpose),
-    _kernel(parallelize),
-    _kernel(unswitch_broadcast),
-    _kernel(vectorize),
-    _kernel(widen_in_steps),
-    _kernel(blocked_sums),
-    _kernel(lane_reduction),
-    _kernel(saturating_narrow, on_scheduled=True),
-    _kernel(unroll, on_scheduled=True),
+    cache_row,
+    inline_lets,
+    index_set_split,
+    collapse,
+    loop_partition,
+    tighten_bounds,
+    bool_reduction,
+    column_reduction,
+    vectorize_short_axis,
+    tiled_transpose,
+    parallelize,
+    unswitch_broadcast,
+    vectorize,
+    widen_in_steps,
+    blocked_sums,
+    lane_reduction,
+    saturating_narrow,
+    unroll,
 )
-KERNEL_CONDITION_TO_BRANCH = _kernel(kernel_condition_to_branch, on_scheduled=True)
-CPU_SCHEDULE = (*VERSIONS, *NESTS, _kernel(nontemporal_stores), KERNEL_CONDITION_TO_BRANCH, _plan(place_buffers))
+CPU_SCHEDULE = (*VERSIONS, *NESTS, nontemporal_stores, kernel_condition_to_branch, place_buffers)
 CPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *CPU_LOOPS, *CPU_SCHEDULE)
 
 # GPU
 
-NUMBER_KERNELS = declare(number_kernels, "gpu", Plan)
 GPU_SCHEDULE = (
-    _kernel(broadcast_versions, float_sums=True),
-    _kernel(reduction_versions),
-    _kernel(split_reduction, grid=True),
-    declare(ordered_reduction, "gpu", Kernel),
-    _kernel(inline_lets),
-    _kernel(collapse),
-    declare(expose_contraction, "gpu", Kernel),
-    declare(mma, "gpu", Kernel),
-    _gpu(distribute),
-    _gpu(tiled_product),
-    _gpu(shared_memory_transpose),
-    _gpu(block_reduce),
-    _gpu(vectorize_accesses),
-    _gpu(map_to_grid),
-    KERNEL_CONDITION_TO_BRANCH,
-    _plan(place_buffers),
-    NUMBER_KERNELS,
+    broadcast_versions.with_options(float_sums=True),
+    reduction_versions,
+    split_reduction.with_options(grid=True),
+    ordered_reduction,
+    inline_lets,
+    collapse,
+    expose_contraction,
+    mma,
+    distribute,
+    tiled_product,
+    shared_memory_transpose,
+    block_reduce,
+    vectorize_accesses,
+    map_to_grid,
+    kernel_condition_to_branch,
+    place_buffers,
+    number_kernels,
 )
 GPU = (*GRAPH, *TO_FORMULAS, *FORMULAS, *LOOPS, *GPU_SCHEDULE)
 
 # either, where nothing is optimized
 
-UNOPTIMIZED_GRAPH = (_function(inline), _function(dce))
-UNOPTIMIZED_FORMULAS = (
-    *UNOPTIMIZED_GRAPH,
-    declare(build_formulas, "formulas", Function, body=[p.run for p in UNOPTIMIZED_GRAPH]),
-)
-UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, BUILD_LOOPS, _plan(split_complex), _plan(place_buffers))
-UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], _gpu(distribute), _gpu(map_to_grid), _plan(place_buffers), NUMBER_KERNELS)
+UNOPTIMIZED_GRAPH = (inline, dce)
+UNOPTIMIZED_FORMULAS = (*UNOPTIMIZED_GRAPH, build_formulas.with_options(body=[p.run for p in UNOPTIMIZED_GRAPH]))
+UNOPTIMIZED = (*UNOPTIMIZED_FORMULAS, build_loops, split_complex, place_buffers)
+UNOPTIMIZED_GPU = (*UNOPTIMIZED[:-1], distribute, map_to_grid, place_buffers, number_kernels)
 
 # the tick of a clocked program, on a CPU: what it stores it reads again at the next one, so no store bypasses the caches
 
-STEP_LOOPS = (
-    BUILD_LOOPS,
-    _plan(fuse_kernels, scalars=STEP_SCALARS),
-    _plan(in_place),
-    _plan(pack_state),
-    _plan(split_complex),
-)
-STEP_SCHEDULE = (
-    *VERSIONS,
-    *NESTS,
-    KERNEL_CONDITION_TO_BRANCH,
-    _tick(slp_vectorize),
-    _tick(time_skew),
-    _tick(fast_forward),
-    _plan(place_buffers),
-)
+STEP_LOOPS = (build_loops, fuse_kernels.with_options(scalars=STEP_SCALARS), in_place, pack_state, split_complex)
+STEP_SCHEDULE = (*VERSIONS, *NESTS, kernel_condition_to_branch, slp_vectorize, time_skew, fast_forward, place_buffers)
 STEP = (*GRAPH, *TO_FORMULAS, *STEP_LOOPS, *STEP_SCHEDULE)
 
 TARGETS = {"cpu": CPU, "cuda": GPU}
@@ -198,7 +163,7 @@ PIPELINES = {"canonicalize": CANONICAL, "schedule": (*CPU_LOOPS, *CPU_SCHEDULE),
 PASSES = {p.name: p for p in reversed((*CPU, *GPU, *STEP))}  # of passes with options, those of the CPU
 PASSES = {p.name: PASSES[p.name] for p in (*CPU, *GPU, *STEP)}  # in order
 DOWN = {  # what takes a program down from a form, where passes below it are chosen by name
-    "graph": (_function(differentiate), _function(inline), BUILD_FORMULAS),
+    "graph": (differentiate, inline, BUILD_FORMULAS),
     "formulas": (*FORMULAS, *LOOPS),
 }
 DOWN_TO_TICK = {

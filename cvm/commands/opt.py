@@ -25,8 +25,8 @@ from cvm.lowering.analysis.verify_kernel import LoweringError
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import LEVELS, REGISTERED, Pass, run_passes
 from cvm.lowering.pipeline import DOWN, DOWN_TO_TICK, PASSES, PIPELINES, TARGETS, context_of, step_context
+from cvm.lowering.step_plan import StepPlan
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
-from cvm.lowering.stepping.step_plan import StepPlan
 
 FORMS = ("graph", "formulas", "loops")  # of a program, each below the one before
 FORM_OF = {Function: "graph", Formulas: "formulas", Plan: "loops", Kernel: "loops", StepPlan: "loops"}

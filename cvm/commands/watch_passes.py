@@ -28,7 +28,7 @@ from cvm.lowering.analysis.verify_kernel import check_kernel
 from cvm.lowering.formulas.printer import formulas_text
 from cvm.lowering.pass_context import Context
 from cvm.lowering.passes import Pass
-from cvm.lowering.stepping.step_plan import StepPlan
+from cvm.lowering.step_plan import StepPlan
 
 PACKAGES = ("numpy", "llvmlite", "lark")
 HEADS = ("pipeline", "target", "cpu")  # of a reproducer

@@ -24,8 +24,8 @@ from ...dialect.program.module import Module
 from ...lowering.pipeline import lower_step
 from ...lowering.processor import compiling_for
 from ...lowering.stages import STAGES
+from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import State, split_step_and_observe
-from ...lowering.stepping.step_plan import StepPlan
 from ..calls.arguments import array_of
 from ..host_processor import check_runs_here
 from ..options import DEFAULT, CompileOptions

@@ -12,8 +12,8 @@ import numpy as np
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.plan import Plan
 from ...lowering.analysis.cost import estimated_work
+from ...lowering.step_plan import StepPlan
 from ...lowering.stepping.split_step_and_observe import StepAndObserve
-from ...lowering.stepping.step_plan import StepPlan
 from ..llvm import ir_builder as ll
 from ..llvm.emit import Text, emit
 from ..runtime.fp_environment import declarations, in_default_environment, register_of

@@ -25,6 +25,7 @@ from ...dialect.notation.loops import identity
 from ...dialect.notation.traverse import children, walk
 from ...dialect.program.function import Value
 from ..pass_context import Context
+from ..passes import formula_pass
 from .enumerate_points import window_reaches_input
 from .interval_arithmetic import ELEMENTWISE, REDUCTIONS, SCALAR, Bounds, greatest, hull, least, scalar
 
@@ -63,6 +64,7 @@ def overflows(expr: ex.Expr, ranges: Ranges, constants: Arrays = MappingProxyTyp
     return [o for o in evaluation.beyond if o.expr.type is not I64 or any(isinstance(n, ex.Read) for n in walk(o.expr))]
 
 
+@formula_pass
 def integer_ranges(program: Formulas, context: Context) -> Formulas:
     """The program with the ranges of its tensors, from those that the function declares of its arguments."""
     values = context.function.arguments if context.function is not None else ()  # of a loop's body, none is declared

@@ -14,10 +14,12 @@ from ...dialect.notation.loops import Kernel, reshaped_parameters
 from ...dialect.notation.plan import Kernels
 from ..loops.collapse import collapsed
 from ..pass_context import Context
+from ..passes import kernel_pass
 from ..processor import processor
 from . import strategies
 
 
+@kernel_pass
 def lower_contraction(kernel: Kernel, context: Context) -> Kernels | None:
     if kernel.sum_order == "blocks":
         return None

@@ -30,11 +30,13 @@ from ...dialect.program.module import Module
 from ...dialect.program.verify import called
 from ..math import in_primitives
 from ..pass_context import Context
+from ..passes import declare
 from .propagate_constants import propagate_constants
 
 VECTOR_BYTES = 16  # accessed at once on a GPU, where they begin at a multiple of as many
 
 
+@declare("formulas", Function)
 def build_formulas(
     function: Function,
     context: Context,

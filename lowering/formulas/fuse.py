@@ -20,6 +20,7 @@ from ...dialect.notation.expressions import Apply, Check, Const, Expr, Extent, I
 from ...dialect.notation.formulas import Formula, Formulas, Nest, Step, View
 from ...dialect.notation.traverse import children, rewrite, substitute, walk
 from ..math import FUNCTIONS
+from ..passes import formula_pass
 from .build_formulas import cost, reads
 from .match_broadcast_index import unrepeated
 
@@ -28,6 +29,7 @@ MAX_DEPTH = 80  # operations inside operations: passes and emission walk express
 CHEAP = 2  # operations worth repeating rather than storing
 
 
+@formula_pass
 def fuse(program: Formulas) -> Formulas:
     """An equivalent program of fewer, larger formulas."""
     uses = _uses(program)

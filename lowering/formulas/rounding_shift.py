@@ -13,8 +13,10 @@ from ...dialect.notation.expressions import Apply, Const, Expr, Reduce
 from ...dialect.notation.formulas import Formula, Formulas
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.integer_ranges import interval
+from ..passes import formula_pass
 
 
+@formula_pass
 def rounding_shift(program: Formulas) -> Formulas:
     """The formulas with rounding shifts rewritten."""
 

@@ -36,6 +36,7 @@ from ...dialect.notation.loops import (
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import depends, reads, reduces_floats
 from ..analysis.parallel_loops import block_size, independent_loops, is_mapped
+from ..passes import scheduled_gpu_pass
 from ..reductions.lane_reduction import lane_reduction
 
 WIDTHS = (8, 16, 32)
@@ -45,6 +46,7 @@ class _Unfit(Exception):
     """The nest has a statement that a group of threads cannot execute."""
 
 
+@scheduled_gpu_pass
 def block_reduce(kernel: Kernel) -> Kernel | None:
     """The kernel on groups of threads, if it reduces by lanes; integer reductions, which have no order, get lanes first."""
     if is_mapped(kernel):

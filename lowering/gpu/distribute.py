@@ -17,8 +17,10 @@ from ...dialect.notation.plan import Kernels
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import accesses
 from ..analysis.parallel_loops import is_mapped
+from ..passes import scheduled_gpu_pass
 
 
+@scheduled_gpu_pass
 def distribute(kernel: Kernel) -> Kernels | None:
     loops = [s for s in kernel.body if isinstance(s, For)]
     buffers = [s for s in kernel.body if isinstance(s, Alloc) and s.tensor.space == "heap"]

@@ -11,8 +11,10 @@ from ...dialect.notation.loops import Kernel
 from ..contraction.delinearize import delinearize
 from ..contraction.match import match_contraction
 from ..contraction.split_groups import split_groups
+from ..passes import gpu_pass
 
 
+@gpu_pass
 def expose_contraction(kernel: Kernel) -> Kernel:
     groups = split_groups(kernel)
     made = delinearize(kernel if groups is None or groups.whole is not True else groups.kernel)

@@ -12,8 +12,10 @@ from ...dialect.ir.sizes import product
 from ...dialect.notation.expressions import Expr, Index, unflatten
 from ...dialect.notation.loops import For, Kernel, substitute_block
 from ..analysis.parallel_loops import independent_loops
+from ..passes import scheduled_gpu_pass
 
 
+@scheduled_gpu_pass
 def map_to_grid(kernel: Kernel) -> Kernel:
     indices, block = independent_loops(kernel)
     if not indices:

@@ -38,6 +38,7 @@ from ..analysis.integer_ranges import interval
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
 from ..pass_context import Context
+from ..passes import gpu_pass
 from ..processor import processor
 from .contraction_tiles import Tiles, allocated, at_least, digits, within
 
@@ -50,6 +51,7 @@ LEAST = 1 << 15  # products that are worth packing
 QUADS = {(I8, I8): "quaddot", (UI8, UI8): "quaddot_uu", (UI8, I8): "quaddot_us", (I8, UI8): "quaddot_su"}
 
 
+@gpu_pass
 def mma(kernel: Kernel, context: Context) -> Kernels | None:
     """The kernels that pack the factors and multiply them, if the factors are known to fit 8 bits."""
     c = match_contraction(kernel)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.plan import Plan
+from ..passes import declare
 
 
+@declare("gpu", Plan)
 def number_kernels(plan: Plan) -> Plan:
     return replace(plan, kernels=tuple(replace(k, name=f"{plan.name}.{n}") for n, k in enumerate(plan.kernels)))

@@ -17,12 +17,14 @@ from ..loops.index_set_split import index_set_split
 from ..loops.inline_lets import inline_lets
 from ..loops.loop_partition import loop_partition
 from ..loops.tighten_bounds import tighten_bounds
+from ..passes import gpu_pass
 from ..reductions.blocked_sums import blocked_sums
 from ..reductions.lane_reduction import lane_reduction
 
 PARTITIONED = (inline_lets, index_set_split, collapse, loop_partition, tighten_bounds)
 
 
+@gpu_pass
 def ordered_reduction(kernel: Kernel) -> Kernel:
     if not reduces_floats(kernel):
         return kernel

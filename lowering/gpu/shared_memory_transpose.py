@@ -34,6 +34,7 @@ from ...dialect.notation.traverse import rewrite, substitute, walk
 from ..analysis.accesses import depends, stride
 from ..analysis.linear_index import linear_index
 from ..analysis.parallel_loops import THREADS, independent_loops
+from ..passes import scheduled_gpu_pass
 from ..processor import processor
 from .contraction_tiles import at_least
 
@@ -42,6 +43,7 @@ MOST = 4  # arrays read across, at most
 WIDEST = 4  # elements of a pack
 
 
+@scheduled_gpu_pass
 def shared_memory_transpose(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it computes elements one by one and reads across."""
     indices, block = independent_loops(kernel)

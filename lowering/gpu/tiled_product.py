@@ -31,6 +31,7 @@ from ...dialect.notation.traverse import walk
 from ..analysis.accesses import stride
 from ..analysis.parallel_loops import THREADS
 from ..contraction.match import Contraction, match_contraction
+from ..passes import scheduled_gpu_pass
 from .contraction_tiles import Tiles, allocated, at_least, digits, within
 
 DEPTH = 16  # terms of a step along the reduced axis
@@ -41,6 +42,7 @@ NEAR = 4  # largest stride, in elements, between reads of neighbouring threads
 SECTOR = 32  # bytes of terms that neighbouring threads read; four rows then use different banks
 
 
+@scheduled_gpu_pass
 def tiled_product(kernel: Kernel) -> Kernel | None:
     """The kernel by tiles, if it is a contraction of sufficient size."""
     c = match_contraction(kernel)

@@ -24,6 +24,7 @@ from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, as
 from ...dialect.notation.traverse import rewrite, substitute
 from ..analysis.accesses import accumulators, depends, is_straight, reads, stride
 from ..analysis.parallel_loops import independent_loops
+from ..passes import scheduled_gpu_pass
 from ..processor import processor
 
 MOST = 12  # arrays of a kernel, at most
@@ -31,6 +32,7 @@ MOST = 12  # arrays of a kernel, at most
 Place = tuple[Tensor, tuple[Expr, ...], bool]  # an array, the indices of an access to it, whether it is stored
 
 
+@scheduled_gpu_pass
 def vectorize_accesses(kernel: ir.Kernel) -> ir.Kernel | None:
     """The kernel by packs, if it is straight-line code along contiguous memory."""
     indices, block = independent_loops(kernel)

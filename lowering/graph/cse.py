@@ -12,8 +12,10 @@ from dataclasses import replace
 from ...dialect.builtin import Const, Data
 from ...dialect.ir.attributes import attribute_text
 from ...dialect.program.function import Function, Literal, Operation, Value
+from ..passes import graph_pass
 
 
+@graph_pass
 def cse(function: Function) -> Function:
     """The function with each equal operation computed once."""
     known: dict[Value, Value] = {}

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...dialect.program.function import Function, Operation, Value
+from ..passes import graph_pass
 
 
+@graph_pass
 def dce(function: Function) -> Function:
     """The function without operations that its results do not depend on."""
     return replace(function, operations=tuple(live_operations(function.operations, function.results)))

@@ -27,12 +27,14 @@ from ...dialect.program.verify import called
 from ...dialect.spec.op import Operator
 from ...dialect.theano.grad_lop_rop import Derivative, Grad, ROp, tangent_type
 from ..pass_context import Context
+from ..passes import graph_pass
 from .dce import live_operations
 from .inline import has_derivatives
 
 Nodes = dict[Value, Node]
 
 
+@graph_pass
 def differentiate(function: Function, context: Context) -> Function:
     context.module = expand_derivatives(context.module, function)
     return context.module.functions[function.name]

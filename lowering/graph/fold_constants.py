@@ -15,8 +15,10 @@ import numpy as np
 from ...dialect.builtin import Calling, Const, Data
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import Unmet
+from ..passes import graph_pass
 
 
+@graph_pass
 def fold_constants(function: Function) -> Function:
     """The function with operations on constants replaced by constants."""
     known: dict[Value, np.ndarray] = {}

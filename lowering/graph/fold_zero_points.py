@@ -18,10 +18,12 @@ from ...dialect.ir.types import BY_DTYPE, I8, I32, UI8, TensorType
 from ...dialect.program.builder import Builder
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.spec.op import OPERATORS
+from ..passes import graph_pass
 
 FOLDED = ("quant.conv2d", "quant.dense")
 
 
+@graph_pass
 def fold_zero_points(function: Function) -> Function:
     """The function with zero points of constant weights folded into biases."""
     known: dict[Value, np.ndarray] = {}

@@ -15,8 +15,10 @@ from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.module import Module
 from ...dialect.program.verify import verify
 from ..pass_context import Context
+from ..passes import graph_pass
 
 
+@graph_pass
 def inline(function: Function, context: Context) -> Function:
     return inline_calls(context.module, function)
 

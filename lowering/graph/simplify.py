@@ -13,10 +13,12 @@ from dataclasses import replace
 from ...dialect.program.function import Function, Literal, Operation, Value
 from ...dialect.program.verify import type_operation
 from ...dialect.spec.op import Operator
+from ..passes import graph_pass
 
 MOST_STEPS = 8
 
 
+@graph_pass
 def simplify(function: Function) -> Function:
     """The function with operations replaced by simpler ones, or by existing values."""
     known: dict[Value, Value] = {}

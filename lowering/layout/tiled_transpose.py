@@ -50,6 +50,7 @@ from ..analysis.accesses import alignment, allocated, reads, stores, stride
 from ..loops.collapse import is_whole
 from ..loops.nontemporal_stores import is_large
 from ..loops.vectorize import independent
+from ..passes import kernel_pass
 from ..processor import processor
 
 ROW = 16  # bytes of a row of a square that is transposed in registers
@@ -65,6 +66,7 @@ MIN_COPIED_BYTES = 256  # bytes of a row that is copied first, plus a cache line
 SHORT_ROW_BYTES = 512  # bytes up to which a row is read whole
 
 
+@kernel_pass
 def tiled_transpose(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
         case (ir.For() as loop,) if made := _tiles(loop, alone=True):

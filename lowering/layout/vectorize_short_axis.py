@@ -28,6 +28,7 @@ from ..analysis.accesses import allocated, depends, reads, stores, stride
 from ..analysis.vector_stores import overlaps
 from ..loops.collapse import Joined, join
 from ..loops.vectorize import independent, lanes
+from ..passes import kernel_pass
 from ..processor import processor
 from .interleave_planes import Deinterleaving, reads_planes
 
@@ -36,6 +37,7 @@ MIN_TRIPS_RATIO = 64  # iterations of the loop around, at least
 ITERATIONS_PER_TASK = 256  # blocks of iterations per task of a thread
 
 
+@kernel_pass
 def vectorize_short_axis(kernel: ir.Kernel) -> ir.Kernel:
     made = join(kernel)
     if made is None or len(kernel.body) != 1:

@@ -19,9 +19,11 @@ from ...dialect.notation.plan import Kernels, versions
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reduces_floats
 from ..formulas.match_broadcast_index import repeated, unrepeated
+from ..passes import kernel_pass
 from .substitute_sizes import substitute_sizes
 
 
+@kernel_pass
 def broadcast_versions(kernel: Kernel, float_sums: bool = False) -> Kernels | None:
     """A version for equal sizes and one for others; with `float_sums` only where the order of float sums depends on it.
     None if no sizes are broadcast against each other."""

@@ -20,8 +20,10 @@ from ...dialect.notation.traverse import children, walk, with_children
 from ..formulas.build_formulas import reads
 from ..formulas.share_subexpressions import share_subexpressions
 from ..math import in_primitives
+from ..passes import declare
 
 
+@declare("loops", Formulas)
 def build_loops(program: Formulas) -> Plan:
     """The kernels of the formulas. A result that is not computed, or given back twice, is copied."""
     slices = program.slices

@@ -18,9 +18,11 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import ZERO, Const, Expr, Index, Read, Tensor, Var, as_index
 from ...dialect.notation.traverse import children, rewrite
 from ..analysis.accesses import allocated, depends, every_access, stores
+from ..passes import kernel_pass
 from .inline_lets import inline_lets
 
 
+@kernel_pass
 def collapse(kernel: ir.Kernel) -> ir.Kernel:
     kernel = _without_unit_axes(kernel.with_body(_without_single(kernel.body)))
     while (pair := next(_pairs(kernel), None)) is not None:

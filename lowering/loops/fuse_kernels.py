@@ -19,6 +19,7 @@ from ...dialect.notation.expressions import Expr, Index, Read, Tensor, Var
 from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads
+from ..passes import plan_pass
 from .clone import clone
 from .collapse import is_whole
 
@@ -41,6 +42,7 @@ class _Group:
     needs: dict[_Group, None] = field(default_factory=dict)  # groups that must run before, in order
 
 
+@plan_pass
 def fuse_kernels(plan: Plan, scalars: int = ARRAYS) -> Plan:
     """The plan with the same work in fewer kernels. A kernel without loops may access up to `scalars` arrays."""
     views = plan.views

@@ -19,6 +19,7 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine
 from ...dialect.notation.expressions import Apply, Const, Expr, Extent, Index, as_index
 from ...dialect.notation.traverse import rewrite
+from ..passes import kernel_pass
 from .clone import clone
 from .collapse import is_whole
 from .simplify_with_bounds import simplify_with_bounds
@@ -29,6 +30,7 @@ MAX_CUTS_PER_REMAINDER = 4  # cuts for one remainder: beyond, it stays in the lo
 ROUNDS = 64  # rounds of a remainder by an unknown size, at most
 
 
+@kernel_pass
 def index_set_split(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its loops split, unless it has a reduction, whose loops are left to `contraction`."""
     return kernel if _reduces(kernel.body) else kernel.with_body(_block(kernel.body, MAX_NODES))

@@ -13,8 +13,10 @@ from ...dialect.ir.types import I1, I64
 from ...dialect.notation.expressions import Expr, Index, Read
 from ...dialect.notation.loops import Block, For, If, Kernel, Let, Statement, map_expressions
 from ...dialect.notation.traverse import substitute, walk
+from ..passes import kernel_pass
 
 
+@kernel_pass
 def inline_lets(kernel: Kernel) -> Kernel:
     return kernel.with_body(_block(kernel.body, {}))
 

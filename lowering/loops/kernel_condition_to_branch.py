@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...dialect.notation.loops import Block, For, If, Kernel
+from ..passes import scheduled_kernel_pass
 
 
+@scheduled_kernel_pass
 def kernel_condition_to_branch(kernel: Kernel) -> Kernel:
     if kernel.condition is None and kernel.sum_order == "either" and not kernel.scheduled:
         return kernel

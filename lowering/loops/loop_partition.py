@@ -23,12 +23,14 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.affine import Affine, affine, affine_conditions, key, negated_conditions
 from ...dialect.notation.expressions import Const, Expr, Extent, Index, as_index, both, conjunction, maximum, minimum
 from ..analysis.accesses import stores
+from ..passes import kernel_pass
 from .tighten_bounds import bound
 
 PIECES = 16  # parts of one loop, at most
 SINGLE = 2  # iterations of a border that are peeled one by one
 
 
+@kernel_pass
 def loop_partition(kernel: ir.Kernel) -> ir.Kernel:
     always = {id(c): True for c in _conditions(kernel.body) if _always(c)}
     return kernel.with_body(ir.rewrite_block(_decided(kernel.body, always), _parts))

@@ -18,11 +18,13 @@ from ...dialect.notation.expressions import Expr, Tensor, as_index, both
 from ...dialect.notation.loops import Block, For, If, Kernel, Statement, Store, is_one_turn, rewrite_block
 from ..analysis.accesses import alignment, reads, stores, stride
 from ..analysis.vector_stores import begins_lines, can_shift
+from ..passes import kernel_pass
 from ..processor import processor
 
 PART = 16  # bytes of the smallest streaming store, and its alignment
 
 
+@kernel_pass
 def nontemporal_stores(kernel: Kernel) -> Kernel:
     if not processor().streams:
         return kernel

@@ -18,6 +18,7 @@ from ...dialect.notation.affine import affine
 from ...dialect.notation.expressions import ZERO, Const, Index, as_index, minimum
 from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Store, nodes, statements, substitute_block
 from ..analysis.cost import block_operations
+from ..passes import kernel_pass
 from ..processor import processor
 from .vectorize import can_be_vector
 
@@ -30,6 +31,7 @@ MOVED = 2  # cost of moving an element through memory, in operations
 UNKNOWN = 64  # assumed extent of an unknown size
 
 
+@kernel_pass
 def parallelize(kernel: Kernel) -> Kernel:
     """The kernel with its outermost loop parallel, if that is legal and pays."""
     body = rejoined(without_unit_loops(kernel.body))

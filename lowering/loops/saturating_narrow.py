@@ -15,10 +15,12 @@ from ...dialect.ir.types import I8, I16, I32, UI8, UI16
 from ...dialect.notation.expressions import Apply, Cast, Const, Expr, cast, constant, maximum, minimum
 from ...dialect.notation.loops import Kernel, map_expressions, nodes
 from ...dialect.notation.traverse import rewrite
+from ..passes import scheduled_kernel_pass
 
 NARROWED = {(I32, I8), (I32, UI8), (I32, I16), (I32, UI16), (I16, I8), (I16, UI8)}
 
 
+@scheduled_kernel_pass
 def saturating_narrow(kernel: Kernel) -> Kernel:
     """The kernel with clamped numbers narrowed before the clamp."""
     if not any(isinstance(e, Cast) for e in nodes(kernel.body)):

@@ -17,10 +17,12 @@ from ...dialect.notation import expressions as ex
 from ...dialect.notation import loops as ir
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import children, with_children
+from ..passes import plan_pass
 
 Pair = tuple[ex.Expr, ex.Expr]
 
 
+@plan_pass
 def split_complex(plan: Plan) -> Plan:
     """The plan without complex elements."""
     tensors = {

@@ -17,8 +17,10 @@ from ...dialect.notation.expressions import Expr, Index, Read, both, conjunction
 from ...dialect.notation.index_bounds import index_bounds
 from ...dialect.notation.traverse import walk
 from ..analysis.accesses import depends
+from ..passes import kernel_pass
 
 
+@kernel_pass
 def tighten_bounds(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(narrowed(kernel.body))
 

@@ -14,12 +14,14 @@ from dataclasses import replace
 from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const
 from ...dialect.notation.traverse import walk
+from ..passes import scheduled_kernel_pass
 
 MAX_TRIPS = 8  # iterations of an unrolled loop
 MAX_NODES = 400  # nodes of expressions of all iterations together
 MAX_NODES_AROUND_VECTORS = 240  # the same for loops around vector loops, whose nodes emit more instructions
 
 
+@scheduled_kernel_pass
 def unroll(kernel: ir.Kernel, factor: int = MAX_TRIPS) -> ir.Kernel:
     """The kernel with loops of at most `factor` iterations unrolled."""
     return kernel.with_body(ir.rewrite_block(kernel.body, lambda s: _unrolled(s, factor)))

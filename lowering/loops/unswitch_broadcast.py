@@ -19,9 +19,11 @@ from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import ZERO, Expr, Index, Read, Tensor, as_index, both
 from ...dialect.notation.traverse import rewrite, walk
 from ..formulas.match_broadcast_index import repeated, unrepeated
+from ..passes import kernel_pass
 from .broadcast_versions import broadcast_sizes
 
 
+@kernel_pass
 def unswitch_broadcast(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(ir.rewrite_block(kernel.body, _asked))
 

@@ -31,10 +31,12 @@ from ..contraction.match import factors_of
 from ..contraction.micro_kernel import MIN_ORDERED
 from ..contraction.split_groups import split_groups
 from ..loops.collapse import is_whole
+from ..passes import kernel_pass
 
 ASSOCIATIVE = ("add", "mul", "max", "min", "maximum", "minimum", "and", "or", "xor")
 
 
+@kernel_pass
 def blocked_sums(kernel: ir.Kernel) -> ir.Kernel:
     return kernel if kernel.sum_order == "terms" else kernel.with_body(ir.rewrite_block(kernel.body, _in_order))
 

@@ -14,10 +14,12 @@ from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Read
 from ...dialect.notation.loops import Alloc, Block, Kernel, Statement, Store, map_expressions, rewrite_block
 from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.accesses import stores
+from ..passes import kernel_pass
 
 FUNCTIONS = ("and", "or", "xor")
 
 
+@kernel_pass
 def bool_reduction(kernel: Kernel) -> Kernel:
     reduced = {s.tensor for s in stores(kernel.body) if _is_update(s)}
     others = {s.tensor for s in stores(kernel.body) if not (_is_update(s) or isinstance(s.value, Const))}

@@ -24,11 +24,13 @@ from ..analysis.accesses import allocated, reads, stores
 from ..analysis.cost import UNKNOWN, block_operations
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
+from ..passes import kernel_pass
 from ..processor import processor
 
 MIN_OPERATIONS = 8  # operations per element that are worth caching
 
 
+@kernel_pass
 def cache_row(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(ir.rewrite_block(kernel.body, _rows))
 

@@ -25,6 +25,7 @@ from ...dialect.notation.expressions import Const, Expr, Index, Read, Tensor, Va
 from ..analysis.accesses import depends, reads, stride
 from ..loops.collapse import is_whole
 from ..loops.vectorize import can_be_vector
+from ..passes import kernel_pass
 from ..processor import processor
 from .blocked_sums import blocked, has_order, in_blocks, in_branches, reduction_accumulators
 from .widen_in_steps import narrow_sum
@@ -36,6 +37,7 @@ MIN_EXTENT = 16  # rows, and columns, at least
 MAX_NEIGHBOUR_BYTES = 256  # row pitch in bytes up to which rows count as contiguous
 
 
+@kernel_pass
 def column_reduction(kernel: ir.Kernel) -> ir.Kernel:
     match kernel.body:
         case (ir.For(kind="serial") as loop,) if (made := _swept(loop, set())) is not None:

@@ -21,11 +21,13 @@ from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
 from ..loops.collapse import is_whole
+from ..passes import plan_pass
 from ..processor import processor
 
 MIN_ROWS = 16  # rows: with fewer, kernels parallelize better one by one
 
 
+@plan_pass
 def fuse_rows(plan: Plan) -> Plan:
     """The plan with kernels fused."""
     kernels: list[Kernel] = []

@@ -24,12 +24,14 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Const, Expr, Index, Tensor, apply, as_index, maximum
 from ...dialect.notation.reduce_in_order import LANES
 from ..analysis.reduction_order import ORDERED, along_memory
+from ..passes import kernel_pass
 from ..processor import processor
 
 VECTORS = 4  # vectors of integer sums, each of which waits for the one before
 FLOAT_VECTORS = 8  # vectors of float maxima, each a chain of several dependent instructions
 
 
+@kernel_pass
 def lane_reduction(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(ir.rewrite_block(kernel.body, _by_lanes))
 

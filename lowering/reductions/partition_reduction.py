@@ -20,6 +20,7 @@ from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import reads
 from ..analysis.reduction_order import reduction_update
 from ..loops.collapse import collapsed, is_whole
+from ..passes import kernel_pass
 from ..processor import processor
 from .blocked_sums import ASSOCIATIVE
 from .column_reduction import ROWS_AT_ONCE, is_plain, reads_rows
@@ -28,6 +29,7 @@ SHARES = 8
 IN_ANY_ORDER = {"int": ASSOCIATIVE, "uint": ASSOCIATIVE, "bool": ASSOCIATIVE, "float": ("maximum", "minimum")}
 
 
+@kernel_pass
 def partition_reduction(kernel: Kernel) -> Kernels | None:
     """The kernel that reduces each partition's rows, and the one that reduces the partial results, if that is legal and
     pays.

@@ -25,6 +25,7 @@ from ..analysis.reduction_order import ORDERED, along_memory, reduction_update
 from ..contraction.k_packing import at_least
 from ..loops.collapse import collapsed
 from ..loops.substitute_sizes import substitute_sizes
+from ..passes import kernel_pass
 from .blocked_sums import MIN_TERMS, keeps_order, reduction_accumulators, reduction_of, terms
 
 Atoms = frozenset[Any]
@@ -40,6 +41,7 @@ class Single:
     condition: Expr
 
 
+@kernel_pass
 def reduction_versions(kernel: Kernel) -> Kernels | None:
     """The versions of a kernel, one for each order of its reductions."""
     return versions(kernel, _versions(kernel, frozenset()))

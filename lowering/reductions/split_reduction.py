@@ -19,6 +19,7 @@ from ...dialect.notation.expressions import Expr, Index, Tensor, Var, as_index
 from ...dialect.notation.plan import Kernels
 from ..analysis.accesses import allocated, reads
 from ..loops.collapse import collapsed, is_whole
+from ..passes import kernel_pass
 from .blocked_sums import MIN_TERMS, bounds, has_order, length, reduction_accumulators, terms
 from .lane_reduction import lane_reduction
 
@@ -37,6 +38,7 @@ class SplitReduction:
     ordered: bool
 
 
+@kernel_pass
 def split_reduction(kernel: ir.Kernel, grid: bool = False) -> Kernels | None:
     """The kernel split in two, if its reductions may be long; None if they are short or depend on each other. For the
     `grid` of a GPU only if they are known to be long, and without lanes, since its threads are the lanes.

@@ -23,6 +23,7 @@ from ...dialect.notation import loops as ir
 from ...dialect.notation.expressions import Cast, Const, Expr, Index, Tensor, cast, constant, maximum, minimum
 from ..analysis.accesses import reads, stride
 from ..analysis.reduction_order import reduction_update
+from ..passes import kernel_pass
 from ..processor import processor
 
 BETWEEN: dict[ElementType, tuple[ElementType, int]] = {
@@ -32,6 +33,7 @@ VECTORS = 4  # vectors of intermediate sums, each of which waits for the one bef
 MIN_STEPS = 4  # steps that are worth an intermediate sum
 
 
+@kernel_pass
 def widen_in_steps(kernel: ir.Kernel) -> ir.Kernel:
     return kernel.with_body(ir.rewrite_block(kernel.body, _sums))
 

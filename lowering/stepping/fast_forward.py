@@ -22,12 +22,14 @@ from ...dialect.ir.types import F32
 from ...dialect.notation.affine import key
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Read, Var, apply, constant
 from ...dialect.notation.loops import For, If, Kernel, Let, Store
-from .step_plan import StepPlan
+from ..passes import step_pass
+from ..step_plan import StepPlan
 
 TICKS_AT_ONCE = 1024  # ticks that one addition replaces
 WHOLE = 2.0**24  # all integers up to here are f32 numbers
 
 
+@step_pass
 def fast_forward(step: StepPlan) -> StepPlan | None:
     leap = None if step.only_kernel is None else leaping(step.only_kernel)
     return None if leap is None else step.with_several(leap, TICKS_AT_ONCE)

@@ -17,10 +17,12 @@ from ...dialect.notation.loops import Block, Kernel, Statement, Store, map_expre
 from ...dialect.notation.plan import Plan
 from ...dialect.notation.traverse import rewrite
 from ..pass_context import Context
+from ..passes import plan_pass
+from ..step_plan import Group, StateSlot, StepPlan
 from .slp_vectorize import arrange
-from .step_plan import Group, StateSlot, StepPlan
 
 
+@plan_pass
 def pack_state(plan: Plan, context: Context) -> StepPlan:
     """The plan of a function that gives the next value of each state that `context.overwritten` maps it to."""
     nexts = {argument: plan.results[n] for n, argument in context.overwritten.items()}

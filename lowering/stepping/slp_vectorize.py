@@ -23,8 +23,9 @@ from ...dialect.notation.expressions import Apply, Cast, Const, Expr, Index, Rea
 from ...dialect.notation.loops import Alloc, Block, For, Kernel, Let, Statement, Store
 from ...dialect.notation.traverse import children as parts_of
 from ...dialect.notation.traverse import with_children
+from ..passes import step_pass
 from ..processor import processor
-from .step_plan import Group, StepPlan
+from ..step_plan import Group, StepPlan
 
 MIN_GROUP = 16  # isomorphic scalars of a group
 SOURCES = 3  # rows and rotations that one vector is assembled from, at most
@@ -99,6 +100,7 @@ def _kinds(kernel: Kernel) -> dict[Tensor, int]:
     return kinds
 
 
+@step_pass
 def slp_vectorize(step: StepPlan) -> StepPlan:
     """The tick with its scalars in rows, two at a time where it is nothing else."""
     plan, groups, constants = step.plan, step.groups, dict(step.plan.constants)

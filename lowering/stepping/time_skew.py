@@ -26,8 +26,9 @@ from ...dialect.notation.loops import Alloc, Block, For, If, Kernel, Statement, 
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import reads, stores
 from ..loops.clone import clone
+from ..passes import step_pass
 from ..processor import processor
-from .step_plan import StepPlan
+from ..step_plan import StepPlan
 
 TICKS_PER_PASS = 4  # ticks in one pass over the state
 ROWS = 16  # rows of a block per recomputed row
@@ -43,6 +44,7 @@ class Skewed:
     ticks: int
 
 
+@step_pass
 def time_skew(step: StepPlan) -> StepPlan | None:
     plan, kernel = step.plan, step.only_kernel
     states = {plan.arguments[n]: result for n, result in zip(step.turns, plan.results, strict=True)}

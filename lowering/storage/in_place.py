@@ -19,8 +19,10 @@ from ...dialect.notation.plan import Plan, viewed
 from ...dialect.notation.traverse import rewrite
 from ..analysis.accesses import Accesses, accesses
 from ..pass_context import Context
+from ..passes import plan_pass
 
 
+@plan_pass
 def in_place(plan: Plan, context: Context) -> Plan:
     """The plan with the results of `context.overwritten` stored in the arguments that it maps them to, where legal."""
     kernels, results, arguments, views = plan.kernels, plan.results, plan.arguments, plan.views

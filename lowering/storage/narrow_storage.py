@@ -23,12 +23,14 @@ from ...dialect.notation.traverse import rewrite, walk
 from ..analysis.cost import UNKNOWN
 from ..contraction.match import match_contraction, windowed
 from ..loops.collapse import collapsed
+from ..passes import plan_pass
 from ..processor import processor
 
 NARROW = (I8, UI8, I16, UI16, I32, UI32)
 MAX_READS = 4  # reads of an element: beyond, widening at each read costs more than memory traffic
 
 
+@plan_pass
 def narrow_storage(plan: Plan) -> Plan:
     """The plan with narrower arrays in its workspace."""
     scratch = {t for k in plan.kernels for t in ir.scratch_buffers(k)}

@@ -14,10 +14,12 @@ from ...dialect.ir.sizes import Dim, product
 from ...dialect.notation.expressions import Tensor
 from ...dialect.notation.loops import scratch_buffers
 from ...dialect.notation.plan import Plan
+from ..passes import plan_pass
 
 ALIGNMENT = 64  # bytes: a cache line, and any vector
 
 
+@plan_pass
 def place_buffers(plan: Plan) -> Plan:
     """The plan with the offset of every array that is no argument, constant or result."""
     placed = {*plan.arguments, *plan.constants, *plan.results}

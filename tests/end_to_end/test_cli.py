@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from cvm.lowering.pipeline import PASSES, PIPELINES, TARGETS
-from cvm.lowering.stepping.step_plan import StepPlan
+from cvm.lowering.step_plan import StepPlan
 
 import cvm
 from cvm import cli

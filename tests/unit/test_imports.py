@@ -33,8 +33,8 @@ ALSO = {
 # rooms of a room, the lowest first: each imports those before it, also within functions, but for types
 ORDER = {
     "dialect": "ir notation spec builtin program cvm dali cog theano numpy quant",
-    "lowering": "processor pass_context graph math analysis formulas loops layout contraction storage reductions gpu stepping "
-    "passes pipeline explain_strategies operation_costs stages",
+    "lowering": "processor pass_context step_plan passes graph math analysis formulas loops layout contraction storage reductions gpu stepping "
+    "pipeline explain_strategies operation_costs stages",
     "jit": "options host_processor targets cache llvm runtime calls cuda functions compile source_cache aot",
 }
 

@@ -11,8 +11,8 @@ from cvm.lowering.loops.build_loops import build_loops
 from cvm.lowering.loops.fuse_kernels import fuse_kernels
 from cvm.lowering.loops.index_set_split import index_set_split
 from cvm.lowering.pipeline import lower_step, to_formulas
+from cvm.lowering.step_plan import StateSlot
 from cvm.lowering.stepping.split_step_and_observe import split_step_and_observe
-from cvm.lowering.stepping.step_plan import StateSlot
 from loop_interpreter import execute
 
 import cvm

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...dialect.notation.expressions import Tensor
-from ...dialect.notation.loops import Kernel
-from ...dialect.notation.plan import Plan
+from ..dialect.notation.expressions import Tensor
+from ..dialect.notation.loops import Kernel
+from ..dialect.notation.plan import Plan
 
 
 @dataclass(frozen=True)
