@@ -184,7 +184,7 @@ def _differs(name: str, inputs: Sequence[Any], found: TracedArray) -> bool:
         return True  # the number is an f32 there
     literal = {int: I32, float: F32}
     types = [literal.get(weak_kind(x)) or x.type.element for x in inputs]
-    if name not in DALI or any(e.kind == "complex" for e in types):
+    if name not in DALI or any(e.kind == "complex" for e in types) or set(types) <= {element} <= {F32, F64}:
         return False
     operator = OPERATORS[f"dali.{DALI[name]}"]
     fields = [f.name for f in operator.fields if f.is_operand]

@@ -30,7 +30,6 @@ from cvm.jit.options import DEFAULT as PLAIN_OPTIONS
 from cvm.jit.options import CompileOptions
 from cvm.jit.targets import TARGETS
 
-from . import indexed_update, numpy_functions  # noqa: F401  (they define methods of traced arrays)
 from .trace import RULES, TracedArray, Tracer, caller
 
 Signature = tuple[Any, ...]
@@ -255,6 +254,7 @@ class TracedFunction:
     def _trace(
         self, structure: Any, arrays: list[np.ndarray], shapes: list[tuple[Dim, ...]]
     ) -> tuple[CompiledFunction, Any]:
+        importlib.import_module(".numpy_functions", __package__)  # gives traced arrays their methods
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.types import BY_DTYPE, F16, F32, F64, ElementType
-from ..notation.expressions import Check, Expr, apply, maximum, minimum, select
+from ..notation.expressions import Check, Expr, apply, integer_power, maximum, minimum, select
 from ..notation.scalar_functions import SCALARS
 from ..spec.op import T, Unmet, operator
 from .pointwise import Binary, Pointwise, Unary, supported
@@ -168,13 +168,6 @@ class Power(Binary[T]):
 
     def formula(self: Any, a: Expr, b: Expr) -> Expr:
         return apply("pow", a, b) if a.type.kind == "float" else integer_power(a, b)
-
-
-def integer_power(base: Expr, exponent: Expr) -> Expr:
-    """base^exponent modulo 2^width, 0 where the exponent is negative."""
-    if not exponent.type.signed:
-        return apply("ipow", base, exponent)
-    return select(exponent < 0, 0, apply("ipow", base, maximum(0, exponent)))
 
 
 @operator

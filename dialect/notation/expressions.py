@@ -354,6 +354,13 @@ def minimum(a: Operand, b: Operand) -> Expr:
     return apply("min", a, b)
 
 
+def integer_power(base: Expr, exponent: Expr) -> Expr:
+    """base^exponent modulo 2^width, 0 where the exponent is negative."""
+    if not exponent.type.signed:
+        return apply("ipow", base, exponent)
+    return select(exponent < 0, 0, apply("ipow", base, maximum(0, exponent)))
+
+
 def when(condition: Expr | bool, then: Expr, otherwise: Expr) -> Expr:
     if isinstance(condition, bool):
         return then if condition else otherwise

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dali.arithmetic import integer_power
 from ..ir.types import F32, F64, I32, I64, UI8, UI64
-from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
 from ..theano.complex_arithmetic import INF, Z, absolute, inv
 from ..theano.complex_functions import power
 from ..theano.scalar_op import SCALAR_OPS

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dali.arithmetic import integer_power
 from ..ir.types import I1, UI8
-from ..notation.expressions import Check, Expr, apply, cast, constant, select
+from ..notation.expressions import Check, Expr, apply, cast, constant, integer_power, select
 from ..notation.scalar_functions import SCALARS
 from . import complex_arithmetic as c
 from . import complex_functions
