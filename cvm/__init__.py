@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from cvm.jit.options import CompileOptions
     from cvm.lowering.processor import Processor
 
+    from .batching import vmap
     from .control_flow import fori_loop, scan, while_loop
     from .derivatives import grad, jvp, value_and_grad, vjp
     from .traced_function import TracedFunction
@@ -69,6 +70,7 @@ __version__ = "0.1.0"
 _PLACES = {  # of functions whose modules are loaded when they are asked for
     **dict.fromkeys(("grad", "jvp", "value_and_grad", "vjp"), "derivatives"),
     **dict.fromkeys(("fori_loop", "scan", "while_loop"), "control_flow"),
+    "vmap": "batching",
 }
 
 __all__ = [
@@ -95,6 +97,7 @@ __all__ = [
     "set_num_threads",
     "value_and_grad",
     "vjp",
+    "vmap",
     "while_loop",
 ]
 

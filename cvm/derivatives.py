@@ -37,25 +37,25 @@ def grad(function: Any, wrt: Wrt = 0) -> Any:
     """
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=False)
-    return _traced(function, lambda *args: _value_and_grad(function, wrt, args)[1])
+    return derived_function(function, lambda *args: _value_and_grad(function, wrt, args)[1])
 
 
 def value_and_grad(function: Any, wrt: Wrt = 0) -> Any:
     """The function's result and its gradient, computed together."""
     if isinstance(function, CompiledFunction):
         return _of_program(function, Grad, wrt, value=True)
-    return _traced(function, lambda *args: _value_and_grad(function, wrt, args))
+    return derived_function(function, lambda *args: _value_and_grad(function, wrt, args))
 
 
 def vjp(function: Any, *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The function's result, and the pullback from cotangents of the result to cotangents of all arguments."""
     if isinstance(function, CompiledFunction):
         return function(*primals), lambda *g: _of_program(function, LOp, range(len(primals)), value=False)(*primals, *g)
-    value = _traced(function, lambda *args: _plain(function)(*args))(*primals)
+    value = derived_function(function, lambda *args: plain_function(function)(*args))(*primals)
 
     def pull(*cotangents: Any) -> Any:
         count = len(primals)
-        pulled = _traced(None, lambda *args: _pulled(function, args[:count], args[count:]))
+        pulled = derived_function(None, lambda *args: _pulled(function, args[:count], args[count:]))
         return pulled(*primals, *cotangents)
 
     return value, pull
@@ -66,18 +66,18 @@ def jvp(function: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple
     count = len(primals)
     if isinstance(function, CompiledFunction):
         return function(*primals), _of_program(function, ROp, range(count), value=False)(*primals, *tangents)
-    return _traced(None, lambda *args: _pushed(function, args[:count], args[count:]))(*primals, *tangents)
+    return derived_function(None, lambda *args: _pushed(function, args[:count], args[count:]))(*primals, *tangents)
 
 
-def _plain(function: Any) -> Callable[..., Any]:
+def plain_function(function: Any) -> Callable[..., Any]:
     return function.function if isinstance(function, TracedFunction) else function
 
 
-def _traced(function: Any, derived: Callable[..., Any]) -> Any:
+def derived_function(function: Any, derived: Callable[..., Any]) -> Any:
     """The derived function: compiled where it is called with arrays, traced where it is called while tracing."""
     if function is None:
         return traced(_positional(derived))
-    plain, options = _plain(function), function.options if isinstance(function, TracedFunction) else DEFAULT
+    plain, options = plain_function(function), function.options if isinstance(function, TracedFunction) else DEFAULT
     if not callable(plain):
         fail(f"expected a function to differentiate, got {type(plain).__name__}")
     signature = signature_of(plain)
@@ -117,7 +117,7 @@ class _Recorded:
         given = [unflatten(f, copies) if f is not None else a for f, a in zip(forms, args, strict=True)]
         self.forms = [f for f in forms if f is not None]
         first = len(tracer.operations)
-        self.value = _plain(function)(*given)
+        self.value = plain_function(function)(*given)
         self.operations = tracer.operations[first:]
         results: list[Any] = []
         self.form = flatten_results(self.value, results)

@@ -6,10 +6,10 @@ gets a name.
 
 from __future__ import annotations
 
-from ...dialect.ir.types import F16, F64, I1, ElementType
+from ...dialect.ir.types import F16, F64, I1, I64, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Read, Tensor
 from ...lowering.analysis.linear_index import linear_index
-from .addresses import LONGEST, Addresses, Val, is_index, widened
+from .addresses import LONGEST, Addresses, Val, is_index, wide, widened
 from .scalar_functions import (
     ATOM,
     EQUALITY,
@@ -117,6 +117,8 @@ class Expressions(Addresses):
                 return Val(self.spell(row, values), values[0].ctype, row.level)
         else:
             values = [(self.of_type if overloaded else self.exact)(o) for o in operands]
+            if type is I64 is element and values[-1].ctype == "int":  # of an index: C's choice of two is one, too
+                values[-1] = wide(values[-1])
         for n, letter in enumerate("abc"[: len(values)]):
             if row.text.count("{" + letter + "}") > 1 and values[n].level < ATOM:
                 values[n] = self.named(values[n], value_type(operands[n].type))
