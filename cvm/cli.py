@@ -44,6 +44,203 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 }
 
 
+Argument = tuple[list[str], dict[str, Any]]
+
+
+def _arg(names: str, help: str | None = None, **how: Any) -> Argument:
+    """An argument of a command, as argparse takes it."""
+    return names.split(), {"help": help, **how}
+
+
+def _flag(name: str, help: str) -> Argument:
+    return _arg(name, help, action="store_true")
+
+
+def _repeated(name: str, metavar: str, help: str) -> Argument:
+    return _arg(name, help, metavar=metavar, action="append", default=[])
+
+
+_LOAD = _repeated(
+    "--load", "MODULE", "import a Python module first, which declares operators, passes, targets or importers"
+)
+_LIMITS = _arg(
+    "--limits", f"other limits on programs than the defaults, of {', '.join(limits.NAMES)}", default="",
+    metavar="NAME=VALUE,...",
+)  # fmt: skip
+_PROGRAM = _arg("program", metavar="PROG.cvm")
+_PROGRAMS = _arg("programs", nargs="+", metavar="PROG.cvm")
+_ANY_LEVEL = "a program, or kernels as lower --to loops shows them"
+_ENTRY = _arg("--entry", "the function (default: %(default)s)", default="main", metavar="NAME")
+_TARGET = _arg("--target", "cpu (the default), reference, cuda or cuda-sim", default="cpu", metavar="TARGET")
+_CPU = _arg("--cpu", "the processor that the code is for, such as x86-64-v3 or native", metavar="NAME")
+_LEVEL = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
+_OPTIMIZE = _arg("-O", _LEVEL, type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL")
+_INPUTS = _arg("--inputs", "arrays by the arguments' names", metavar="FILE.npz")
+_OUTPUT = _arg("-o --output", "where to write it (default: standard output)", default="-", metavar="FILE")
+_ARRAY = "an argument's array"
+_OF_EACH = "of A, and given again of B"
+
+COMMANDS: dict[str, tuple[str, list[Argument | str]]] = {
+    "run": ("run a function or a graph of a program, or kernels, and show what it gives", [
+        _arg("program", _ANY_LEVEL, metavar="PROG.cvm"),
+        _ENTRY,
+        _TARGET,
+        _CPU,
+        _OPTIMIZE,
+        _repeated("--input", "NAME=ARRAY",
+                  f"{_ARRAY}: a file (.npy, .csv, .png, .jpg), or numbers such as 3 or [[1,2],[3,4]]"),
+        _INPUTS,
+        _arg("--random-inputs", "random arrays for arguments not given otherwise", type=int, metavar="SEED"),
+        _arg("--output", "write the results: all to an .npz, one to an .npy, .csv or .png", metavar="FILE"),
+        _arg("--threads", "how many threads run large loops", type=int, metavar="N"),
+        _flag("--profile", "show how long each kernel takes, and what it moves and does"),
+        _flag("--time", "show how long compiling and running take"),
+        _flag("--digest", "show a SHA-256 digest of each result: of its type, as text, and its bytes"),
+        _arg("--plot", "draw the results, with matplotlib; a .gif moves", metavar="FILE.png|.gif"),
+        "graphs: --input then names a field or sensor, of which an array may hold a value per tick",
+        _arg("--steps", "how many ticks (default: 1)", type=int, metavar="N"),
+        _arg("--read", "what to show (default: all that has a name)", action="append", metavar="NAME"),
+        _arg("--every", "show it every K ticks, and --output all of it", type=int, metavar="K"),
+        _arg("--save-state", "write the state afterwards", metavar="FILE"),
+        _arg("--load-state", "start from a state that was written", metavar="FILE"),
+    ]),
+    "check": ("parse and verify programs, and say every mistake", [
+        _PROGRAMS,
+        _flag("--overflow", "also say where integers may leave their type; exit status 1 where they may"),
+        _flag("--werror", "exit status 1 also where there are warnings"),
+        _arg("--format", "of what is found (default: %(default)s)", choices=("text", "json", "sarif"), default="text"),
+        _arg("--exact-as",
+             "of imported models: say how exact each operator is, as tflite-reference, tosa or onnxruntime; exit status 1 where one "
+             "is bounded", metavar="REFERENCE"),
+        _arg("-o --output", "write the certificate of a model, for verify", metavar="CERT.json"),
+    ]),
+    "verify": ("check a certificate of exactness: the program, the verdicts and the results", [
+        _arg("certificate", metavar="CERT.json"),
+        _arg("model", "the .tflite, .tosa or .onnx file that it is of", metavar="MODEL"),
+        _TARGET,
+        _CPU,
+    ]),
+    "opt": ("apply passes to a program and show what they make of it", [
+        _arg("program", _ANY_LEVEL, metavar="PROG.cvm", nargs="?"),
+        _arg("--pipeline", 'passes, in order, such as "canonicalize,fuse,unroll{factor=4}"', default="",
+             metavar="PASS,..."),
+        _arg("--target", "all passes for this target; with --pipeline, its passes of these names",
+             choices=("cpu", "cuda")),
+        _flag("--print-before-all", "show the program before each pass, on standard error"),
+        _repeated("--print-before", "PASS", "show the program before this pass"),
+        _flag("--print-after-all", "show the program after each pass, on standard error"),
+        _repeated("--print-after", "PASS", "show the program after this pass"),
+        _flag("--print-changed", "show what each pass changes, as a unified diff"),
+        _flag("--verify-each", "verify the program after each pass"),
+        _CPU,
+        _arg("--timing", "show how long each pass takes, on standard error, as a tree or in JSON",
+             nargs="?", const="tree", choices=("tree", "json")),
+        _flag("--run-reproducer", "the program is a reproducer, which a pass that failed has left"),
+        _flag("--generic", "MLIR's generic form"),
+        _flag("--list", "list the passes"),
+        _OUTPUT,
+    ]),
+    "lower": ("show a program at a stage of its compilation", [
+        _PROGRAM,
+        _arg("--to",
+             "graph, mlir, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
+             default="formulas", metavar="STAGE"),
+        _ENTRY,
+        _CPU,
+        _OPTIMIZE,
+        _flag("--ranges", "with --to graph: say in comments from where to where integers go"),
+        _OUTPUT,
+    ]),
+    "build": ("compile functions ahead of time, for C code to call", [
+        _PROGRAM,
+        _arg("--entry", "a function (default: main); may be repeated", action="append", metavar="NAME"),
+        _OPTIMIZE,
+        _arg("-o --output", "an object file, .o, or a shared library, .so", required=True, metavar="FILE"),
+        _repeated("--size", "NAME=N", "the value of a size that the program leaves open"),
+        _CPU,
+        _arg("--triple", "the system that the code is for, such as aarch64-linux-gnu", default="", metavar="TRIPLE"),
+        _arg("--header", "write the C header, too", metavar="FILE.h"),
+        _arg("--require-exact",
+             "refuse a model of which an operator is only within a bound of tflite-reference, tosa or onnxruntime",
+             metavar="REFERENCE"),
+    ]),
+    "viz": ("draw the operations of a program", [
+        _PROGRAM,
+        _arg("--entry", "a function (default: all); may be repeated", action="append", metavar="NAME"),
+        _arg("-o --output", "a picture, .svg, or a page, .html", required=True, metavar="FILE"),
+    ]),
+    "import": ("make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite or TOSA", [
+        _arg("model", "a folder with symbol and params, an .onnx, .tflite or .tosa file", metavar="MODEL"),
+        _arg("-o --output",
+             "where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
+             default="-", metavar="PROG.cvm"),
+        _repeated("--size", "NAME=SIZE",
+                  "a size of a model's inputs: N=1 (ONNX), or of all of an input, image=1,3,224,224; may be repeated"),
+        _repeated("--constant", "NAME=VALUE",
+                  "an input of an ONNX model that becomes a constant: axes=[0,2] or table=FILE.npy; may be repeated"),
+        _arg("--rounding",
+             "how a .tflite model rounds scaled sums: tflite_double (default, the reference kernels'), or single",
+             choices=("tflite_double", "single")),
+    ]),
+    "ops": ("list the operators, or show the page of one", [
+        _arg("name", nargs="?", metavar="DIALECT[.OP]"),
+        _flag("--check", "run their examples on every target and compare the results"),
+    ]),
+    "explain": ("show the rule of a diagnostic, with a wrong and a right program", [
+        _arg("code", "what stands in brackets after error, such as cvm.dense.C2", metavar="CODE"),
+    ]),
+    "fmt": ("rewrite programs in the usual layout", [
+        _PROGRAMS,
+        _flag("--check", "change nothing; exit status 1 where something would change"),
+    ]),
+    "test": ("run the `// test` lines of .cvm files", [
+        _arg("paths", nargs="+", metavar="DIR|FILE"),
+        _flag("--bless", "write what they print into their golden lines (also: CVM_BLESS=1)"),
+    ]),
+    "doctor": ("show versions, processor, targets, cache and extras, and how to get what is missing", []),
+    "cache": ("show or empty the disk cache of compiled code", [_arg("action", choices=("info", "clear"))]),
+    "completion": ("print a script that completes commands and flags in a shell", [
+        _arg("shell", choices=("bash", "zsh", "tcsh")),
+    ]),
+    "new": ("write the skeleton of a package that extends cvm", [
+        _arg("what", choices=("dialect",)),
+        _arg("name", "the dialect's name; the package is NAME_dialect", metavar="NAME"),
+        _arg("-o --output", "the folder (default: NAME_dialect)", metavar="DIR"),
+    ]),
+    "diff": ("find the first operation whose values differ between two targets, programs or pipelines", [
+        _arg("a", metavar="A.cvm"),
+        _arg("b", "another program, or saved values by their names", nargs="?", metavar="B.cvm|B.npz"),
+        _ENTRY,
+        _repeated("--target", "TARGET",
+                  f"the target {_OF_EACH} (default: cpu and reference, where nothing else differs)"),
+        _repeated("--pipeline", "PASS,...", f"the passes {_OF_EACH}"),
+        _arg("--ulps", "how far apart equal floats may be (default: 0)", type=int, default=0, metavar="N"),
+        _repeated("--input", "NAME=FILE.npy", _ARRAY),
+        _INPUTS,
+        _arg("--random-inputs", "random arrays of this seed for the others", type=int, metavar="SEED"),
+        _arg("--seeds", "how many seeds are tried otherwise (default: 10)", type=int, default=10, metavar="N"),
+    ]),
+    "reduce": ("shrink a program on which a command fails", [
+        _PROGRAM,
+        _arg("--test", "a command that fails on the program, whose path takes the place of {}, or comes last",
+             required=True, metavar="CMD"),
+        _arg("--expect", "what the command prints when it fails as it should", default="", metavar="TEXT"),
+        _arg("--timeout", "of the command (default: %(default)s)", type=float, default=60, metavar="SECONDS"),
+        _OUTPUT,
+    ]),
+    "lsp": ("serve an editor: diagnostics, types, operators' pages, completion, renaming (pygls)", []),
+    "cost": ("count the operations and bytes of a call, against what this machine can do", [
+        _arg("program", "a program, or kernels", metavar="PROG.cvm"),
+        _ENTRY,
+        _CPU,
+        _OPTIMIZE,
+        _repeated("--size", "NAME=N", "an unknown size; 1 by default"),
+        _flag("--json", "print the counts in JSON"),
+        _arg("-o --output", "the roofline, .svg, or a page with the counts, .html", metavar="FILE"),
+    ]),
+}  # fmt: skip
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and gives its exit status; `argv` is that of the process unless given."""
     if argv is None:
@@ -155,326 +352,27 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"cvm {cvm.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for add in (
-        _run,
-        _check,
-        _verify,
-        _opt,
-        _lower,
-        _build,
-        _viz,
-        _import,
-        _ops,
-        _explain,
-        _fmt,
-        _test,
-        _doctor,
-        _cache,
-        _completion,
-        _new,
-        _diff,
-        _reduce,
-        _lsp,
-        _cost,
-    ):
-        add(commands)
+    for name, (help, arguments) in COMMANDS.items():
+        _command(commands, name, help, arguments)
     return top
 
 
-def _command(commands: Any, name: str, help: str, function: str = "") -> argparse.ArgumentParser:
-    """A command, which is the function of that name in the module of that name, imported when it is used."""
+def _command(commands: Any, name: str, help: str, arguments: Sequence[Argument | str]) -> None:
+    """A command, which is the function of its name in the module of that name, imported when it is used."""
 
     def command(options: argparse.Namespace) -> int:
-        wanted = function or name
+        wanted = "importing" if name == "import" else name
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"cvm.commands.{wanted}"), wanted)
         return found(options)
 
     examples = "".join(f"\n  cvm {line}" for line in EXAMPLES.get(name, ()))
-    made: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help,
-        description=help[0].upper() + help[1:] + ".",
-        epilog=f"examples:{examples}" if examples else None,
+    made: Any = commands.add_parser(
+        name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=examples and f"examples:{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    )  # fmt: skip
     made.set_defaults(command=command)
-    text = "import a Python module first, which declares operators, passes, targets or importers"
-    made.add_argument("--load", action="append", default=[], metavar="MODULE", help=text)
-    text = f"other limits on programs than the defaults, of {', '.join(limits.NAMES)}"
-    made.add_argument("--limits", default="", metavar="NAME=VALUE,...", help=text)
-    return made
-
-
-def _doctor(commands: Any) -> None:
-    _command(commands, "doctor", "show versions, processor, targets, cache and extras, and how to get what is missing")
-
-
-def _cache(commands: Any) -> None:
-    cache = _command(commands, "cache", "show or empty the disk cache of compiled code")
-    cache.add_argument("action", choices=("info", "clear"))
-
-
-def _lsp(commands: Any) -> None:
-    _command(commands, "lsp", "serve an editor: diagnostics, types, operators' pages, completion, renaming (pygls)")
-
-
-def _completion(commands: Any) -> None:
-    made = _command(commands, "completion", "print a script that completes commands and flags in a shell")
-    made.add_argument("shell", choices=("bash", "zsh", "tcsh"))
-
-
-def _optimization(command: argparse.ArgumentParser) -> None:
-    """The level of optimization, of a command that compiles."""
-    text = "0 compiles one scalar loop nest for each operation, 2 optimizes (default: %(default)s)"
-    command.add_argument("-O", type=int, choices=LEVELS, default=2, dest="optimize", metavar="LEVEL", help=text)
-
-
-def _run(commands: Any) -> None:
-    array = "an argument's array: a file (.npy, .csv, .png, .jpg), or numbers such as 3 or [[1,2],[3,4]]"
-    run = _command(commands, "run", "run a function or a graph of a program, or kernels, and show what it gives")
-    run.add_argument("program", metavar="PROG.cvm", help="a program, or kernels as lower --to loops shows them")
-    run.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    run.add_argument("--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim")
-    run.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    _optimization(run)
-    run.add_argument("--input", action="append", default=[], metavar="NAME=ARRAY", help=array)
-    run.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
-    run.add_argument(
-        "--random-inputs", type=int, metavar="SEED", help="random arrays for arguments not given otherwise"
-    )
-    run.add_argument("--output", metavar="FILE", help="write the results: all to an .npz, one to an .npy, .csv or .png")
-    run.add_argument("--threads", type=int, metavar="N", help="how many threads run large loops")
-    run.add_argument(
-        "--profile", action="store_true", help="show how long each kernel takes, and what it moves and does"
-    )
-    run.add_argument("--time", action="store_true", help="show how long compiling and running take")
-    run.add_argument(
-        "--digest",
-        action="store_true",
-        help="show a SHA-256 digest of each result: of its type, as text, and its bytes",
-    )
-    run.add_argument("--plot", metavar="FILE.png|.gif", help="draw the results, with matplotlib; a .gif moves")
-    clocked = run.add_argument_group(
-        "graphs", "--input then names a field or sensor, of which an array may hold a value per tick"
-    )
-    clocked.add_argument("--steps", type=int, metavar="N", help="how many ticks (default: 1)")
-    clocked.add_argument("--read", action="append", metavar="NAME", help="what to show (default: all that has a name)")
-    clocked.add_argument("--every", type=int, metavar="K", help="show it every K ticks, and --output all of it")
-    clocked.add_argument("--save-state", metavar="FILE", help="write the state afterwards")
-    clocked.add_argument("--load-state", metavar="FILE", help="start from a state that was written")
-
-
-def _check(commands: Any) -> None:
-    check = _command(commands, "check", "parse and verify programs, and say every mistake")
-    check.add_argument("programs", nargs="+", metavar="PROG.cvm")
-    check.add_argument(
-        "--overflow",
-        action="store_true",
-        help="also say where integers may leave their type; exit status 1 where they may",
-    )
-    check.add_argument("--werror", action="store_true", help="exit status 1 also where there are warnings")
-    check.add_argument(
-        "--format", choices=("text", "json", "sarif"), default="text", help="of what is found (default: %(default)s)"
-    )
-
-    text = "of imported models: say how exact each operator is, as tflite-reference, tosa or onnxruntime; exit status 1 where one is bounded"
-    check.add_argument("--exact-as", metavar="REFERENCE", help=text)
-    check.add_argument("-o", "--output", metavar="CERT.json", help="write the certificate of a model, for verify")
-
-
-def _verify(commands: Any) -> None:
-    verify = _command(commands, "verify", "check a certificate of exactness: the program, the verdicts and the results")
-    verify.add_argument("certificate", metavar="CERT.json")
-    verify.add_argument("model", metavar="MODEL", help="the .tflite, .tosa or .onnx file that it is of")
-    verify.add_argument(
-        "--target", default="cpu", metavar="TARGET", help="cpu (the default), reference, cuda or cuda-sim"
-    )
-    verify.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-
-
-def _opt(commands: Any) -> None:
-    opt = _command(commands, "opt", "apply passes to a program and show what they make of it")
-    opt.add_argument(
-        "program", metavar="PROG.cvm", nargs="?", help="a program, or kernels as lower --to loops shows them"
-    )
-    opt.add_argument(
-        "--pipeline",
-        default="",
-        metavar="PASS,...",
-        help='passes, in order, such as "canonicalize,fuse,unroll{factor=4}"',
-    )
-    opt.add_argument(
-        "--target",
-        choices=("cpu", "cuda"),
-        help="all passes for this target; with --pipeline, its passes of these names",
-    )
-    for when in ("before", "after"):
-        opt.add_argument(
-            f"--print-{when}-all", action="store_true", help=f"show the program {when} each pass, on standard error"
-        )
-        opt.add_argument(
-            f"--print-{when}", action="append", default=[], metavar="PASS", help=f"show the program {when} this pass"
-        )
-    opt.add_argument("--print-changed", action="store_true", help="show what each pass changes, as a unified diff")
-    opt.add_argument("--verify-each", action="store_true", help="verify the program after each pass")
-    opt.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    opt.add_argument(
-        "--timing",
-        nargs="?",
-        const="tree",
-        choices=("tree", "json"),
-        help="show how long each pass takes, on standard error, as a tree or in JSON",
-    )
-    opt.add_argument(
-        "--run-reproducer", action="store_true", help="the program is a reproducer, which a pass that failed has left"
-    )
-    opt.add_argument("--generic", action="store_true", help="MLIR's generic form")
-    opt.add_argument("--list", action="store_true", help="list the passes")
-    opt.add_argument("-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)")
-
-
-def _lower(commands: Any) -> None:
-    lower = _command(commands, "lower", "show a program at a stage of its compilation")
-    lower.add_argument("program", metavar="PROG.cvm")
-    lower.add_argument(
-        "--to",
-        default="formulas",
-        metavar="STAGE",
-        help="graph, mlir, formulas (the default), loops, strategies, schedule, llvm, llvm-opt, asm, cuda or ptx",
-    )
-    lower.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    lower.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    _optimization(lower)
-    lower.add_argument(
-        "--ranges", action="store_true", help="with --to graph: say in comments from where to where integers go"
-    )
-    lower.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
-    )
-
-
-def _build(commands: Any) -> None:
-    build = _command(commands, "build", "compile functions ahead of time, for C code to call")
-    build.add_argument("program", metavar="PROG.cvm")
-    build.add_argument("--entry", action="append", metavar="NAME", help="a function (default: main); may be repeated")
-    _optimization(build)
-    build.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="an object file, .o, or a shared library, .so"
-    )
-    build.add_argument(
-        "--size", action="append", default=[], metavar="NAME=N", help="the value of a size that the program leaves open"
-    )
-    build.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    build.add_argument(
-        "--triple", default="", metavar="TRIPLE", help="the system that the code is for, such as aarch64-linux-gnu"
-    )
-    build.add_argument("--header", metavar="FILE.h", help="write the C header, too")
-    text = "refuse a model of which an operator is only within a bound of tflite-reference, tosa or onnxruntime"
-    build.add_argument("--require-exact", metavar="REFERENCE", help=text)
-
-
-def _viz(commands: Any) -> None:
-    viz = _command(commands, "viz", "draw the operations of a program")
-    viz.add_argument("program", metavar="PROG.cvm")
-    viz.add_argument("--entry", action="append", metavar="NAME", help="a function (default: all); may be repeated")
-    viz.add_argument("-o", "--output", required=True, metavar="FILE", help="a picture, .svg, or a page, .html")
-
-
-def _import(commands: Any) -> None:
-    made = _command(
-        commands, "import", "make a program of a model of CVM-Runtime, ONNX, TensorFlow Lite or TOSA", "importing"
-    )
-    made.add_argument("model", metavar="MODEL", help="a folder with symbol and params, an .onnx, .tflite or .tosa file")
-    made.add_argument(
-        "-o",
-        "--output",
-        default="-",
-        metavar="PROG.cvm",
-        help="where to write it, its constants beside it in an .npz (default: standard output, constants and all)",
-    )
-    size = "a size of a model's inputs: N=1 (ONNX), or of all of an input, image=1,3,224,224; may be repeated"
-    made.add_argument("--size", action="append", default=[], metavar="NAME=SIZE", help=size)
-    constant = "an input of an ONNX model that becomes a constant: axes=[0,2] or table=FILE.npy; may be repeated"
-    made.add_argument("--constant", action="append", default=[], metavar="NAME=VALUE", help=constant)
-    rounding = "how a .tflite model rounds scaled sums: tflite_double (default, the reference kernels'), or single"
-    made.add_argument("--rounding", choices=("tflite_double", "single"), help=rounding)
-
-
-def _ops(commands: Any) -> None:
-    ops = _command(commands, "ops", "list the operators, or show the page of one")
-    ops.add_argument("name", nargs="?", metavar="DIALECT[.OP]")
-    ops.add_argument("--check", action="store_true", help="run their examples on every target and compare the results")
-
-
-def _explain(commands: Any) -> None:
-    explain = _command(commands, "explain", "show the rule of a diagnostic, with a wrong and a right program")
-    explain.add_argument("code", metavar="CODE", help="what stands in brackets after error, such as cvm.dense.C2")
-
-
-def _fmt(commands: Any) -> None:
-    fmt = _command(commands, "fmt", "rewrite programs in the usual layout")
-    fmt.add_argument("programs", nargs="+", metavar="PROG.cvm")
-    fmt.add_argument("--check", action="store_true", help="change nothing; exit status 1 where something would change")
-
-
-def _test(commands: Any) -> None:
-    test = _command(commands, "test", "run the `// test` lines of .cvm files")
-    test.add_argument("paths", nargs="+", metavar="DIR|FILE")
-    test.add_argument(
-        "--bless", action="store_true", help="write what they print into their golden lines (also: CVM_BLESS=1)"
-    )
-
-
-def _new(commands: Any) -> None:
-    new = _command(commands, "new", "write the skeleton of a package that extends cvm")
-    new.add_argument("what", choices=("dialect",))
-    new.add_argument("name", metavar="NAME", help="the dialect's name; the package is NAME_dialect")
-    new.add_argument("-o", "--output", metavar="DIR", help="the folder (default: NAME_dialect)")
-
-
-def _diff(commands: Any) -> None:
-    diff = _command(
-        commands, "diff", "find the first operation whose values differ between two targets, programs or pipelines"
-    )
-    diff.add_argument("a", metavar="A.cvm")
-    diff.add_argument("b", nargs="?", metavar="B.cvm|B.npz", help="another program, or saved values by their names")
-    diff.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    twice = "of A, and given again of B (default: cpu and reference, where nothing else differs)"
-    diff.add_argument("--target", action="append", default=[], metavar="TARGET", help=f"the target {twice}")
-    diff.add_argument(
-        "--pipeline", action="append", default=[], metavar="PASS,...", help="the passes of A, and given again of B"
-    )
-    diff.add_argument("--ulps", type=int, default=0, metavar="N", help="how far apart equal floats may be (default: 0)")
-    diff.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an argument's array")
-    diff.add_argument("--inputs", metavar="FILE.npz", help="arrays by the arguments' names")
-    diff.add_argument("--random-inputs", type=int, metavar="SEED", help="random arrays of this seed for the others")
-    diff.add_argument(
-        "--seeds", type=int, default=10, metavar="N", help="how many seeds are tried otherwise (default: 10)"
-    )
-
-
-def _reduce(commands: Any) -> None:
-    reduce = _command(commands, "reduce", "shrink a program on which a command fails")
-    reduce.add_argument("program", metavar="PROG.cvm")
-    text = "a command that fails on the program, whose path takes the place of {}, or comes last"
-    reduce.add_argument("--test", required=True, metavar="CMD", help=text)
-    reduce.add_argument(
-        "--expect", default="", metavar="TEXT", help="what the command prints when it fails as it should"
-    )
-    reduce.add_argument(
-        "--timeout", type=float, default=60, metavar="SECONDS", help="of the command (default: %(default)s)"
-    )
-    reduce.add_argument(
-        "-o", "--output", default="-", metavar="FILE", help="where to write it (default: standard output)"
-    )
-
-
-def _cost(commands: Any) -> None:
-    cost = _command(commands, "cost", "count the operations and bytes of a call, against what this machine can do")
-    cost.add_argument("program", metavar="PROG.cvm", help="a program, or kernels")
-    cost.add_argument("--entry", default="main", metavar="NAME", help="the function (default: %(default)s)")
-    cost.add_argument("--cpu", metavar="NAME", help="the processor that the code is for, such as x86-64-v3 or native")
-    _optimization(cost)
-    cost.add_argument("--size", action="append", default=[], metavar="NAME=N", help="an unknown size; 1 by default")
-    cost.add_argument("--json", action="store_true", help="print the counts in JSON")
-    cost.add_argument("-o", "--output", metavar="FILE", help="the roofline, .svg, or a page with the counts, .html")
+    for argument in (_LOAD, _LIMITS, *arguments):
+        if isinstance(argument, str):  # those after it are a group of their own
+            made = made.add_argument_group(*argument.split(": ", 1))
+        else:
+            made.add_argument(*argument[0], **argument[1])
