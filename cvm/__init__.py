@@ -74,32 +74,10 @@ _PLACES = {  # of functions whose modules are loaded when they are asked for
 }
 
 __all__ = [
-    "CallError",
-    "Diagnostic",
-    "Error",
-    "Note",
-    "ParseError",
-    "TargetError",
-    "TraceError",
-    "VerifyError",
-    "compile",
-    "fori_loop",
-    "from_onnx",
-    "from_tflite",
-    "from_tosa",
-    "get_num_threads",
-    "grad",
-    "jvp",
-    "limits",
-    "load",
-    "parse",
-    "scan",
-    "set_num_threads",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-    "while_loop",
-]
+    "CallError", "Diagnostic", "Error", "Note", "ParseError", "TargetError", "TraceError", "VerifyError", "compile",
+    "fori_loop", "from_onnx", "from_tflite", "from_tosa", "get_num_threads", "grad", "jvp", "limits", "load", "parse",
+    "scan", "set_num_threads", "value_and_grad", "vjp", "vmap", "while_loop",
+]  # fmt: skip
 
 
 def parse(text: str | bytes, filename: str = "<text>") -> Module:

@@ -476,13 +476,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 # ufuncs as reductions: np.add.reduce(x)
 UFUNC_REDUCTIONS = {
-    "add": "sum",
-    "multiply": "prod",
-    "maximum": "max",
-    "minimum": "min",
-    "logical_and": "all",
-    "logical_or": "any",
-}
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
+}  # fmt: skip
 
 
 def checked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

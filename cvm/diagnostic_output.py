@@ -56,12 +56,8 @@ def _place(span: Span) -> dict[str, Any]:
     line, column = span.source.place(span.start)
     end_line, end_column = span.source.place(max(span.start, span.end))
     return {
-        "file": span.source.filename,
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
-    }
+        "file": span.source.filename, "line": line, "column": column, "end_line": end_line, "end_column": end_column,
+    }  # fmt: skip
 
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> str:
@@ -103,9 +99,6 @@ def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:
 def _location(span: Span) -> dict[str, Any]:
     at = _place(span)
     region = {
-        "startLine": at["line"],
-        "startColumn": at["column"],
-        "endLine": at["end_line"],
-        "endColumn": at["end_column"],
-    }
+        "startLine": at["line"], "startColumn": at["column"], "endLine": at["end_line"], "endColumn": at["end_column"],
+    }  # fmt: skip
     return {"physicalLocation": {"artifactLocation": {"uri": at["file"]}, "region": region}}

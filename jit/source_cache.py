@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 
 
 def compile_text(
-    text: str | bytes,
-    filename: str,
-    folder: Path | None,
-    parse: Callable[[], Module],
-    entry: str,
+    text: str | bytes, filename: str, folder: Path | None, parse: Callable[[], Module], entry: str,
     options: CompileOptions = DEFAULT,
-) -> CompiledFunction | CompiledGraph:
+) -> CompiledFunction | CompiledGraph:  # fmt: skip
     """Compiles a function or a graph of a program's text for a CPU; it lies in a folder, and `parse` reads it."""
     name = _name(text, folder, entry, options)
     data = None if name is None else disk_cache.load(name)

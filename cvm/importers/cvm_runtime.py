@@ -179,12 +179,9 @@ class _Graph:
         return found
 
     def variables(
-        self,
-        nodes: Sequence[Mapping[str, Any]],
-        rows: Sequence[int],
-        shapes: Sequence[Sequence[int]],
+        self, nodes: Sequence[Mapping[str, Any]], rows: Sequence[int], shapes: Sequence[Sequence[int]],
         constants: Mapping[str, np.ndarray],
-    ) -> None:
+    ) -> None:  # fmt: skip
         names = [(node["name"], rows[n]) for n, node in enumerate(nodes) if node["op"] == "null"]
         self.hold(len({name for name, _ in names}) == len(names), "the names of variables are distinct")
         for name, entry in names:

@@ -333,12 +333,6 @@ def _fails(f: Callable[..., object], arrays: list[np.ndarray], call: Call) -> st
 
 
 _COMMANDS: Mapping[str, Callable[[Filetest, Command], Golden | None]] = {
-    "run": run,
-    "check": check,
-    "overflow": overflow,
-    "fmt": fmt,
-    "digest": digest,
-    "opt": opt,
-    "ranges": ranges,
+    "run": run, "check": check, "overflow": overflow, "fmt": fmt, "digest": digest, "opt": opt, "ranges": ranges,
     "graph": graph,
-}
+}  # fmt: skip

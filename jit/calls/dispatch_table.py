@@ -143,12 +143,9 @@ class DispatchEntry:
             self.form = (ctypes.c_int64 * (len(words) + 1))(*words)  # a word is read behind the last
             positional, form = len(structure), ctypes.addressof(self.form)
         known = {
-            "table": ctypes.addressof(table.words) if table is not None else 0,
-            "positional": positional,
-            "form": form,
-            "slow": id(slow),
-            "next": 0,
-        }
+            "table": ctypes.addressof(table.words) if table is not None else 0, "positional": positional, "form": form,
+            "slow": id(slow), "next": 0,
+        }  # fmt: skip
         self.words = (ctypes.c_int64 * len(WAY))(*(known[name] for name in WAY))
 
     def follow(self, following: DispatchEntry) -> None:

@@ -33,17 +33,11 @@ SHAPED = 16  # bytes of what an entry says of an array: where its shape is, and 
 BUSY = 64  # bytes before the workspace where it is told whether it is in use
 FACTOR = 0x9E3779B97F4A7C15  # odd: what sizes are mixed by
 FUNCTIONS = {
-    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)",
-    "empty_array": "ptr (i32, ptr, ptr, i32)",
-    "Py_IncRef": "void (ptr)",
-    "Py_DecRef": "void (ptr)",
-    "PyEval_SaveThread": "ptr ()",
-    "PyEval_RestoreThread": "void (ptr)",
-    "PyTuple_New": "ptr (i64)",
-    "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
-    "PyErr_Clear": "void ()",
-    "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
-}
+    "PyObject_Vectorcall": "ptr (ptr, ptr, i64, ptr)", "empty_array": "ptr (i32, ptr, ptr, i32)",
+    "Py_IncRef": "void (ptr)", "Py_DecRef": "void (ptr)", "PyEval_SaveThread": "ptr ()",
+    "PyEval_RestoreThread": "void (ptr)", "PyTuple_New": "ptr (i64)", "PyTuple_SetItem": "i32 (ptr, i64, ptr)",
+    "PyErr_Clear": "void ()", "PyDict_Next": "i32 (ptr, ptr, ptr, ptr)",
+}  # fmt: skip
 OBJECTS = ("array_type", "tuple_type", "list_type", "dict_type", "out")
 
 

@@ -202,14 +202,10 @@ class Addresses:
 
 
 _INDEX = {
-    "add": Row("{a} + {b}", SUM),
-    "sub": Row("{a} - {b}", SUM),
-    "mul": Row("{a} * {b}", PRODUCT),
-    "floordiv": Row("{a} / {b}", PRODUCT),
-    "floormod": Row("{a} % {b}", PRODUCT),
-    "max": Row("max({a}, {b})"),
+    "add": Row("{a} + {b}", SUM), "sub": Row("{a} - {b}", SUM), "mul": Row("{a} * {b}", PRODUCT),
+    "floordiv": Row("{a} / {b}", PRODUCT), "floormod": Row("{a} % {b}", PRODUCT), "max": Row("max({a}, {b})"),
     "min": Row("min({a}, {b})"),
-}
+}  # fmt: skip
 
 
 def wide(value: Val) -> Val:

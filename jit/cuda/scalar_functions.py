@@ -15,19 +15,10 @@ from ...dialect.notation.math_tables import ROWS as LOOKED_UP
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, AND, XOR, OR, BOTH, EITHER, CHOICE = range(20, 7, -1)
 
 _VALUES = {
-    "i1": "bool",
-    "i8": "signed char",
-    "i16": "short",
-    "i32": "int",
-    "i64": "long long",
-    "ui8": "unsigned char",
-    "ui16": "unsigned short",
-    "ui32": "unsigned",
-    "ui64": "unsigned long long",
-    "f16": "float",
-    "f32": "float",
+    "i1": "bool", "i8": "signed char", "i16": "short", "i32": "int", "i64": "long long", "ui8": "unsigned char",
+    "ui16": "unsigned short", "ui32": "unsigned", "ui64": "unsigned long long", "f16": "float", "f32": "float",
     "f64": "double",
-}
+}  # fmt: skip
 
 _MEMORY = {"i1": "unsigned char", "f16": "unsigned short"}  # where that is not the type of values
 
@@ -294,19 +285,13 @@ def conversion(source: ElementType, target: ElementType) -> Row:
 
 
 _BITS = {
-    ("f32", "int"): "__float_as_int({a})",
-    ("f32", "uint"): "__float_as_uint({a})",
-    ("f64", "int"): "__double_as_longlong({a})",
-    ("f64", "uint"): "(unsigned long long)__double_as_longlong({a})",
-    ("int", "f32"): "__int_as_float({a})",
-    ("uint", "f32"): "__uint_as_float({a})",
-    ("int", "f64"): "__longlong_as_double({a})",
-    ("uint", "f64"): "__longlong_as_double((long long){a})",
-    ("f16", "int"): "(short)to_half({a})",
-    ("f16", "uint"): "to_half({a})",
-    ("int", "f16"): "from_half((unsigned short){a})",
-    ("uint", "f16"): "from_half({a})",
-}
+    ("f32", "int"): "__float_as_int({a})", ("f32", "uint"): "__float_as_uint({a})",
+    ("f64", "int"): "__double_as_longlong({a})", ("f64", "uint"): "(unsigned long long)__double_as_longlong({a})",
+    ("int", "f32"): "__int_as_float({a})", ("uint", "f32"): "__uint_as_float({a})",
+    ("int", "f64"): "__longlong_as_double({a})", ("uint", "f64"): "__longlong_as_double((long long){a})",
+    ("f16", "int"): "(short)to_half({a})", ("f16", "uint"): "to_half({a})",
+    ("int", "f16"): "from_half((unsigned short){a})", ("uint", "f16"): "from_half({a})",
+}  # fmt: skip
 
 
 def reinterpretation(source: ElementType, target: ElementType) -> Row:

@@ -145,13 +145,9 @@ class CompiledFunction:
         return found
 
     def _leave(
-        self,
-        given: Sequence[Any],
-        arrays: list[np.ndarray],
-        outputs: list[np.ndarray],
-        results: list[np.ndarray],
+        self, given: Sequence[Any], arrays: list[np.ndarray], outputs: list[np.ndarray], results: list[np.ndarray],
         shared: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Every overwritten argument holds its result; without `out`, it is the result."""
         for n, k in self.overwritten.items():
             if results[n] is not arrays[k]:

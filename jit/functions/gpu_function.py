@@ -60,14 +60,9 @@ class GpuFunction(CompiledFunction):
         yield from self._launches_of(self.plan, launch_of, sizes, addresses, workspace, status)
 
     def _launches_of(
-        self,
-        plan: Plan,
-        launch_of: Mapping[Kernel, Launch],
-        sizes: Mapping[Any, int],
-        addresses: Mapping[Tensor, int],
-        workspace: int,
-        status: int,
-    ) -> Iterator[tuple[Launch, int, list[int]]]:
+        self, plan: Plan, launch_of: Mapping[Kernel, Launch], sizes: Mapping[Any, int], addresses: Mapping[Tensor, int],
+        workspace: int, status: int,
+    ) -> Iterator[tuple[Launch, int, list[int]]]:  # fmt: skip
         def address(tensor: Tensor) -> int:
             home = plan.home.get(tensor, tensor)
             return addresses[home] if home in addresses else workspace + evaluate(plan.offsets[home], sizes)

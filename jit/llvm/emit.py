@@ -115,15 +115,9 @@ class Emission:
         return "\n".join([*loops, f"{head} {{\n{b.body()}\n}}"])
 
     def _loop(
-        self,
-        b: ll.IRBuilder,
-        loop: Loop,
-        plan: Plan,
-        step: str,
-        pointers: Mapping[Tensor, ll.Value],
-        sizes: Mapping[object, ll.Value],
-        pieces: dict[int, list[ll.Value]],
-    ) -> str:
+        self, b: ll.IRBuilder, loop: Loop, plan: Plan, step: str, pointers: Mapping[Tensor, ll.Value],
+        sizes: Mapping[object, ll.Value], pieces: dict[int, list[ll.Value]],
+    ) -> str:  # fmt: skip
         """Emits a loop of a plan, which calls `step`; the function of that name."""
         arrays = (*loop.parameters, *loop.scratch, *loop.plan.data)
         emit_loop(b, loop, step, {t: pointers[plan.home.get(t, t)] for t in arrays}, sizes)

@@ -111,13 +111,9 @@ class Library:
     status; freed with the object."""
 
     def __init__(
-        self,
-        code: Module | str | Sequence[bytes],
-        exports: Mapping[str, tuple[Any, ...]],
-        data: Sequence[str] = (),
-        imports: Mapping[str, int] | None = None,
-        slp: bool = False,
-    ) -> None:
+        self, code: Module | str | Sequence[bytes], exports: Mapping[str, tuple[Any, ...]], data: Sequence[str] = (),
+        imports: Mapping[str, int] | None = None, slp: bool = False,
+    ) -> None:  # fmt: skip
         builder = llvm.JITLibraryBuilder()
         for image in [object_code(code, slp)] if isinstance(code, (str, Module)) else code:
             builder = builder.add_object_img(image)

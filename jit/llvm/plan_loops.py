@@ -56,13 +56,9 @@ def _holds(b: ll.IRBuilder, pointer: ll.Value) -> ll.Value:
 
 
 def _point(
-    b: ll.IRBuilder,
-    loop: Loop,
-    memory: tuple[list[ll.Value], list[ll.Value], list[ll.Value]],
-    slots: list[ll.Value],
-    k: ll.Value,
-    sizes: Mapping[object, ll.Value],
-) -> None:
+    b: ll.IRBuilder, loop: Loop, memory: tuple[list[ll.Value], list[ll.Value], list[ll.Value]], slots: list[ll.Value],
+    k: ll.Value, sizes: Mapping[object, ll.Value],
+) -> None:  # fmt: skip
     """Stores pointers to the arguments and results of the k-th step of a known number."""
     steps, plan, (given, results, spares) = loop.steps, loop.plan, memory
     assert steps.trips is not None

@@ -119,36 +119,23 @@ INSTRUCTIONS: dict[tuple[str, str], Row] = {
 
 # sums of products of parts of words, for which many processors have instructions for vectors
 INSTRUCTIONS["pairdot", "int"] = _row(
-    ("shl", "a", Splat(16)),
-    ("ashr", 0, Splat(16)),
-    ("shl", "b", Splat(16)),
-    ("ashr", 2, Splat(16)),
-    ("mul", 1, 3),
-    ("ashr", "a", Splat(16)),
-    ("ashr", "b", Splat(16)),
-    ("mul", 5, 6),
-    ("add", 4, 7),
-)
+    ("shl", "a", Splat(16)), ("ashr", 0, Splat(16)), ("shl", "b", Splat(16)), ("ashr", 2, Splat(16)), ("mul", 1, 3),
+    ("ashr", "a", Splat(16)), ("ashr", "b", Splat(16)), ("mul", 5, 6), ("add", 4, 7),
+)  # fmt: skip
 INSTRUCTIONS["bytepairs", "int"] = _row(
     *_byte_pair(0, 0), *_byte_pair(16, 15), ("and", 14, Splat(65535)), ("shl", 29, Splat(16)), ("or", 30, 31)
 )
 for _name, _signed in (("quaddot_us", False), ("quaddot", True)):
     INSTRUCTIONS[_name, "int"] = _row(
-        *(step for n in range(4) for step in _byte_product(8 * n, 5 * n, _signed)),
-        ("add", 4, 9),
-        ("add", 14, 19),
+        *(step for n in range(4) for step in _byte_product(8 * n, 5 * n, _signed)), ("add", 4, 9), ("add", 14, 19),
         ("add", 20, 21),
-    )
+    )  # fmt: skip
 HALVES = {"addhalves": "add", "subhalves": "sub"}
 for _name, _instruction in HALVES.items():
     INSTRUCTIONS[_name, "int"] = _row(
-        (_instruction, "a", "b"),
-        ("and", 0, Splat(65535)),
-        ("and", "a", Splat(-65536)),
-        ("and", "b", Splat(-65536)),
-        (_instruction, 2, 3),
-        ("or", 1, 4),
-    )
+        (_instruction, "a", "b"), ("and", 0, Splat(65535)), ("and", "a", Splat(-65536)), ("and", "b", Splat(-65536)),
+        (_instruction, 2, 3), ("or", 1, 4),
+    )  # fmt: skip
 # vectors of words that target_intrinsics.py defines: the operands, and the instructions for one word
 WORDS: dict[str, tuple[str, Row]] = {
     **{f: ("ab", INSTRUCTIONS[f, "int"]) for f in ("pairdot", "bytepairs", *HALVES)},
@@ -172,15 +159,8 @@ ANY_DIVISOR: dict[str, Row] = {
 
 # conversions between kinds of elements, of which the second one is wider, or of another kind
 WIDENING = {
-    ("bool", "float"): "uitofp",
-    ("bool", "int"): "zext",
-    ("bool", "uint"): "zext",
-    ("int", "int"): "sext",
-    ("int", "uint"): "sext",
-    ("uint", "int"): "zext",
-    ("uint", "uint"): "zext",
-    ("int", "float"): "sitofp",
-    ("uint", "float"): "uitofp",
-    ("float", "float"): "fpext",
-}
+    ("bool", "float"): "uitofp", ("bool", "int"): "zext", ("bool", "uint"): "zext", ("int", "int"): "sext",
+    ("int", "uint"): "sext", ("uint", "int"): "zext", ("uint", "uint"): "zext", ("int", "float"): "sitofp",
+    ("uint", "float"): "uitofp", ("float", "float"): "fpext",
+}  # fmt: skip
 SATURATING = {"int": "llvm.fptosi.sat", "uint": "llvm.fptoui.sat"}  # of floats

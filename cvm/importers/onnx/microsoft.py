@@ -36,16 +36,9 @@ def f32(value: Any) -> np.float32:
 
 @rule("com.microsoft.QLinearAdd")
 def qlinear_add(
-    at: At,
-    a: Node,
-    a_scale: Array,
-    a_zero: Array,
-    b: Node,
-    b_scale: Array,
-    b_zero: Array,
-    c_scale: Array,
+    at: At, a: Node, a_scale: Array, a_zero: Array, b: Node, b_scale: Array, b_zero: Array, c_scale: Array,
     c_zero: Array,
-) -> Known:
+) -> Known:  # fmt: skip
     """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over c_scale."""
     of_a, of_b = (f32(one(s)) / f32(one(c_scale)) for s in (a_scale, b_scale))
     zeros = np.float64(of_a) * np.float64(one(a_zero)) + np.float64(of_b * f32(one(b_zero)))
@@ -68,16 +61,9 @@ def rounded(y: Node, zero: Array) -> Node:
 
 @rule("com.microsoft.QLinearMul")
 def qlinear_mul(
-    at: At,
-    a: Node,
-    a_scale: Array,
-    a_zero: Array,
-    b: Node,
-    b_scale: Array,
-    b_zero: Array,
-    c_scale: Array,
+    at: At, a: Node, a_scale: Array, a_zero: Array, b: Node, b_scale: Array, b_zero: Array, c_scale: Array,
     c_zero: Array,
-) -> Known:
+) -> Known:  # fmt: skip
     x, y = (n.cast(I32) - at.node(np.array(one(zero), np.int32)) for n, zero in ((a, a_zero), (b, b_zero)))
     factor = f32(one(a_scale)) * f32(one(b_scale)) / f32(one(c_scale))
     return requantize(at, x * y, at.node(np.array(factor)), one(c_zero))

@@ -97,12 +97,8 @@ def binary(at: At, a: Node, b: Node) -> Known:
     if at.op == "FLOOR_DIV" and a.element.kind == "float":
         return at.onnx("Div", a, b).scalar("floor")
     names = {
-        "FLOOR_DIV": "floor_div",
-        "FLOOR_MOD": "mod",
-        "POW": "pow",
-        "ATAN2": "arctan2",
-        "SQUARED_DIFFERENCE": "sub",
-    }
+        "FLOOR_DIV": "floor_div", "FLOOR_MOD": "mod", "POW": "pow", "ATAN2": "arctan2", "SQUARED_DIFFERENCE": "sub",
+    }  # fmt: skip
     found = combine(names[at.op], a, b)
     return found * found if at.op == "SQUARED_DIFFERENCE" else found
 
@@ -129,13 +125,8 @@ def same_scale(at: At) -> None:
 
 
 COMPARISONS = {
-    "EQUAL": "eq",
-    "NOT_EQUAL": "neq",
-    "LESS": "lt",
-    "LESS_EQUAL": "le",
-    "GREATER": "gt",
-    "GREATER_EQUAL": "ge",
-}
+    "EQUAL": "eq", "NOT_EQUAL": "neq", "LESS": "lt", "LESS_EQUAL": "le", "GREATER": "gt", "GREATER_EQUAL": "ge",
+}  # fmt: skip
 
 
 @rule(*COMPARISONS)

@@ -115,13 +115,9 @@ _COMPARE: dict[str, Compute] = {
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
 }  # fmt: skip
 _OPPOSITE = {
-    "equ": np.not_equal,
-    "neu": np.equal,
-    "ltu": np.greater_equal,
-    "leu": np.greater,
-    "gtu": np.less_equal,
+    "equ": np.not_equal, "neu": np.equal, "ltu": np.greater_equal, "leu": np.greater, "gtu": np.less_equal,
     "geu": np.less,
-}
+}  # fmt: skip
 _JOIN = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 

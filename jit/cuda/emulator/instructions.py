@@ -17,13 +17,9 @@ from .registers import SPACES, Active, Registers
 Array = np.ndarray[Any, Any]
 Step: TypeAlias = Callable[[Active], None]
 _ATOMIC = {
-    "add": np.add,
-    "max": np.maximum,
-    "min": np.minimum,
-    "or": np.bitwise_or,
-    "and": np.bitwise_and,
+    "add": np.add, "max": np.maximum, "min": np.minimum, "or": np.bitwise_or, "and": np.bitwise_and,
     "xor": np.bitwise_xor,
-}
+}  # fmt: skip
 _NOTHING = {"membar", "fence", "bar", "barrier", "prefetch", "prefetchu"}
 
 

@@ -28,13 +28,9 @@ class Registers:
         self.held: dict[str, Array] = {}
         thread, block = self.lanes % threads, self.lanes // threads
         special = {
-            "%tid.x": thread,
-            "%ctaid.x": block,
-            "%ntid.x": threads,
-            "%nctaid.x": grid,
-            "%laneid": thread % 32,
+            "%tid.x": thread, "%ctaid.x": block, "%ntid.x": threads, "%nctaid.x": grid, "%laneid": thread % 32,
             "%warpid": thread // 32,
-        }
+        }  # fmt: skip
         self.special = {n: np.array(np.broadcast_to(np.asarray(v, np.uint32), self.count)) for n, v in special.items()}
         for name, value in (("tid", 0), ("ctaid", 0), ("ntid", 1), ("nctaid", 1)):
             for axis in "yz":
