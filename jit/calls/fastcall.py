@@ -18,19 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .vectorcall_ir import (
-    ALIGNED,
-    CONTIGUOUS,
-    DATA,
-    DESCRIPTOR,
-    ELEMENT,
-    FLAGS,
-    FUNCTIONS,
-    HEAD,
-    RANK,
-    SHAPE,
-    WRITEABLE,
-)
+from . import vectorcall_ir as layout
 
 if TYPE_CHECKING:
     from ..llvm.native_code import Library
@@ -51,14 +39,15 @@ def usable() -> bool:
     array = np.zeros((3, 5), np.int32)
     at = id(array)
     word, half = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+    usual = layout.CONTIGUOUS | layout.ALIGNED | layout.WRITEABLE
     return (
         word(at + 8).value == id(np.ndarray)
-        and word(at + DATA).value == array.ctypes.data
-        and half(at + RANK).value == 2
-        and [word(word(at + SHAPE).value + 8 * n).value for n in range(2)] == [3, 5]
-        and word(at + DESCRIPTOR).value == id(np.dtype(np.int32))
-        and half(at + FLAGS).value & (CONTIGUOUS | ALIGNED | WRITEABLE) == CONTIGUOUS | ALIGNED | WRITEABLE
-        and bytes((ctypes.c_char * 8).from_address(id(array.dtype) + ELEMENT))
+        and word(at + layout.DATA).value == array.ctypes.data
+        and half(at + layout.RANK).value == 2
+        and [word(word(at + layout.SHAPE).value + 8 * n).value for n in range(2)] == [3, 5]
+        and word(at + layout.DESCRIPTOR).value == id(np.dtype(np.int32))
+        and half(at + layout.FLAGS).value & usual == usual
+        and bytes((ctypes.c_char * 8).from_address(id(array.dtype) + layout.ELEMENT))
         == b"ii=\0" + np.int32(array.dtype.num).tobytes()
         and word(id(np.ndarray) + TYPE_FLAGS).value == np.ndarray.__flags__
     )
@@ -73,16 +62,11 @@ def addresses() -> dict[str, int]:
     from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
     functions = (ctypes.c_void_p * 300).from_address(get(_multiarray_umath._ARRAY_API, None))
-    python = {
-        name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in FUNCTIONS if name.startswith("Py")
-    }
+    called = [name for name in layout.FUNCTIONS if name.startswith("Py")]
+    python = {name: ctypes.cast(getattr(api, name), ctypes.c_void_p).value for name in called}
     objects = {
-        "array_type": np.ndarray,
-        "tuple_type": tuple,
-        "list_type": list,
-        "dict_type": dict,
-        "out": sys.intern("out"),
-    }
+        "array_type": np.ndarray, "tuple_type": tuple, "list_type": list, "dict_type": dict, "out": sys.intern("out"),
+    }  # fmt: skip
     found = {**python, "empty_array": functions[EMPTY], **{name: id(o) for name, o in objects.items()}}
     return {name: at for name, at in found.items() if at}
 
@@ -99,12 +83,9 @@ def _code() -> tuple[Library, int]:
 
 class _Member(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-        ("flags", ctypes.c_int),
+        ("name", ctypes.c_char_p), ("type", ctypes.c_int), ("offset", ctypes.c_ssize_t), ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
-    )
+    )  # fmt: skip
 
 
 class _Slot(ctypes.Structure):
@@ -113,12 +94,9 @@ class _Slot(ctypes.Structure):
 
 class _Specification(ctypes.Structure):
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("size", ctypes.c_int),
-        ("item_size", ctypes.c_int),
-        ("flags", ctypes.c_uint),
+        ("name", ctypes.c_char_p), ("size", ctypes.c_int), ("item_size", ctypes.c_int), ("flags", ctypes.c_uint),
         ("slots", ctypes.POINTER(_Slot)),
-    )
+    )  # fmt: skip
 
 
 Kind = TypeVar("Kind")
@@ -128,11 +106,11 @@ _KEPT: list[Any] = []  # what types made here refer to
 @lru_cache(maxsize=1)
 def direct_base() -> type:
     """A type whose objects have room for the code's address and the table's, and are called through the first."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, HEAD, 1, None), _Member())
+    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.HEAD, 1, None), _Member())
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(MEMBERS, ctypes.addressof(members)), _Slot(CALL, call), _Slot(0, None))
     flags = DEFAULT_FLAGS | BASE_TYPE | HAS_VECTORCALL
-    specification = _Specification(b"cvm.jit.calls.fastcall.Direct", HEAD + 16, 0, flags, slots)
+    specification = _Specification(b"cvm.jit.calls.fastcall.Direct", layout.HEAD + 16, 0, flags, slots)
     _KEPT.extend((members, slots, specification))
     make = ctypes.pythonapi.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p]
@@ -152,6 +130,6 @@ def direct(kind: type[Kind]) -> type[Kind]:
 def take(called: object, way: int) -> Library:
     """Lets calls of an object of a direct class go by the way that lies there; gives what has to be kept with the object."""
     library, code = _code()
-    place = (ctypes.c_int64 * 2).from_address(id(called) + HEAD)
+    place = (ctypes.c_int64 * 2).from_address(id(called) + layout.HEAD)
     place[:] = code, way
     return library

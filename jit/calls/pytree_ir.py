@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-LEAF, SAME, TUPLE, LIST, DICT = range(
-    5
-)  # an array; the object that follows; so many parts; the same; so many, after keys
+# an array; the object that follows; so many parts; the same; so many, after keys
+LEAF, SAME, TUPLE, LIST, DICT = range(5)
 
 
 def load(name: str, base: str, place: int, type: str = "ptr") -> str:
@@ -21,6 +20,17 @@ def load(name: str, base: str, place: int, type: str = "ptr") -> str:
 def item(name: str, base: str, index: str, type: str = "ptr") -> str:
     """The same for an item of an array."""
     return f"%{name}.at = getelementptr {type}, ptr %{base}, i64 %{index}\n  %{name} = load {type}, ptr %{name}.at"
+
+
+def when(name: str, test: str, then: str, otherwise: str) -> str:
+    """The instructions that go on at one of two blocks, by a comparison."""
+    return f"%{name} = icmp {test}\n  br i1 %{name}, label %{then}, label %{otherwise}"
+
+
+def counted(k: str, before: str, last: str, count: str, body: str, after: str) -> str:
+    """The head of a loop over so many numbers, which its last block raises by 1."""
+    number = f"%{k} = phi i64 [ 0, %{before} ], [ %{k}_next, %{last} ]\n  "
+    return number + when(f"{k}_more", f"slt i64 %{k}, %{count}", body, after)
 
 
 def form_words(structure: Any) -> list[int]:
@@ -59,14 +69,12 @@ entry:
 head:
   %k = phi i64 [ 0, %entry ], [ %k_next, %one ]
   %left = phi ptr [ %form, %entry ], [ %rest, %one ]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %one, label %end
+  {when("more", "slt i64 %k, %n", "one", "end")}
 one:
   {item("object", "objects", "k")}
   %rest = call ptr @part(ptr %object, ptr %left, ptr %place)
   %k_next = add i64 %k, 1
-  %fits = icmp ne ptr %rest, null
-  br i1 %fits, label %head, label %end
+  {when("fits", "ne ptr %rest, null", "head", "end")}
 end:
   %answer = phi ptr [ %left, %head ], [ null, %one ]
   ret ptr %answer
@@ -88,8 +96,7 @@ leaf:
   ret ptr %second
 same:
   %address = ptrtoint ptr %object to i64
-  %is_same = icmp eq i64 %address, %word
-  br i1 %is_same, label %good, label %bad
+  {when("is_same", "eq i64 %address, %word", "good", "bad")}
 good:
   ret ptr %third
 tuple:
@@ -97,16 +104,14 @@ tuple:
   %inside = getelementptr i8, ptr %object, i64 24
   br i1 %is_tuple, label %sized, label %bad
 list:
-  %is_list = icmp eq ptr %type, @list_type
-  br i1 %is_list, label %listed, label %bad
+  {when("is_list", "eq ptr %type, @list_type", "listed", "bad")}
 listed:
   {load("outside", "object", 24)}
   br label %sized
 sized:
   %items = phi ptr [ %inside, %tuple ], [ %outside, %listed ]
   {load("size", "object", 16, "i64")}
-  %has_size = icmp eq i64 %size, %word
-  br i1 %has_size, label %each, label %bad
+  {when("has_size", "eq i64 %size, %word", "each", "bad")}
 each:
   %rest = tail call ptr @parts(ptr %items, i64 %word, ptr %third, ptr %place)
   ret ptr %rest
@@ -123,22 +128,19 @@ next:
   %any = call i32 @PyDict_Next(ptr %object, ptr %position, ptr %key_at, ptr %value_at)
   %is_any = icmp ne i32 %any, 0
   %is_wanted = icmp slt i64 %d, %word
-  %as_long = icmp eq i1 %is_any, %is_wanted
-  br i1 %as_long, label %either, label %bad
+  {when("as_long", "eq i1 %is_any, %is_wanted", "either", "bad")}
 either:
   br i1 %is_any, label %one, label %through
 one:
   %key = load ptr, ptr %key_at
   %wanted = load ptr, ptr %now
-  %is_key = icmp eq ptr %key, %wanted
-  br i1 %is_key, label %keyed, label %bad
+  {when("is_key", "eq ptr %key, %wanted", "keyed", "bad")}
 keyed:
   %value = load ptr, ptr %value_at
   %value_form = getelementptr i8, ptr %now, i64 8
   %d_rest = call ptr @part(ptr %value, ptr %value_form, ptr %place)
   %d_next = add i64 %d, 1
-  %d_fits = icmp ne ptr %d_rest, null
-  br i1 %d_fits, label %next, label %bad
+  {when("d_fits", "ne ptr %d_rest, null", "next", "bad")}
 through:
   ret ptr %now
 bad:

@@ -16,19 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..runtime.fp_environment import declarations, in_default_environment, register_of
-from .pytree_ir import FORMS, item, load
+from .pytree_ir import FORMS, counted, item, load, when
 
 DATA, RANK, SHAPE, DESCRIPTOR, FLAGS = 16, 24, 32, 56, 64  # places in a NumPy array object, in bytes
-ELEMENT = (
-    24  # the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes, flags and number
-)
+# the place in a descriptor of what tells the elements' type: its kind, letter, order of bytes, flags and number
+ELEMENT = 24
 CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 HEAD = 16  # bytes of an object before what is its own: the code's address, and the way's
 WAY = ("table", "positional", "form", "slow", "next")
-TABLE = ("arguments", "results", "constants", "sizes", "room", "program", "only", "slots", "workspace")  # fmt: skip
-RECORD = (
-    32  # bytes of what a table says of an array: its descriptor, its rank, an argument's sizes, and the elements' type
-)
+TABLE = ("arguments", "results", "constants", "sizes", "room", "program", "only", "slots", "workspace")
+# bytes of what a table says of an array: its descriptor, its rank, an argument's sizes, and the elements' type
+RECORD = 32
 SHAPED = 16  # bytes of what an entry says of an array: where its shape is, and its number of bytes
 BUSY = 64  # bytes before the workspace where it is told whether it is in use
 FACTOR = 0x9E3779B97F4A7C15  # odd: what sizes are mixed by
@@ -74,45 +72,37 @@ CHECK = f"""
 define internal ptr @check(ptr %array, ptr %record, ptr %asked, ptr %known, i32 %flags) alwaysinline nounwind {{
 entry:
   {load("type", "array", 8)}
-  %is_array = icmp eq ptr %type, @array_type
-  br i1 %is_array, label %typed, label %no
+  {when("is_array", "eq ptr %type, @array_type", "typed", "no")}
 typed:
   {load("descriptor", "array", DESCRIPTOR)}
   {load("wanted", "record", 0)}
-  %same = icmp eq ptr %descriptor, %wanted
-  br i1 %same, label %ranked, label %copied
+  {when("same", "eq ptr %descriptor, %wanted", "ranked", "copied")}
 copied:
   {load("element", "descriptor", ELEMENT, "i64")}
   {load("element_wanted", "record", 24, "i64")}
-  %alike = icmp eq i64 %element, %element_wanted
-  br i1 %alike, label %ranked, label %no
+  {when("alike", "eq i64 %element, %element_wanted", "ranked", "no")}
 ranked:
   {load("rank", "array", RANK, "i32")}
   {load("rank_wanted", "record", 8, "i32")}
-  %same_rank = icmp eq i32 %rank, %rank_wanted
-  br i1 %same_rank, label %flagged, label %no
+  {when("same_rank", "eq i32 %rank, %rank_wanted", "flagged", "no")}
 flagged:
   {load("has", "array", FLAGS, "i32")}
   %common = and i32 %has, %flags
-  %all = icmp eq i32 %common, %flags
-  br i1 %all, label %shaped, label %no
+  {when("all", "eq i32 %common, %flags", "shaped", "no")}
 shaped:
   {load("shape", "array", SHAPE)}
   %axes = zext i32 %rank to i64
   br label %axis
 axis:
   %k = phi i64 [ 0, %shaped ], [ %next, %size ], [ %next, %look ], [ %next, %first ]
-  %more = icmp ult i64 %k, %axes
-  br i1 %more, label %size, label %yes
+  {when("more", "ult i64 %k, %axes", "size", "yes")}
 size:
   {item("one", "shape", "k", "i64")}
   {item("written", "asked", "k", "i64")}
   %next = add i64 %k, 1
-  %as_written = icmp eq i64 %one, %written
-  br i1 %as_written, label %axis, label %other
+  {when("as_written", "eq i64 %one, %written", "axis", "other")}
 other:
-  %unknown = icmp slt i64 %written, 0
-  br i1 %unknown, label %look, label %no
+  {when("unknown", "slt i64 %written, 0", "look", "no")}
 look:
   %place = xor i64 %written, -1
   {item("earlier", "known", "place", "i64")}
@@ -144,27 +134,22 @@ try:
   {_word("positional")}
   {_word("form", "ptr")}
   {_word("table", "ptr")}
-  %as_many = icmp eq i64 %n, %positional
-  br i1 %as_many, label %counted, label %other
+  {when("as_many", "eq i64 %n, %positional", "counted", "other")}
 counted:
-  %is_plain = icmp eq ptr %form, null
-  br i1 %is_plain, label %plain, label %structured
+  {when("is_plain", "eq ptr %form, null", "plain", "structured")}
 plain:
   %answer = call ptr @served(ptr %table, ptr %given, ptr %named, ptr %names)
-  %is_served = icmp ne ptr %answer, null
-  br i1 %is_served, label %return, label %other
+  {when("is_served", "ne ptr %answer, null", "return", "other")}
 return:
   ret ptr %answer
 structured:
   %found = call ptr @served_apart(ptr %table, ptr %form, ptr %given, i64 %n, ptr %named, ptr %names)
-  %is_found = icmp ne ptr %found, null
-  br i1 %is_found, label %return_found, label %other
+  {when("is_found", "ne ptr %found, null", "return_found", "other")}
 return_found:
   ret ptr %found
 other:
   {_word("next", "ptr")}
-  %any_next = icmp ne ptr %next, null
-  br i1 %any_next, label %try, label %slowly
+  {when("any_next", "ne ptr %next, null", "try", "slowly")}
 slowly:
   {_word("slow", "ptr")}
   %slow_answer = tail call ptr @PyObject_Vectorcall(ptr %slow, ptr %given, i64 %count, ptr %names)
@@ -181,9 +166,7 @@ entry:
 no:
   ret ptr null
 hold:
-  %h = phi i64 [ 0, %entry ], [ %h_next, %hold_one ]
-  %h_more = icmp slt i64 %h, %arguments
-  br i1 %h_more, label %hold_one, label %held
+  {counted("h", "entry", "hold_one", "arguments", "hold_one", "held")}
 hold_one:
   {item("h_object", "objects", "h")}
   call void @Py_IncRef(ptr %h_object)
@@ -193,9 +176,7 @@ held:
   %answer = call ptr @served(ptr %table, ptr %objects, ptr %named, ptr %names)
   br label %let
 let:
-  %l = phi i64 [ 0, %held ], [ %l_next, %let_one ]
-  %l_more = icmp slt i64 %l, %arguments
-  br i1 %l_more, label %let_one, label %end
+  {counted("l", "held", "let_one", "arguments", "let_one", "end")}
 let_one:
   {item("l_object", "objects", "l")}
   call void @Py_DecRef(ptr %l_object)
@@ -217,18 +198,14 @@ entry:
   %records = getelementptr i8, ptr %table, i64 {8 * len(TABLE)}
   br label %unknown
 unknown:
-  %u = phi i64 [ 0, %entry ], [ %u_next, %unknown_one ]
-  %u_more = icmp slt i64 %u, %sizes
-  br i1 %u_more, label %unknown_one, label %argument
+  {counted("u", "entry", "unknown_one", "sizes", "unknown_one", "argument")}
 unknown_one:
   %u_at = getelementptr i64, ptr %known, i64 %u
   store i64 -1, ptr %u_at
   %u_next = add i64 %u, 1
   br label %unknown
 argument:
-  %a = phi i64 [ 0, %unknown ], [ %a_next, %argument_good ]
-  %a_more = icmp slt i64 %a, %arguments
-  br i1 %a_more, label %argument_check, label %checked
+  {counted("a", "unknown", "argument_good", "arguments", "argument_check", "checked")}
 argument_check:
   {item("a_array", "objects", "a")}
   %a_offset = mul i64 %a, {RECORD}
@@ -236,21 +213,17 @@ argument_check:
   {load("a_sizes", "a_record", 16)}
   %a_data = call ptr @check(ptr %a_array, ptr %a_record, ptr %a_sizes, ptr %known, i32 {CONTIGUOUS | ALIGNED})
   %a_next = add i64 %a, 1
-  %a_fits = icmp ne ptr %a_data, null
-  br i1 %a_fits, label %argument_good, label %leave
+  {when("a_fits", "ne ptr %a_data, null", "argument_good", "leave")}
 argument_good:
   %a_place = getelementptr ptr, ptr %pointers, i64 %a
   store ptr %a_data, ptr %a_place
   br label %argument
 checked:
   {_word("only", "ptr")}
-  %is_only = icmp ne ptr %only, null
-  br i1 %is_only, label %entered, label %mix
+  {when("is_only", "ne ptr %only, null", "entered", "mix")}
 mix:
   %mixed = phi i64 [ 0, %checked ], [ %mixed_next, %mix_one ]
-  %x = phi i64 [ 0, %checked ], [ %x_next, %mix_one ]
-  %x_more = icmp slt i64 %x, %sizes
-  br i1 %x_more, label %mix_one, label %mixed_all
+  {counted("x", "checked", "mix_one", "sizes", "mix_one", "mixed_all")}
 mix_one:
   {item("x_size", "known", "x", "i64")}
   %mixed_sum = add i64 %mixed, %x_size
@@ -267,22 +240,18 @@ mixed_all:
 probe:
   %slot = phi i64 [ %first_slot, %mixed_all ], [ %next_slot, %differs ]
   {item("candidate", "in_slots", "slot")}
-  %any_candidate = icmp ne ptr %candidate, null
-  br i1 %any_candidate, label %same, label %leave
+  {when("any_candidate", "ne ptr %candidate, null", "same", "leave")}
 differs:
   %slot_after = add i64 %slot, 1
   %next_slot = and i64 %slot_after, %last_slot
   br label %probe
 same:
-  %s = phi i64 [ 0, %probe ], [ %s_next, %same_one ]
-  %s_more = icmp slt i64 %s, %sizes
-  br i1 %s_more, label %same_one, label %entered
+  {counted("s", "probe", "same_one", "sizes", "same_one", "entered")}
 same_one:
   {item("s_size", "known", "s", "i64")}
   {item("s_wanted", "candidate", "s", "i64")}
   %s_next = add i64 %s, 1
-  %s_same = icmp eq i64 %s_size, %s_wanted
-  br i1 %s_same, label %same, label %differs
+  {when("s_same", "eq i64 %s_size, %s_wanted", "same", "differs")}
 entered:
   %for_sizes = phi ptr [ %only, %checked ], [ %candidate, %same ]
   {item("release", "for_sizes", "sizes", "i64")}
@@ -291,15 +260,12 @@ entered:
   {_word("results")}
   %busy = getelementptr i8, ptr %workspace, i64 -{BUSY}
   %single = icmp eq i64 %results, 1
-  %has_memory = icmp ne ptr %workspace, null
-  br i1 %has_memory, label %take, label %results_begin
+  {when("has_memory", "ne ptr %workspace, null", "take", "results_begin")}
 take:
   %taken = atomicrmw xchg ptr %busy, i32 1 acquire
-  %free = icmp eq i32 %taken, 0
-  br i1 %free, label %results_begin, label %leave
+  {when("free", "eq i32 %taken, 0", "results_begin", "leave")}
 results_begin:
-  %bare = icmp eq ptr %names, null
-  br i1 %bare, label %fresh, label %asked
+  {when("bare", "eq ptr %names, null", "fresh", "asked")}
 
 asked:
   {load("names_count", "names", 16, "i64")}
@@ -313,8 +279,7 @@ target:
   br i1 %single, label %outs, label %pack
 pack:
   {load("pack_type", "whole", 8)}
-  %is_tuple = icmp eq ptr %pack_type, @tuple_type
-  br i1 %is_tuple, label %pack_size, label %give_up
+  {when("is_tuple", "eq ptr %pack_type, @tuple_type", "pack_size", "give_up")}
 pack_size:
   {load("pack_count", "whole", 16, "i64")}
   %pack_fits = icmp eq i64 %pack_count, %results
@@ -324,9 +289,7 @@ outs:
   %out_list = phi ptr [ %named, %target ], [ %items, %pack_size ]
   br label %result
 result:
-  %r = phi i64 [ 0, %outs ], [ %r_next, %result_good ]
-  %r_more = icmp slt i64 %r, %results
-  br i1 %r_more, label %result_check, label %keep
+  {counted("r", "outs", "result_good", "results", "result_check", "keep")}
 result_check:
   {item("r_array", "out_list", "r")}
   %r_index = add i64 %arguments, %r
@@ -339,12 +302,9 @@ result_check:
   %r_data = call ptr @check(ptr %r_array, ptr %r_record, ptr %r_shape, ptr %known, i32 {CONTIGUOUS | ALIGNED | WRITEABLE})
   %r_end = getelementptr i8, ptr %r_data, i64 %r_bytes
   %r_next = add i64 %r, 1
-  %r_fits = icmp ne ptr %r_data, null
-  br i1 %r_fits, label %other, label %give_up
+  {when("r_fits", "ne ptr %r_data, null", "other", "give_up")}
 other:
-  %o = phi i64 [ 0, %result_check ], [ %o_next, %apart ]
-  %o_more = icmp slt i64 %o, %r_index
-  br i1 %o_more, label %apart, label %result_good
+  {counted("o", "result_check", "apart", "r_index", "apart", "result_good")}
 apart:
   {item("o_data", "pointers", "o")}
   %o_offset = mul i64 %o, {SHAPED}
@@ -368,13 +328,11 @@ fresh:
   br i1 %single, label %making, label %make_tuple
 make_tuple:
   %tuple = call ptr @PyTuple_New(i64 %results)
-  %got_tuple = icmp ne ptr %tuple, null
-  br i1 %got_tuple, label %making, label %no_memory
+  {when("got_tuple", "ne ptr %tuple, null", "making", "no_memory")}
 making:
   %m = phi i64 [ 0, %fresh ], [ 0, %make_tuple ], [ %m_next, %put ]
   %m_last = phi ptr [ null, %fresh ], [ %tuple, %make_tuple ], [ %m_whole, %put ]
-  %m_more = icmp slt i64 %m, %results
-  br i1 %m_more, label %making_one, label %run
+  {when("m_more", "slt i64 %m, %results", "making_one", "run")}
 making_one:
   %m_index = add i64 %arguments, %m
   %m_offset = mul i64 %m_index, {RECORD}
@@ -387,8 +345,7 @@ making_one:
   call void @Py_IncRef(ptr %m_descriptor)
   %m_array = call ptr @empty_array(i32 %m_rank, ptr %m_shape, ptr %m_descriptor, i32 0)
   %m_next = add i64 %m, 1
-  %m_got = icmp ne ptr %m_array, null
-  br i1 %m_got, label %made, label %not_made
+  {when("m_got", "ne ptr %m_array, null", "made", "not_made")}
 made:
   {load("m_data", "m_array", DATA)}
   %m_place = getelementptr ptr, ptr %pointers, i64 %m_index
@@ -401,8 +358,7 @@ put:
   %m_whole = phi ptr [ %m_array, %made ], [ %m_last, %put_in_tuple ]
   br label %making
 not_made:
-  %any_tuple = icmp ne ptr %m_last, null
-  br i1 %any_tuple, label %drop, label %no_memory
+  {when("any_tuple", "ne ptr %m_last, null", "drop", "no_memory")}
 drop:
   call void @Py_DecRef(ptr %m_last)
   br label %no_memory
@@ -420,9 +376,7 @@ run:
   %constant_places = getelementptr ptr, ptr %pointers, i64 %arrays
   br label %constant
 constant:
-  %c = phi i64 [ 0, %run ], [ %c_next, %constant_put ]
-  %c_more = icmp slt i64 %c, %constants
-  br i1 %c_more, label %constant_put, label %ready
+  {counted("c", "run", "constant_put", "constants", "constant_put", "ready")}
 constant_put:
   {item("c_data", "constant_list", "c")}
   %c_place = getelementptr ptr, ptr %constant_places, i64 %c
@@ -430,8 +384,7 @@ constant_put:
   %c_next = add i64 %c, 1
   br label %constant
 ready:
-  %releases = icmp ne i64 %release, 0
-  br i1 %releases, label %run_released, label %run_held
+  {when("releases", "ne i64 %release, 0", "run_released", "run_held")}
 run_released:
   %thread = call ptr @PyEval_SaveThread()
   %released_status = call i32 @run(ptr %program, ptr %pointers, ptr %known, ptr %workspace)
@@ -447,8 +400,7 @@ give:
   store atomic i32 0, ptr %busy release, align 4
   br label %given_back
 given_back:
-  %good = icmp eq i32 %status, 0
-  br i1 %good, label %return, label %undo
+  {when("good", "eq i32 %status, 0", "return", "undo")}
 return:
   ret ptr %answer
 

@@ -12,18 +12,7 @@ from cvm.dialect.program.builder import Node
 from cvm.importers.onnx.elementwise import choose, combine
 from cvm.importers.onnx.rules import aligned
 
-from .quantization import (
-    LIMITS,
-    activation_range,
-    at_i32,
-    bounded,
-    clipped,
-    less_zero,
-    quantized_multiplier,
-    requantized,
-    rescaled,
-    rounded,
-)
+from . import quantization as q
 from .rules import ROUNDED, At, Known, Tensor, Unsupported, rule
 from .schema import ACTIVATIONS
 
@@ -34,9 +23,9 @@ def activated(at: At, y: Node) -> Node:
     if kind == "TANH":
         at.found = ROUNDED
         return y.scalar("tanh")
-    if kind not in LIMITS:
+    if kind not in q.LIMITS:
         raise Unsupported(f"activation {kind}")
-    return bounded(y, kind)
+    return q.bounded(y, kind)
 
 
 @rule("ADD", "SUB")
@@ -46,16 +35,16 @@ def add(at: At, a: Node, b: Node) -> Known:
         return activated(at, combine(at.op.lower(), a, b))
     sign = 1 if at.op == "ADD" else -1
     scales = [float(t.scale) for t in (x, z, at.y)]
-    low, high = activation_range(at, at.y)
+    low, high = q.activation_range(at, at.y)
     powers = all(math.frexp(s)[0] == 0.5 for s in scales)
     symmetric = not any(t.zero_point for t in (x, z, at.y))
     if at.y.element is I16 and at["pot_scale_int16"] and powers and symmetric:
         a, b = power_shifted(at, a, x), power_shifted(at, b, z)
-        return clipped(combine(at.op.lower(), a, b), low, high, I16)
+        return q.clipped(combine(at.op.lower(), a, b), low, high, I16)
     left = 15 if at.y.element is I16 else 20
     whole = 2 * max(scales[:2])
     (m1, s1), (m2, s2), (m3, s3) = map(
-        quantized_multiplier, (scales[0] / whole, scales[1] / whole, whole / ((1 << left) * scales[2]))
+        q.quantized_multiplier, (scales[0] / whole, scales[1] / whole, whole / ((1 << left) * scales[2]))
     )
     a, b = aligned(a, b)
     return at.apply(
@@ -69,7 +58,7 @@ def power_shifted(at: At, x: Node, of: Tensor) -> Node:
     shift = round(math.log2(float(at.y.scale) / float(of.scale)))
     if shift < 0:
         raise Unsupported("an operand's scale above the result's, both powers of two")
-    return requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
+    return q.requantized(at, x.cast(I32), 2.0**-shift, I32) if shift else x.cast(I32)
 
 
 @rule("MUL")
@@ -77,8 +66,8 @@ def multiply(at: At, a: Node, b: Node) -> Known:
     x, z, y = at.input(0), at.input(1), at.y
     if not y.is_quantised:
         return activated(at, combine("mul", a, b))
-    low, high = activation_range(at, y)
-    m, s = quantized_multiplier(float(x.scale * z.scale / y.scale))
+    low, high = q.activation_range(at, y)
+    m, s = q.quantized_multiplier(float(x.scale * z.scale / y.scale))
     a, b = aligned(a, b)
     return at.apply(
         "quant.mul", a, b, zero_points=(x.zero_point, z.zero_point, y.zero_point), multiplier=m, shift=s, rounding=at.rounding,
@@ -133,7 +122,7 @@ COMPARISONS = {
 def compare(at: At, a: Node, b: Node) -> Known:
     if at.x.is_quantised and a.element.bits < 32:
         a, b = (
-            requantized(at, less_zero(n, t.zero_point) * at_i32(n, 1 << 8), float(t.scale), I32)
+            q.requantized(at, q.less_zero(n, t.zero_point) * q.at_i32(n, 1 << 8), float(t.scale), I32)
             for n, t in ((a, at.input(0)), (b, at.input(1)))
         )
     return combine(COMPARISONS[at.op], a, b)
@@ -157,10 +146,10 @@ def prelu(at: At, x: Node, alpha: Node) -> Known:
     x, alpha = aligned(x, alpha)
     if not y.is_quantised:
         return choose(x.scalar("lt", 0.0), x * alpha, x)
-    plain, slope = less_zero(x, t.zero_point), less_zero(alpha, a.zero_point)
-    above = requantized(at, plain, float(t.scale / y.scale), y.element, y.zero_point)
-    below = requantized(at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point)
-    return choose(plain.scalar("ge", at_i32(plain, 0)), above, below)
+    plain, slope = q.less_zero(x, t.zero_point), q.less_zero(alpha, a.zero_point)
+    above = q.requantized(at, plain, float(t.scale / y.scale), y.element, y.zero_point)
+    below = q.requantized(at, plain * slope, float(t.scale * a.scale / y.scale), y.element, y.zero_point)
+    return choose(plain.scalar("ge", q.at_i32(plain, 0)), above, below)
 
 
 # Conversions
@@ -171,8 +160,8 @@ def quantize(at: At, x: Node) -> Known:
     """From floats, and from other scales."""
     y = at.y
     if at.x.is_quantised:
-        return rescaled(at, x, at.x, y)
-    return rounded(x / float(y.scale), y, y.element.limits)
+        return q.rescaled(at, x, at.x, y)
+    return q.rounded(x / float(y.scale), y, y.element.limits)
 
 
 @rule("DEQUANTIZE")
@@ -180,7 +169,7 @@ def dequantize(at: At, x: Node) -> Known:
     if x.element.kind == "float":
         return x.cast(F32)
     if len(at.x.scales) == 1:
-        return less_zero(x, at.x.zero_point).cast(F32) * float(at.x.scale)
+        return q.less_zero(x, at.x.zero_point).cast(F32) * float(at.x.scale)
     order = [0 if n == at.x.axis else "x" for n in range(x.rank)]
     zeros, scales = (
         at.node(v).dimshuffle(order) for v in (at.x.zero_points.astype(np.int32), at.x.scales.astype(np.float32))
