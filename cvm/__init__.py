@@ -16,9 +16,7 @@ from typing import cast as _cast
 from typing import overload as _overload
 
 _here = _Path(__file__).parent
-if not (
-    _here / "dialect"
-).is_dir():  # in a checkout the packages are siblings of this folder, in a wheel they are inside
+if not (_here / "dialect").is_dir():  # in a checkout the packages are beside this folder, in a wheel inside it
     __path__.append(str(_here.parent))
 
 from cvm.dialect.ir.diagnostics import (  # noqa: E402

@@ -249,9 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a terminal that cannot show a character is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a character that a terminal lacks is no reason to fail
     try:
         options = parser().parse_args(argv)
         _load(options.load)

@@ -33,9 +33,7 @@ class Scope:
     written: set[Tensor]
     pointers: dict[Tensor, ll.Value]
     widths: dict[Tensor, int] = field(default_factory=dict)  # lanes of the buffers that have one element for each lane
-    known: dict[int, ll.Value] = field(
-        default_factory=dict
-    )  # emitted expressions that the current block can use, by id
+    known: dict[int, ll.Value] = field(default_factory=dict)  # expressions that the current block can use, by id
     addresses: dict[int, ll.Value] = field(default_factory=dict)  # the same for index arithmetic, at lane 0
     kept: list[object] = field(default_factory=list)  # keeps what the tables know by id alive
     stale: list[int] = field(default_factory=list)  # known expressions that the next statement may change
@@ -83,9 +81,7 @@ class Addresses:
     lengths: dict[object, ll.Value] = field(default_factory=dict)  # sizes that were computed
     parts: dict[int, tuple[Terms, int]] = field(default_factory=dict)  # of index expressions, by id
     accesses: dict[tuple[Tensor, int], tuple[Terms, int]] = field(default_factory=dict)  # of several
-    strides: dict[tuple[Tensor, int, int], int | None] = field(
-        default_factory=dict
-    )  # of accesses, indices and lane by id
+    strides: dict[tuple[Tensor, int, int], int | None] = field(default_factory=dict)  # by access, indices and lane
 
     # pointers
 

@@ -64,9 +64,8 @@ def _point(
     assert steps.trips is not None
     out = slots[len(plan.arguments) :]
     left = b.add(ll.binary("sub", b.linear("add", size_value(b, steps.trips, sizes), ll.index(-1)), k, "nsw"))
-    last = b.add(
-        ll.compare("eq", b.add(ll.binary("and", left, ll.ONE)), ll.ZERO)
-    )  # as the last step does, this one leaves the results
+    # as the last step does, this one leaves the results
+    last = b.add(ll.compare("eq", b.add(ll.binary("and", left, ll.ONE)), ll.ZERO))
     begin = b.add(ll.compare("eq", k, ll.ZERO))
 
     def slice(pointer: ll.Value, of: Tensor) -> ll.Value:
