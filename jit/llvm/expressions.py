@@ -10,32 +10,8 @@ from ...dialect.ir.types import F16, F32, F64, I1, I32, ElementType
 from ...dialect.notation.expressions import Apply, Bitcast, Cast, Const, Expr, Extent, Index, Misalignment, Read, Tensor
 from ...lowering.loops.nontemporal_stores import PART
 from ...lowering.processor import processor
+from . import ir_builder as ll
 from .addresses import Addresses, Scope
-from .ir_builder import (
-    BIT,
-    WORD,
-    Constant,
-    Declaration,
-    IRBuilder,
-    Type,
-    Value,
-    binary,
-    broadcast,
-    cast,
-    compare,
-    compare_floats,
-    index,
-    insert,
-    load,
-    memory_type,
-    number,
-    poison,
-    select,
-    splat_constant,
-    store,
-    suffix,
-    value_type,
-)
 from .scalar_functions import ANY_DIVISOR, INSTRUCTIONS, QUADSUM_ROWS, SATURATING, VECTOR_ROWS, WIDENING
 from .select_to_table import ENTRIES, look_up, table_of
 from .vector_accesses import VectorAccesses
@@ -46,25 +22,25 @@ class Expressions:
     """Emits values. `early` has the reads that prefetch, by id, and how far; statements prefetch the arrays `asked`. `stream`
     stores vectors past the caches."""
 
-    b: IRBuilder
+    b: ll.IRBuilder
     scope: Scope
     addresses: Addresses
     early: dict[int, int]
     asked: set[Tensor]
-    stream: Callable[[Value, Tensor, Value], None]
-    numbers: dict[int, Constant] = field(default_factory=dict)  # constants, by id
+    stream: Callable[[ll.Value, Tensor, ll.Value], None]
+    numbers: dict[int, ll.Constant] = field(default_factory=dict)  # constants, by id
 
     @cached_property
     def vectors(self) -> VectorAccesses:
         """The accesses of vector loops."""
         return VectorAccesses(self)
 
-    def value(self, e: Expr) -> Value:
+    def value(self, e: Expr) -> ll.Value:
         scope = self.scope
         if isinstance(e, Const):
             found = self.numbers.get(id(e))
             if found is None:
-                found = self.numbers[id(e)] = number(e.value, e.type)
+                found = self.numbers[id(e)] = ll.number(e.value, e.type)
                 scope.kept.append(e)
             return found
         known = scope.known.get(id(e))
@@ -75,7 +51,7 @@ class Expressions:
                 scope.stale.append(id(e))
         return known
 
-    def compute(self, e: Expr) -> Value:
+    def compute(self, e: Expr) -> ll.Value:
         match e:
             case Extent() | Misalignment():
                 return self.addresses.address(e)
@@ -85,7 +61,7 @@ class Expressions:
                 if id(e) in self.early and self.scope.lane is not None and self.addresses.stride(tensor, at) == 1:
                     for n in range(0, self.scope.lanes, processor().line_bytes // tensor.element.bytes):
                         pointer = self.addresses.pointer(tensor, at)
-                        self.vectors.prefetch(tensor, pointer, index(self.early[id(e)] + n))
+                        self.vectors.prefetch(tensor, pointer, ll.index(self.early[id(e)] + n))
                 return self.load(tensor, at)
             case Cast(operand, element):
                 return self.convert(self.value(operand), operand.type, element)
@@ -96,15 +72,15 @@ class Expressions:
                 return self.apply(function, operands) if found is None else found
         raise LookupError(f"{getattr(e, 'name', type(e).__name__)} has no value here")
 
-    def index(self, e: Index) -> Value:
+    def index(self, e: Index) -> ll.Value:
         base = self.addresses.address(e)
         if e is not self.scope.lane:
             return base
         lanes = self.scope.lanes
-        steps = Constant(f"<{', '.join(f'i64 {n}' for n in range(lanes))}>", WORD.of(lanes))
-        return self.b.add(binary("add", self.splat(base, lanes), steps, "nuw nsw"))
+        steps = ll.Constant(f"<{', '.join(f'i64 {n}' for n in range(lanes))}>", ll.WORD.of(lanes))
+        return self.b.add(ll.binary("add", self.splat(base, lanes), steps, "nuw nsw"))
 
-    def apply(self, function: str, operands: tuple[Expr, ...]) -> Value:
+    def apply(self, function: str, operands: tuple[Expr, ...]) -> ll.Value:
         values = [self.value(o) for o in operands]
         lanes = max([v.type.lanes for v in values])
         if function == "any":
@@ -118,13 +94,13 @@ class Expressions:
         if lanes > 1:
             row = VECTOR_ROWS.get(function, row)
             values = [self.splat(v, lanes) for v in values]
-        return self.b.spell(row, values, value_type(element, lanes))
+        return self.b.spell(row, values, ll.value_type(element, lanes))
 
-    def by_lanes(self, e: Apply) -> Value | None:
+    def by_lanes(self, e: Apply) -> ll.Value | None:
         """Emit operations with vector instructions of their own: sums of products of bytes, choices between constants."""
         return self.quads_added(*e.operands) if e.function == "add" else self.look_up(e)
 
-    def quads_added(self, sum: Expr, term: Expr) -> Value | None:
+    def quads_added(self, sum: Expr, term: Expr) -> ll.Value | None:
         """Products of bytes added to a sum, a function of its own for vectors; None where the term is none of these."""
         match term:
             case Apply(function, factors, type) if function in QUADSUM_ROWS:
@@ -132,11 +108,11 @@ class Expressions:
                 lanes = max(v.lanes for v in values[:2])
                 if lanes > 1:
                     return self.b.spell(
-                        QUADSUM_ROWS[function], [self.splat(v, lanes) for v in values], value_type(type, lanes)
+                        QUADSUM_ROWS[function], [self.splat(v, lanes) for v in values], ll.value_type(type, lanes)
                     )
         return None
 
-    def look_up(self, e: Apply) -> Value | None:
+    def look_up(self, e: Apply) -> ll.Value | None:
         """A choice between constants, where a register holds them all."""
         table = table_of(e)
         if table is None:
@@ -147,48 +123,48 @@ class Expressions:
             return None
         return look_up(self.b, places, table.entries, e.type)
 
-    def any_lane(self, condition: Value) -> Value:
+    def any_lane(self, condition: ll.Value) -> ll.Value:
         """Test whether a condition holds in one of the lanes."""
         return condition if condition.lanes == 1 else self.over_lanes("or", condition)
 
-    def over_lanes(self, operation: str, condition: Value) -> Value:
+    def over_lanes(self, operation: str, condition: ll.Value) -> ll.Value:
         """A condition of vectors reduced to one."""
-        name = f"llvm.vector.reduce.{operation}.{suffix(condition.type)}"
-        return self.b.call_once(Declaration(BIT, name, (condition.type,)), condition)
+        name = f"llvm.vector.reduce.{operation}.{ll.suffix(condition.type)}"
+        return self.b.call_once(ll.Declaration(ll.BIT, name, (condition.type,)), condition)
 
-    def convert(self, value: Value, source: ElementType, target: ElementType) -> Value:
+    def convert(self, value: ll.Value, source: ElementType, target: ElementType) -> ll.Value:
         if source is target:
             return value
         if source is F64 and target is F16:
             return self.convert(self.round_to_odd(value), F32, F16)
-        type, is_float = value_type(target, value.lanes), source.kind == "float"
+        type, is_float = ll.value_type(target, value.lanes), source.kind == "float"
         if target.kind == "bool":
-            zero = splat_constant(number(0, source), value.lanes)
-            return self.b.once(compare_floats("une", value, zero) if is_float else compare("ne", value, zero))
+            zero = ll.splat_constant(ll.number(0, source), value.lanes)
+            return self.b.once(ll.compare_floats("une", value, zero) if is_float else ll.compare("ne", value, zero))
         if source is F32 and target is I32 and value.lanes > 1:
             return self.saturate(value, type)
         if is_float and target.kind in SATURATING:
-            name = f"{SATURATING[target.kind]}.{suffix(type)}.{suffix(value.type)}"
-            return self.b.call_once(Declaration(type, name, (value.type,)), value)
+            name = f"{SATURATING[target.kind]}.{ll.suffix(type)}.{ll.suffix(value.type)}"
+            return self.b.call_once(ll.Declaration(type, name, (value.type,)), value)
         if type is value.type:
             return value
         if target.bits > source.bits or source.kind != target.kind == "float":
-            return self.b.once(cast(WIDENING[source.kind, target.kind], value, type))
-        return self.b.once(cast("fptrunc" if is_float else "trunc", value, type))
+            return self.b.once(ll.cast(WIDENING[source.kind, target.kind], value, type))
+        return self.b.once(ll.cast("fptrunc" if is_float else "trunc", value, type))
 
-    def saturate(self, value: Value, type: Type) -> Value:
+    def saturate(self, value: ll.Value, type: ll.Type) -> ll.Value:
         """Vectors of f32 as i32, NaN as 0: LLVM takes its saturating conversion apart, lane by lane, for lack of an instruction."""
         least, most, beyond, zero = (
-            splat_constant(number(x, F32), value.lanes) for x in (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
+            ll.splat_constant(ll.number(x, F32), value.lanes) for x in (-(2.0**31), 2.0**31 - 128, 2.0**31, 0.0)
         )
-        known = self.b.once(select(self.b.once(compare_floats("ord", value, value)), value, zero))
-        above = self.b.once(select(self.b.once(compare_floats("ogt", known, least)), known, least))
-        inside = self.b.once(select(self.b.once(compare_floats("olt", above, most)), above, most))
-        found = self.b.once(cast("fptosi", inside, type))
-        largest = splat_constant(number(I32.limits[1], I32), value.lanes)
-        return self.b.once(select(self.b.once(compare_floats("oge", known, beyond)), largest, found))
+        known = self.b.once(ll.select(self.b.once(ll.compare_floats("ord", value, value)), value, zero))
+        above = self.b.once(ll.select(self.b.once(ll.compare_floats("ogt", known, least)), known, least))
+        inside = self.b.once(ll.select(self.b.once(ll.compare_floats("olt", above, most)), above, most))
+        found = self.b.once(ll.cast("fptosi", inside, type))
+        largest = ll.splat_constant(ll.number(I32.limits[1], I32), value.lanes)
+        return self.b.once(ll.select(self.b.once(ll.compare_floats("oge", known, beyond)), largest, found))
 
-    def round_to_odd(self, value: Value) -> Value:
+    def round_to_odd(self, value: ll.Value) -> ll.Value:
         """An f64 as the f32 toward zero, its last bit set where that is not exact: rounded again, it is rounded once."""
         narrow = self.convert(value, F64, F32)
         back = self.convert(narrow, F32, F64)
@@ -196,50 +172,50 @@ class Expressions:
         beyond = self.b.spell(INSTRUCTIONS["gt", "float"], [size, wanted], value.type)
         inexact = self.b.spell(INSTRUCTIONS["ne", "float"], [back, value], value.type)
         bits = self.reinterpret(narrow, I32)
-        down = self.b.add(binary("sub", bits, self.convert(beyond, I1, I32)))
-        odd = self.b.add(binary("or", down, self.convert(inexact, I1, I32)))
+        down = self.b.add(ll.binary("sub", bits, self.convert(beyond, I1, I32)))
+        odd = self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32)))
         return self.reinterpret(odd, F32)
 
-    def reinterpret(self, value: Value, target: ElementType) -> Value:
-        type = value_type(target, value.lanes)
-        return value if type is value.type else self.b.add(cast("bitcast", value, type))
+    def reinterpret(self, value: ll.Value, target: ElementType) -> ll.Value:
+        type = ll.value_type(target, value.lanes)
+        return value if type is value.type else self.b.add(ll.cast("bitcast", value, type))
 
-    def splat(self, value: Value, lanes: int) -> Value:
+    def splat(self, value: ll.Value, lanes: int) -> ll.Value:
         """The value in every lane."""
         if value.type.lanes == lanes:
             return value
-        if isinstance(value, Constant):
-            return splat_constant(value, lanes)
+        if isinstance(value, ll.Constant):
+            return ll.splat_constant(value, lanes)
         wide = value.type.of(lanes)
-        return self.b.once(broadcast(self.b.once(insert(poison(wide), value, 0))))
+        return self.b.once(ll.broadcast(self.b.once(ll.insert(ll.poison(wide), value, 0))))
 
     # memory
 
-    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value:
+    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value:
         lanes = self.scope.widths.get(tensor, 1)
         if lanes > 1 or self.scope.lane is None:
             return self.get(tensor, self.addresses.pointer(tensor, at, lanes), lanes)
         return self.vectors.load(tensor, at)
 
-    def get(self, tensor: Tensor, pointer: Value, lanes: int) -> Value:
+    def get(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
         place = self.b.add if tensor in self.scope.written else self.b.once
-        value = place(load(memory_type(tensor.element, lanes), pointer, f"align {tensor.element.bytes}"))
+        value = place(ll.load(ll.memory_type(tensor.element, lanes), pointer, f"align {tensor.element.bytes}"))
         return self.truth(value) if tensor.element is I1 else value
 
-    def truth(self, byte: Value) -> Value:
+    def truth(self, byte: ll.Value) -> ll.Value:
         """Truth values of their bytes in memory: as for NumPy, every byte but 0 is true."""
-        return self.b.once(compare("ne", byte, zero_of(byte.type)))
+        return self.b.once(ll.compare("ne", byte, zero_of(byte.type)))
 
-    def put(self, value: Value, tensor: Tensor, pointer: Value, streaming: bool = False) -> None:
+    def put(self, value: ll.Value, tensor: Tensor, pointer: ll.Value, streaming: bool = False) -> None:
         align = tensor.element.bytes
         if tensor.element is I1:
-            value = self.b.add(cast("zext", value, memory_type(I1, value.lanes)))
+            value = self.b.add(ll.cast("zext", value, ll.memory_type(I1, value.lanes)))
         if streaming and value.lanes > 1 and value.lanes * align % PART == 0:
             self.stream(value, tensor, pointer)
         else:
-            self.b.do(store(value, pointer, f"align {align}"))
+            self.b.do(ll.store(value, pointer, f"align {align}"))
 
-    def write(self, tensor: Tensor, at: tuple[Expr, ...], value: Value, streaming: bool = False) -> None:
+    def write(self, tensor: Tensor, at: tuple[Expr, ...], value: ll.Value, streaming: bool = False) -> None:
         """Stores a value: one element, or one for each lane."""
         lanes = self.scope.widths.get(tensor, 1)
         if lanes > 1:
@@ -254,6 +230,6 @@ class Expressions:
                 self.vectors.scatter(tensor, at, wide)
 
 
-def zero_of(type: Type) -> Constant:
+def zero_of(type: ll.Type) -> ll.Constant:
     """The integer 0, in every lane of a vector."""
-    return Constant("0" if type.lanes == 1 else "zeroinitializer", type)
+    return ll.Constant("0" if type.lanes == 1 else "zeroinitializer", type)

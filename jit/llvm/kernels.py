@@ -18,31 +18,9 @@ from ...lowering.analysis.vector_stores import left_over
 from ...lowering.loops.nontemporal_stores import leading_store
 from ...lowering.loops.parallelize import adjoining
 from ...lowering.storage.place_buffers import ALIGNMENT
+from . import ir_builder as ll
 from .addresses import Addresses, Scope
 from .expressions import Expressions
-from .ir_builder import (
-    POINTER,
-    STATUS,
-    VOID,
-    WORD,
-    Constant,
-    Declaration,
-    Instruction,
-    IRBuilder,
-    Value,
-    alloca,
-    array_type,
-    atomic_umax,
-    binary,
-    branch,
-    branch_if,
-    compare,
-    index,
-    memory_type,
-    phi,
-    returned,
-)
-from .ir_builder import Block as BasicBlock
 from .keep_load_order import SINGLE_THREAD_ACQUIRE, reads_in_order
 from .loop_invariants import Invariants
 from .nontemporal_stores import NontemporalStores
@@ -60,7 +38,7 @@ METADATA = """!0 = !{i32 1}
 !5 = !{!"branch_weights", i32 1, i32 1000000}
 !6 = !{!"branch_weights", i32 1, i32 16}"""
 RARELY, LESS_OFTEN = "!5", "!6"
-BEGIN, END, STATUS_POINTER = Value("%begin", WORD), Value("%end", WORD), Value("%status", POINTER)
+BEGIN, END, STATUS_POINTER = ll.Value("%begin", ll.WORD), ll.Value("%end", ll.WORD), ll.Value("%status", ll.POINTER)
 
 
 def parallel_loop(kernel: ir.Kernel) -> ir.For | None:
@@ -108,11 +86,11 @@ class Definition(NamedTuple):
         """The number of instructions, and a few."""
         return self.body.count("\n") + 4
 
-    def declaration(self, name: str) -> Declaration:
-        return Declaration(VOID, name, self.parameters, " nounwind")
+    def declaration(self, name: str) -> ll.Declaration:
+        return ll.Declaration(ll.VOID, name, self.parameters, " nounwind")
 
 
-def _unrolling(body: Sequence[BasicBlock], hint: str, trips: int | None, reduces: bool) -> str:
+def _unrolling(body: Sequence[ll.Block], hint: str, trips: int | None, reduces: bool) -> str:
     """The unrolling metadata of a loop: none of a long body, or around another loop, where unrolling does not pay."""
     lines = sum([len(block.items) + 1 for block in body]) - 1
     whole = lines * (trips or 0) if (trips or 0) < MANY_TURNS and not reduces else 0
@@ -120,7 +98,7 @@ def _unrolling(body: Sequence[BasicBlock], hint: str, trips: int | None, reduces
     return "1" if is_long or (trips is None and any(block.is_loop for block in body[1:])) else hint
 
 
-class _Pointers(dict[Tensor, Value]):
+class _Pointers(dict[Tensor, ll.Value]):
     """The pointers of arrays and buffers. Those of the kernel's arrays are numbered as they are first used, so that kernels
     that differ only in the names of arrays have the same text."""
 
@@ -129,9 +107,9 @@ class _Pointers(dict[Tensor, Value]):
         self.unused = dict.fromkeys(arrays)
         self.used: list[Tensor] = []
 
-    def __missing__(self, tensor: Tensor) -> Value:
+    def __missing__(self, tensor: Tensor) -> ll.Value:
         self.unused.pop(tensor)
-        self[tensor] = pointer = Value(f"%p{len(self.used)}", POINTER)
+        self[tensor] = pointer = ll.Value(f"%p{len(self.used)}", ll.POINTER)
         self.used.append(tensor)
         return pointer
 
@@ -153,8 +131,8 @@ class KernelEmitter:
         self.picked = picked_later(kernel) if fed else {}
         self.few = few_each_time(kernel) if fed else {}
         self.arrays = _Pointers(arrays_of(kernel))
-        self.sizes: dict[object, Value] = {atom: Value(f"%s{n}", WORD) for n, atom in enumerate(sizes)}
-        self.b = IRBuilder()
+        self.sizes: dict[object, ll.Value] = {atom: ll.Value(f"%s{n}", ll.WORD) for n, atom in enumerate(sizes)}
+        self.b = ll.IRBuilder()
         self.scope = Scope(set(ir.written(kernel)), self.arrays)
         self.addresses = Addresses(self.b, self.scope, self.sizes, lambda e: self.values.value(e))
         self.values = Expressions(
@@ -182,8 +160,8 @@ class KernelEmitter:
         """The function, its arrays in the order of its parameters, and what it calls."""
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
-            self.b.do(Instruction("fence", VOID, (), "seq_cst"))
-        self.b.do(returned())
+            self.b.do(ll.Instruction("fence", ll.VOID, (), "seq_cst"))
+        self.b.do(ll.returned())
         wanted = self.arrays.in_order()
         pointers = [f"ptr noalias{'' if t in self.scope.written else ' readonly'} %p{n}" for n, t in enumerate(wanted)]
         parameters = [*pointers, *(f"i64 {s.text}" for s in self.sizes.values()), "ptr noalias %status"]
@@ -222,7 +200,7 @@ class KernelEmitter:
         self.scope.drop_stale()
 
     def prefetch(self, tensor: Tensor, at: tuple[Expr, ...], further: int = 0) -> None:
-        self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), index(further))
+        self.values.vectors.prefetch(tensor, self.addresses.pointer(tensor, at), ll.index(further))
 
     def loop(self, s: ir.For) -> None:
         if self.optimize:
@@ -246,15 +224,15 @@ class KernelEmitter:
         """Iterations whose parts of an inner loop adjoin, as that loop."""
         with self.inside(s, BEGIN):
             start = self.addresses.address(inner.start)
-        with self.inside(s, self.b.add(binary("sub", END, index(1)))):
+        with self.inside(s, self.b.add(ll.binary("sub", END, ll.index(1)))):
             stop = self.addresses.address(inner.end)
         self.along(inner, start, stop)
 
-    def along(self, s: ir.For, start: Value, stop: Value) -> None:
+    def along(self, s: ir.For, start: ll.Value, stop: ll.Value) -> None:
         if s.kind != "vector" or not self.stores.shift(s, start, stop):
             self.turns(s, start, stop, s.width if s.kind == "vector" else 1)
 
-    def turns(self, s: ir.For, start: Value, stop: Value, step: int) -> None:
+    def turns(self, s: ir.For, start: ll.Value, stop: ll.Value, step: int) -> None:
         """A loop's body for its index from start by steps."""
         reduces = self.optimize and reduces_vectors(s)
         known = start.number is not None and stop.number is not None
@@ -277,20 +255,22 @@ class KernelEmitter:
 
     @contextmanager
     def counting(
-        self, start: Value, stop: Value, step: int, hint: str = "", weights: str = "", reduces: bool = False
-    ) -> Iterator[Value]:
+        self, start: ll.Value, stop: ll.Value, step: int, hint: str = "", weights: str = "", reduces: bool = False
+    ) -> Iterator[ll.Value]:
         """A loop around what is emitted meanwhile, which has a variable; what METADATA has under `hint` is said of it, and
         under `weights` of whether it has any turns."""
         b = self.b
         before, body, after = b.block, b.new_block(), b.new_block()
-        variable, following = b.fresh(WORD), b.fresh(WORD)
+        variable, following = b.fresh(ll.WORD), b.fresh(ll.WORD)
         b.open_frame()
         begin, end = start.number, stop.number
         trips = None if begin is None or end is None else (end - begin) // step
         if begin is not None and end is not None and begin < end:
-            b.do(branch(body))
+            b.do(ll.branch(body))
         else:
-            b.do(branch_if(b.add(compare("slt", start, stop)), body, after, f"!prof {weights}" if weights else ""))
+            b.do(
+                ll.branch_if(b.add(ll.compare("slt", start, stop)), body, after, f"!prof {weights}" if weights else "")
+            )
         first = len(b.blocks)
         b.start(body)
         b.open_frame(variable)
@@ -298,15 +278,15 @@ class KernelEmitter:
         yield variable
         b.pure = outer
         del b.frames[-2:]
-        body.items.insert(0, (variable, phi((start, before), (following, b.block))))
-        b.define(following, binary("add", variable, index(step), "nuw nsw"))
+        body.items.insert(0, (variable, ll.phi((start, before), (following, b.block))))
+        b.define(following, ll.binary("add", variable, ll.index(step), "nuw nsw"))
         if self.optimize:
             hint = _unrolling(b.blocks[first:], hint, trips, reduces)
-        test = b.add(compare("slt", following, stop))
-        b.do(branch_if(test, body, after, f"!llvm.loop !{hint}" if hint else ""))
+        test = b.add(ll.compare("slt", following, stop))
+        b.do(ll.branch_if(test, body, after, f"!llvm.loop !{hint}" if hint else ""))
         b.start(after)
 
-    def first_place(self, s: ir.For, store: ir.Store, start: Value) -> Value:
+    def first_place(self, s: ir.For, store: ir.Store, start: ll.Value) -> ll.Value:
         with self.inside(s, start):
             return self.addresses.pointer(store.tensor, store.indices)
 
@@ -321,7 +301,7 @@ class KernelEmitter:
                 self.values.value(e)
 
     @contextmanager
-    def inside(self, s: ir.For, variable: Value) -> Iterator[None]:
+    def inside(self, s: ir.For, variable: ll.Value) -> Iterator[None]:
         """The scope of a loop's body, in which its index has a value."""
         scope = self.scope
         scope.drop_stale()
@@ -348,7 +328,7 @@ class KernelEmitter:
         outer = vectors.square
         vectors.square = Square(s.index, start.value, stored, {}) if is_square(s) else None
         for n in range(start.value, end.value):
-            with self.inside(s, index(n)):
+            with self.inside(s, ll.index(n)):
                 self.emit_block(s.body)
         vectors.square = outer
 
@@ -360,13 +340,13 @@ class KernelEmitter:
         yes, no, after = b.new_block(), b.new_block(), b.new_block()
         rare = isinstance(s.condition, Apply) and s.condition.function == "any"
         weights = f"!prof {RARELY}" if rare else ""  # the usual way decides what stays in registers
-        b.do(branch_if(condition, yes, no if s.otherwise else after, weights))
+        b.do(ll.branch_if(condition, yes, no if s.otherwise else after, weights))
         for start, block in ((yes, s.then), (no, s.otherwise)):
             if start is yes or block:
                 outer, b.pure = b.pure, dict(b.pure)
                 b.start(start)
                 self.emit_block(block)
-                b.do(branch(after))
+                b.do(ll.branch(after))
                 b.pure = outer
         b.start(after)
 
@@ -377,16 +357,16 @@ class KernelEmitter:
         size = product(tensor.shape)
         assert isinstance(size, int), "register and stack buffers have known sizes"
         self.scope.widths[tensor] = self.scope.lanes
-        cell = memory_type(tensor.element, self.scope.lanes)
-        self.arrays[tensor] = pointer = self.b.fresh(POINTER)
-        buffer = alloca(array_type(size, cell), f"align {ALIGNMENT}") if tensor.shape else alloca(cell)
+        cell = ll.memory_type(tensor.element, self.scope.lanes)
+        self.arrays[tensor] = pointer = self.b.fresh(ll.POINTER)
+        buffer = ll.alloca(ll.array_type(size, cell), f"align {ALIGNMENT}") if tensor.shape else ll.alloca(cell)
         self.b.entry.append((pointer, buffer))
 
-    def require(self, condition: Value, number: int) -> None:
+    def require(self, condition: ll.Value, number: int) -> None:
         b, test = self.b, condition if condition.lanes == 1 else self.values.over_lanes("and", condition)
         good, bad = b.new_block(), b.new_block()
-        b.do(branch_if(test, good, bad))
+        b.do(ll.branch_if(test, good, bad))
         b.start(bad)
-        b.do(atomic_umax(STATUS_POINTER, Constant(str(number), STATUS)))
-        b.do(branch(good))
+        b.do(ll.atomic_umax(STATUS_POINTER, ll.Constant(str(number), ll.STATUS)))
+        b.do(ll.branch(good))
         b.start(good)

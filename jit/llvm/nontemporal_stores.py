@@ -22,23 +22,7 @@ from ...lowering.analysis.accesses import stores
 from ...lowering.analysis.vector_stores import begins_lines, least_length, left_over
 from ...lowering.loops.nontemporal_stores import PART, leading_store, writes_lines
 from ...lowering.processor import processor
-from .ir_builder import (
-    ONE,
-    WORD,
-    ZERO,
-    Value,
-    binary,
-    branch,
-    branch_if,
-    cast,
-    compare,
-    element_pointer,
-    index,
-    memory_type,
-    select,
-    shuffle,
-    store,
-)
+from . import ir_builder as ll
 
 if TYPE_CHECKING:
     from .kernels import KernelEmitter
@@ -52,11 +36,11 @@ class NontemporalStores:
 
     def __init__(self, kernel: KernelEmitter) -> None:
         self.kernel, self.b = kernel, kernel.b
-        self.aligned: dict[Tensor, Value] = {}
-        self.won: Value | None = None  # in a loop that was shifted: whether its stores stream
-        self.whole: tuple[Tensor, Value] | None = None  # whether they do so by whole vectors, into this array
+        self.aligned: dict[Tensor, ll.Value] = {}
+        self.won: ll.Value | None = None  # in a loop that was shifted: whether its stores stream
+        self.whole: tuple[Tensor, ll.Value] | None = None  # whether they do so by whole vectors, into this array
 
-    def shift(self, s: For, start: Value, stop: Value) -> bool:
+    def shift(self, s: For, start: ll.Value, stop: ll.Value) -> bool:
         """Emits a vector loop that streams: the lines that are wholly its own, then what it writes of others; or one that
         does not, but leaves some elements over. Not others."""
         linear, turns = self.b.linear, self.kernel.turns
@@ -71,7 +55,7 @@ class NontemporalStores:
                 return True
             over = left_over(s)
             if over:
-                middle = linear("sub", stop, index(over))
+                middle = linear("sub", stop, ll.index(over))
                 turns(s, start, middle, s.width)
                 turns(single, middle, stop, 1)
             return over > 0
@@ -83,46 +67,46 @@ class NontemporalStores:
         pointer = self.kernel.first_place(s, first_store, start)
         address, length = self.address_of(pointer), linear("sub", stop, start)
         self.won = won = self.worth_it(s, tensor, address, length)
-        edge = add(select(won, self.to_line(address, size), ZERO))
+        edge = add(ll.select(won, self.to_line(address, size), ll.ZERO))
         inner = linear("sub", length, edge)
         by_lines, by_vectors = (
-            add(binary("srem", inner, index(n))) for n in (lcm(s.width, processor().line_bytes // size), s.width)
+            add(ll.binary("srem", inner, ll.index(n))) for n in (lcm(s.width, processor().line_bytes // size), s.width)
         )
-        rest = add(select(won, by_lines, by_vectors))
+        rest = add(ll.select(won, by_lines, by_vectors))
         begin, end = linear("add", start, edge), linear("sub", stop, rest)
-        self.kernel.values.vectors.prefetch(tensor, pointer, linear("sub", length, ONE), written=True)
+        self.kernel.values.vectors.prefetch(tensor, pointer, linear("sub", length, ll.ONE), written=True)
         self.whole = tensor, won
         turns(s, begin, end, s.width)
         self.whole = outer[1]
-        with self.kernel.counting(ZERO, index(2), 1, ONCE) as part:
-            is_first = add(compare("eq", part, ZERO))
-            first = add(select(is_first, start, end))
-            last = add(select(is_first, begin, stop))
+        with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as part:
+            is_first = add(ll.compare("eq", part, ll.ZERO))
+            first = add(ll.select(is_first, start, end))
+            last = add(ll.select(is_first, begin, stop))
             turns(single, first, last, 1)
         self.won = outer[0]
         return True
 
-    def to_line(self, address: Value, size: int) -> Value:
+    def to_line(self, address: ll.Value, size: int) -> ll.Value:
         """The number of elements from an address to the next cache line."""
-        rest = self.masked(self.b.add(binary("sub", ZERO, address)), processor().line_bytes)
-        return self.b.add(binary("lshr", rest, index(size.bit_length() - 1)))
+        rest = self.masked(self.b.add(ll.binary("sub", ll.ZERO, address)), processor().line_bytes)
+        return self.b.add(ll.binary("lshr", rest, ll.index(size.bit_length() - 1)))
 
-    def masked(self, value: Value, size: int) -> Value:
+    def masked(self, value: ll.Value, size: int) -> ll.Value:
         """The remainder of a division by a power of two."""
-        return self.b.add(binary("and", value, index(size - 1)))
+        return self.b.add(ll.binary("and", value, ll.index(size - 1)))
 
-    def is_multiple(self, address: Value, size: int) -> Value:
+    def is_multiple(self, address: ll.Value, size: int) -> ll.Value:
         """Test whether a power of two divides an address."""
-        return self.b.add(compare("eq", self.masked(address, size), ZERO))
+        return self.b.add(ll.compare("eq", self.masked(address, size), ll.ZERO))
 
-    def only_lines(self, s: For, store: Store, start: Value, stop: Value) -> None:
+    def only_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emits a loop that writes whole lines, if the array's elements lie at multiples of their size."""
         outer, address = (self.won, self.whole), self.address_of(self.kernel.first_place(s, store, start))
         self.won, self.whole = None, (store.tensor, self.is_multiple(address, processor().vector_bytes))
         self.kernel.turns(s, start, stop, s.width)
         self.won, self.whole = outer
 
-    def whole_lines(self, s: For, store: Store, start: Value, stop: Value) -> None:
+    def whole_lines(self, s: For, store: Store, start: ll.Value, stop: ll.Value) -> None:
         """Emits the whole lines of a loop, and the elements before and after them; where it overlaps others only at an end of
         the index's extent. An array whose elements lie at no multiple of their size is written by usual stores."""
         add, linear, turns = self.b.add, self.b.linear, self.kernel.turns
@@ -134,9 +118,9 @@ class NontemporalStores:
             length = linear("sub", stop, start)
             inner = linear("sub", length, line)
             over = self.masked(inner, processor().line_bytes // size)
-            some = add(binary("and", good, add(compare("sge", inner, ZERO))))
-            begin = add(select(some, linear("add", start, line), stop))
-            end = add(select(some, linear("sub", stop, over), stop))
+            some = add(ll.binary("and", good, add(ll.compare("sge", inner, ll.ZERO))))
+            begin = add(ll.select(some, linear("add", start, line), stop))
+            end = add(ll.select(some, linear("sub", stop, over), stop))
             turns(single, start, begin, 1)
             self.won, self.whole = None, (store.tensor, good)
             turns(s, begin, end, s.width)
@@ -144,62 +128,62 @@ class NontemporalStores:
             turns(single, end, stop, 1)
             return
         line = linear("add", start, line)
-        length = linear("sub", linear("sub", stop, start), index(s.overlap))
-        begin = add(select(good, line, start))
-        end = add(select(good, linear("add", line, length), stop))
+        length = linear("sub", linear("sub", stop, start), ll.index(s.overlap))
+        begin = add(ll.select(good, line, start))
+        end = add(ll.select(good, linear("add", line, length), stop))
         extent = self.kernel.addresses.size(s.index.extent)
-        turns(single, start, add(select(add(compare("eq", start, ZERO)), begin, start)), 1)
+        turns(single, start, add(ll.select(add(ll.compare("eq", start, ll.ZERO)), begin, start)), 1)
         self.won, self.whole = None, (store.tensor, good)
         turns(s, begin, end, s.width)
         self.won, self.whole = outer
-        turns(single, end, add(select(add(compare("eq", stop, extent)), stop, end)), 1)
+        turns(single, end, add(ll.select(add(ll.compare("eq", stop, extent)), stop, end)), 1)
 
-    def worth_it(self, s: For, tensor: Tensor, address: Value, length: Value) -> Value:
+    def worth_it(self, s: For, tensor: Tensor, address: ll.Value, length: ll.Value) -> ll.Value:
         """Test whether an array's elements are aligned to their size, and the loop is long."""
         rest = self.masked(address, tensor.element.bytes)
-        is_aligned = self.b.add(compare("eq", rest, ZERO))
+        is_aligned = self.b.add(ll.compare("eq", rest, ll.ZERO))
         if isinstance(s.start, Const) and isinstance(s.end, Const):
             return is_aligned
-        is_long = self.b.add(compare("sge", length, index(least_length(s))))
-        return self.b.add(binary("and", is_aligned, is_long))
+        is_long = self.b.add(ll.compare("sge", length, ll.index(least_length(s))))
+        return self.b.add(ll.binary("and", is_aligned, is_long))
 
-    def stream(self, vector: Value, tensor: Tensor, pointer: Value) -> None:
+    def stream(self, vector: ll.Value, tensor: Tensor, pointer: ll.Value) -> None:
         """A vector past the caches: whole, in aligned parts, or as usual where the array is not aligned."""
         self.kernel.has_nontemporal_stores = True
-        count, element = PART // tensor.element.bytes, memory_type(tensor.element)
+        count, element = PART // tensor.element.bytes, ll.memory_type(tensor.element)
         parts = []
         for first in range(0, vector.lanes, count):
-            part = self.b.add(shuffle(vector, range(first, first + count)))
-            parts.append((part, self.b.add(element_pointer(element, pointer, index(first)))))
+            part = self.b.add(ll.shuffle(vector, range(first, first + count)))
+            parts.append((part, self.b.add(ll.element_pointer(element, pointer, ll.index(first)))))
         if self.whole is not None and tensor is self.whole[0]:
             test, bypassing, align = self.whole[1], [(vector, pointer)], processor().vector_bytes
         else:
             test, bypassing, align = self.is_aligned(tensor, pointer), parts, PART
         after = self.b.new_block()
         yes, no = self.b.new_block(), self.b.new_block()
-        self.b.do(branch_if(test, yes, no))
+        self.b.do(ll.branch_if(test, yes, no))
         for block, values, metadata in (
             (yes, bypassing, f"align {align}, {BYPASS}"),
             (no, parts, f"align {tensor.element.bytes}"),
         ):
             self.b.start(block)
             for value, place in values:
-                self.b.do(store(value, place, metadata))
-            self.b.do(branch(after))
+                self.b.do(ll.store(value, place, metadata))
+            self.b.do(ll.branch(after))
         self.b.start(after)
 
-    def is_aligned(self, tensor: Tensor, pointer: Value) -> Value:
+    def is_aligned(self, tensor: Tensor, pointer: ll.Value) -> ll.Value:
         """Test whether a vector's parts may be stored by streaming. In a loop that is not shifted, they may if the
         array is aligned, which is tested once, at the function's entry.
         """
         if self.won is not None:
-            return self.b.add(binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
+            return self.b.add(ll.binary("and", self.won, self.is_multiple(self.address_of(pointer), PART)))
         if tensor not in self.aligned:
-            found: Value = self.kernel.scope.pointers[tensor]
+            found: ll.Value = self.kernel.scope.pointers[tensor]
             for instruction in (
-                lambda v: cast("ptrtoint", v, WORD),
-                lambda v: binary("and", v, index(PART - 1)),
-                lambda v: compare("eq", v, ZERO),
+                lambda v: ll.cast("ptrtoint", v, ll.WORD),
+                lambda v: ll.binary("and", v, ll.index(PART - 1)),
+                lambda v: ll.compare("eq", v, ll.ZERO),
             ):
                 i = instruction(found)
                 found = self.b.fresh(i.type)
@@ -207,5 +191,5 @@ class NontemporalStores:
             self.aligned[tensor] = found
         return self.aligned[tensor]
 
-    def address_of(self, pointer: Value) -> Value:
-        return self.b.add(cast("ptrtoint", pointer, WORD))
+    def address_of(self, pointer: ll.Value) -> ll.Value:
+        return self.b.add(ll.cast("ptrtoint", pointer, ll.WORD))

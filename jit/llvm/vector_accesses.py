@@ -12,31 +12,13 @@ from ...dialect.ir.types import I1, I64
 from ...dialect.notation.expressions import Apply, Const, Expr, Index, Tensor
 from ...lowering.analysis.accesses import stride as stride_along
 from ...lowering.analysis.lane_offsets import Lanes, offsets, windows
-from .ir_builder import (
-    POINTER,
-    STATUS,
-    VOID,
-    ZERO,
-    Constant,
-    Declaration,
-    Value,
-    binary,
-    element_pointer,
-    extract,
-    index,
-    insert,
-    load,
-    memory_type,
-    poison,
-    shuffle,
-    value_type,
-)
+from . import ir_builder as ll
 from .register_transpose import joined, turn
 
 if TYPE_CHECKING:
     from .expressions import Expressions
 
-PREFETCH = Declaration(VOID, "llvm.prefetch.p0", (POINTER, STATUS, STATUS, STATUS))
+PREFETCH = ll.Declaration(ll.VOID, "llvm.prefetch.p0", (ll.POINTER, ll.STATUS, ll.STATUS, ll.STATUS))
 ROW = 16  # bytes of a row of a square that is turned in registers
 AHEAD, AHEAD_OF_SHORT = 1 << 8, 1 << 13  # bytes further on that squares ask for, of long rows and of short ones
 SHORT = 1 << 9  # bytes of a row
@@ -48,7 +30,7 @@ class Square(NamedTuple):
     along: Index
     start: int
     written: set[Tensor]
-    vectors: dict[int, list[Value]]
+    vectors: dict[int, list[ll.Value]]
 
 
 class VectorAccesses:
@@ -59,7 +41,7 @@ class VectorAccesses:
         self.b, self.scope, self.addresses = values.b, values.scope, values.addresses
         self.square: Square | None = None  # what is around the current lanes
 
-    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value:
+    def load(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value:
         """The elements of an access, one for each lane, or one for all."""
         lanes, get = self.scope.lanes, self.values.get
         if (turned := self.turned(tensor, at)) is not None:
@@ -71,17 +53,17 @@ class VectorAccesses:
             return crossed
         if (near := self.near(tensor, at)) is not None:
             return near
-        found: Value = poison(value_type(tensor.element, lanes))
+        found: ll.Value = ll.poison(ll.value_type(tensor.element, lanes))
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
-            found = self.b.add(insert(found, get(tensor, pointer, 1), n))
+            found = self.b.add(ll.insert(found, get(tensor, pointer, 1), n))
         return found
 
-    def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: Value) -> None:
+    def scatter(self, tensor: Tensor, at: tuple[Expr, ...], vector: ll.Value) -> None:
         """Stores the lanes of a vector one by one."""
         for n, pointer in enumerate(self.lane_pointers(tensor, at)):
-            self.values.put(self.b.add(extract(vector, n)), tensor, pointer)
+            self.values.put(self.b.add(ll.extract(vector, n)), tensor, pointer)
 
-    def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+    def turned(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements first + (lane + turn) mod lanes: one vector, turned; None where the access is another one."""
         match at:
             case (Apply("add", (Apply("floormod", (Apply("add", (lane, Const(turn))), Const(n))), Const(first))),):
@@ -90,9 +72,9 @@ class VectorAccesses:
             case _:
                 return None
         vector = self.values.get(tensor, self.addresses.pointer(tensor, (Const(first, I64),)), n)
-        return self.b.add(shuffle(vector, [(k + turn) % n for k in range(n)]))
+        return self.b.add(ll.shuffle(vector, [(k + turn) % n for k in range(n)]))
 
-    def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+    def crossed(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements that lie side by side along the unrolled loop around: a vector for each lane, loaded by the first
         iteration, and turned in registers.
         """
@@ -108,10 +90,10 @@ class VectorAccesses:
             if now != start:
                 return None
             self.scope.kept.append(at)
-            part, aligned = memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
+            part, aligned = ll.memory_type(tensor.element, rows), f"align {tensor.element.bytes}"
             if any(t.space == "stack" for t in self.square.written):
                 self.prefetch_rows(tensor, at)
-            loaded = [self.b.add(load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
+            loaded = [self.b.add(ll.load(part, p, aligned)) for p in self.lane_pointers(tensor, at)]
             vectors[id(at)] = turn(self.b, loaded, rows)
         vector = vectors[id(at)][now - start]
         return self.values.truth(vector) if tensor.element is I1 else vector
@@ -124,15 +106,15 @@ class VectorAccesses:
         size = tensor.element.bytes
         further = (AHEAD if stride * size > SHORT else AHEAD_OF_SHORT) // size
         for pointer in self.lane_pointers(tensor, at):
-            self.prefetch(tensor, pointer, index(further))
+            self.prefetch(tensor, pointer, ll.index(further))
 
-    def prefetch(self, tensor: Tensor, pointer: Value, further: Value = ZERO, written: bool = False) -> None:
+    def prefetch(self, tensor: Tensor, pointer: ll.Value, further: ll.Value = ll.ZERO, written: bool = False) -> None:
         """Prefetches the cache line so many elements further on, to be read or written."""
-        later = self.b.add(element_pointer(memory_type(tensor.element), pointer, further, flags=""))
-        hints = (Constant(str(n), STATUS) for n in (int(written), 3 if written else 2, 1))
+        later = self.b.add(ll.element_pointer(ll.memory_type(tensor.element), pointer, further, flags=""))
+        hints = (ll.Constant(str(n), ll.STATUS) for n in (int(written), 3 if written else 2, 1))
         self.b.call(PREFETCH, later, *hints)
 
-    def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> Value | None:
+    def near(self, tensor: Tensor, at: tuple[Expr, ...]) -> ll.Value | None:
         """Elements near each other: the vectors that hold them, shuffled."""
         scope = self.scope
         assert scope.lane is not None
@@ -140,11 +122,11 @@ class VectorAccesses:
         starts = None if apart is None else windows(apart)
         if apart is None or starts is None:
             return None
-        element, pointer = memory_type(tensor.element), self.addresses.pointer(tensor, at)
+        element, pointer = ll.memory_type(tensor.element), self.addresses.pointer(tensor, at)
         length = min(scope.lanes, max(apart) - min(apart) + 1)
         vectors = []
         for start in starts:
-            place = self.b.add(element_pointer(element, pointer, index(start))) if start else pointer
+            place = self.b.add(ll.element_pointer(element, pointer, ll.index(start))) if start else pointer
             vectors.append(self.by_rows(tensor, place, length))
         if length == 1:
             return vectors[0]
@@ -156,48 +138,50 @@ class VectorAccesses:
             now = where | {
                 lane: length + n - start for lane, n in enumerate(apart) if lane not in where and n - start < length
             }
-            found = self.b.add(shuffle(found, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
+            found = self.b.add(ll.shuffle(found, [now.get(lane, "poison") for lane in range(scope.lanes)], vector))
             where = {lane: lane for lane in now}
         return found
 
-    def by_rows(self, tensor: Tensor, pointer: Value, lanes: int) -> Value:
+    def by_rows(self, tensor: Tensor, pointer: ll.Value, lanes: int) -> ll.Value:
         """Elements side by side: those of a buffer of several rows row by row, as they were written. A processor waits for what
         it has written in parts where it reads them as one."""
         length, get = tensor.shape[-1] if tensor.shape else 1, self.values.get
         if tensor.space != "stack" or not isinstance(length, int) or length < 2 or lanes % length or lanes == length:
             return get(tensor, pointer, lanes)
-        one = memory_type(tensor.element)
-        places = [self.b.add(element_pointer(one, pointer, index(n))) for n in range(0, lanes, length)]
+        one = ll.memory_type(tensor.element)
+        places = [self.b.add(ll.element_pointer(one, pointer, ll.index(n))) for n in range(0, lanes, length)]
         return joined(self.b, [get(tensor, place, length) for place in places])
 
-    def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[Value]:
+    def lane_pointers(self, tensor: Tensor, at: tuple[Expr, ...]) -> list[ll.Value]:
         """A pointer for each lane of an access that is not contiguous."""
         stride, lanes = self.addresses.stride(tensor, at), self.scope.lanes
-        element = memory_type(tensor.element)
+        element = ll.memory_type(tensor.element)
         if stride is not None:
             base = self.addresses.pointer(tensor, at)
-            return [self.b.add(element_pointer(element, base, index(stride * n))) if n else base for n in range(lanes)]
+            return [
+                self.b.add(ll.element_pointer(element, base, ll.index(stride * n))) if n else base for n in range(lanes)
+            ]
         factors = [self.addresses.factor(e) for e in at]
         if None not in factors:
-            apart: Value = ZERO
+            apart: ll.Value = ll.ZERO
             pointers = [self.addresses.pointer(tensor, at)]
             for factor, step in zip(factors, self.addresses.steps(tensor), strict=True):
                 assert factor is not None
-                apart = self.b.linear("add", apart, self.b.linear("mul", step, index(factor)))
+                apart = self.b.linear("add", apart, self.b.linear("mul", step, ll.index(factor)))
             for _ in range(1, lanes):
-                pointers.append(self.b.add(element_pointer(element, pointers[-1], apart)))
+                pointers.append(self.b.add(ll.element_pointer(element, pointers[-1], apart)))
             return pointers
-        offset: Value = ZERO
+        offset: ll.Value = ll.ZERO
         for e, step in zip(at, self.addresses.steps(tensor), strict=True):
             offset = self.arithmetic("add", offset, self.arithmetic("mul", self.values.value(e), step))
         wide, array = self.values.splat(offset, lanes), self.scope.pointers[tensor]
-        return [self.b.add(element_pointer(element, array, self.b.add(extract(wide, n)))) for n in range(lanes)]
+        return [self.b.add(ll.element_pointer(element, array, self.b.add(ll.extract(wide, n)))) for n in range(lanes)]
 
-    def arithmetic(self, operation: str, a: Value, b: Value) -> Value:
+    def arithmetic(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         lanes = max(a.lanes, b.lanes)
         if lanes == 1:
             return self.b.linear(operation, a, b)
         if (operation == "add" and a.number == 0) or (operation == "mul" and b.number == 1):
             return a if operation == "mul" else b
         a, b = self.values.splat(a, lanes), self.values.splat(b, lanes)
-        return self.b.add(binary(operation, a, b, "nsw"))
+        return self.b.add(ll.binary(operation, a, b, "nsw"))
