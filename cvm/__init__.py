@@ -150,47 +150,25 @@ def from_tflite(
 
 @_overload
 def compile(
-    program: Module | str | bytes | _os.PathLike[str],
-    entry: str = "main",
-    target: str = "cpu",
-    *,
-    optimize: int = 2,
-    cpu: str | Processor | None = None,
-    require_exact: Reference | None = None,
-) -> Compiled: ...
+    program: Module | str | bytes | _os.PathLike[str], entry: str = "main", target: str = "cpu", *, optimize: int = 2,
+    cpu: str | Processor | None = None, require_exact: Reference | None = None,
+) -> Compiled: ...  # fmt: skip
 @_overload
 def compile(
-    program: _Callable[..., _Any],
-    *,
-    target: str = "cpu",
-    optimize: int = 2,
-    cpu: str | Processor | None = None,
-    rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (),
-    static_argnames: str | _Sequence[str] = (),
-) -> TracedFunction: ...
+    program: _Callable[..., _Any], *, target: str = "cpu", optimize: int = 2, cpu: str | Processor | None = None,
+    rules: Rules | None = None, static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
+) -> TracedFunction: ...  # fmt: skip
 @_overload
 def compile(
-    *,
-    target: str = "cpu",
-    optimize: int = 2,
-    cpu: str | Processor | None = None,
-    rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (),
-    static_argnames: str | _Sequence[str] = (),
-) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...
+    *, target: str = "cpu", optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
+) -> _Callable[[_Callable[..., _Any]], TracedFunction]: ...  # fmt: skip
 def compile(
-    program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None,
-    entry: str = "main",
-    target: str = "cpu",
-    *,
-    optimize: int = 2,
-    cpu: str | Processor | None = None,
-    rules: Rules | None = None,
-    static_argnums: int | _Sequence[int] = (),
-    static_argnames: str | _Sequence[str] = (),
+    program: Module | str | bytes | _os.PathLike[str] | _Callable[..., _Any] | None = None, entry: str = "main",
+    target: str = "cpu", *, optimize: int = 2, cpu: str | Processor | None = None, rules: Rules | None = None,
+    static_argnums: int | _Sequence[int] = (), static_argnames: str | _Sequence[str] = (),
     require_exact: Reference | None = None,
-) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:
+) -> Compiled | TracedFunction | _Callable[[_Callable[..., _Any]], TracedFunction]:  # fmt: skip
     """A function of a program, compiled: NumPy arrays in, NumPy arrays out. Of a graph, an object with its state.
 
     `program` is a module, a program's text, a path to one, or a Python function, which is traced for each signature it

@@ -40,13 +40,9 @@ class CallTable:
     """The table of one program. `atoms` are its unknown sizes in their order."""
 
     def __init__(
-        self,
-        entry: int,
-        arguments: Sequence[Type],
-        results: Sequence[Type],
-        constants: Sequence[np.ndarray],
+        self, entry: int, arguments: Sequence[Type], results: Sequence[Type], constants: Sequence[np.ndarray],
         atoms: Sequence[Atom],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.types = [*arguments, *results]
         self.arguments = len(arguments)
         self.kept: list[Any] = [*constants]
