@@ -1,5 +1,7 @@
 """Models of other systems to programs, a module for each system, or some for what is large."""
 
+import re
+from collections import Counter
 from typing import NoReturn
 
 import cvm
@@ -9,3 +11,30 @@ from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
 def refuse(filename: str, message: str, *notes: str) -> NoReturn:
     """Raises ParseError: what a model's file holds cannot be taken."""
     raise cvm.ParseError(Diagnostic(message, Span(Source(filename, ""), 0, 0), "import", tuple(map(Note, notes))))
+
+
+def unreadable(filename: str, reason: Exception | str) -> NoReturn:
+    """Raises ParseError: a model's file cannot be read."""
+    said = reason if isinstance(reason, str) else (getattr(reason, "strerror", None) or str(reason)).lower()
+    refuse(filename, f"the model cannot be read: {said}")
+
+
+class Names:
+    """Names of the language for those of a model, each of its own."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+        self.numbers = Counter[str]()
+
+    def of(self, name: str) -> str:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        return self.fresh(plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True)
+
+    def fresh(self, wanted: str, first: bool = False) -> str:
+        if first and wanted not in self.used:
+            self.used.add(wanted)
+            return wanted
+        while (name := f"{wanted}_{self.numbers[wanted]}") in self.used:
+            self.numbers[wanted] += 1
+        self.used.add(name)
+        return name

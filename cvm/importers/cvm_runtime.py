@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cvm.dialect.ir.attributes import quoted
-from cvm.importers import refuse
+from cvm.importers import refuse, unreadable
 
 VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")
 TOP_KEYS = {"nodes", "heads", "attrs", "arg_nodes", "node_row_ptr", "version", "postprocess"}
@@ -76,7 +76,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as e:
-        refuse(str(path), f"the model cannot be read: {(e.strerror or str(e)).lower()}")
+        unreadable(str(path), e)
 
 
 # The graph

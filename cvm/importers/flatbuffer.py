@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import cvm
-from cvm.importers import refuse
+from cvm.importers import unreadable
 
 NUMBERS = {
     "i8": "<i1", "u8": "<u1", "i16": "<i2", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4",
@@ -41,7 +41,7 @@ def contents(model: Any, name: str) -> tuple[str, bytes]:
     try:
         return str(model), Path(model).read_bytes()
     except (OSError, ValueError) as e:
-        refuse(str(model), f"the model cannot be read: {(getattr(e, 'strerror', None) or str(e)).lower()}")
+        unreadable(str(model), e)
 
 
 @lru_cache(maxsize=256)

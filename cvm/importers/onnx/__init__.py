@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, count
 from os import PathLike
@@ -12,15 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Note, Source, Span
+from cvm.dialect.ir.diagnostics import Source, Span
 from cvm.dialect.ir.sizes import Dim, Size
 from cvm.dialect.ir.types import BY_DTYPE, TensorType
-from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.function import Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
+from cvm.importers import Names, refuse
 from cvm.importers.exactness import Imported, live
-from cvm.lowering.graph.dce import dce
 from cvm.lowering.graph.inline import reached
 
 from . import (  # noqa: F401  (they fill the table)
@@ -58,11 +56,6 @@ def from_onnx(
 def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, dict[str, str]]:
     """The program, and ONNX's names of values by those that they have in it, where these differ."""
     filename, proto = read_model(model)
-
-    def refuse(message: str, *notes: str) -> cvm.ParseError:
-        where = Span(Source(filename, ""), 0, 0)
-        return cvm.ParseError(Diagnostic(message, where, "import", tuple(map(Note, notes))))
-
     places = listed(proto.graph.node, filename)
     to = Importer(functions={(f.domain, f.name): f for f in proto.functions}, places=places)
     opsets = {o.domain: o.version for o in proto.opset_import}
@@ -80,29 +73,25 @@ def imported(model: Any, sizes: Sizes, constants: Constants) -> tuple[Imported, 
                 to.names[argument] = v.name
                 to.arguments.append(values[v.name])
     except Unsupported as e:
-        raise refuse(f"the model cannot be imported: {e}") from None
+        refuse(filename, f"the model cannot be imported: {e}")
     to.graph(fuse_qdq(proto.graph, values, opsets.get("", 1)), values, opsets)
     if to.refusals:
-        raise refuse(*summary(to))
+        refuse(filename, *summary(to))
     results: list[Value] = []
     for v in proto.graph.output:
         found = values.get(v.name)
         if found is None or isinstance(found, (Missing, Items)):
-            raise refuse(
-                f"the model's output {v.name!r} {'is a sequence' if isinstance(found, Items) else 'is nowhere computed'}"
-            )
+            what = "is a sequence" if isinstance(found, Items) else "is nowhere computed"
+            refuse(filename, f"the model's output {v.name!r} {what}")
         try:
             results.append(to.node(found).value)
         except Unsupported as e:
-            raise refuse(f"the model's output {v.name!r}: {e}") from None
+            refuse(filename, f"the model's output {v.name!r}: {e}")
         to.names.setdefault(results[-1], v.name)
-    arguments = tuple(a.value for a in to.arguments)
-    function = dce(Function("main", arguments, tuple(to.builder.operations), tuple(results)))
-    name_values(function, to, names)
-    renamed = {v.name: to.names[v] for v in function.values() if to.names.get(v, v.name) != v.name}
+    function, renamed = to.main(results, names)
     functions = reached(Module({"main": function, **to.bodies}), function)
     for body in functions[1:]:
-        name_values(body, to, Names())
+        to.name_values(body, Names())
     module = verify(Module({f.name: f for f in reversed(functions)}, filename))
     return Imported(module.functions, filename, {}, "onnxruntime", live(to.operators, function)), renamed
 
@@ -123,14 +112,6 @@ def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
     return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
 
 
-def name_values(function: Function, to: Importer, names: Names) -> None:
-    """Names the values of a function after ONNX's, as far as there are such."""
-    given = {a.value for a in to.arguments}
-    for value in function.values():
-        if value not in given:
-            value.name = names.of(to.names[value]) if value in to.names else names.fresh("v")
-
-
 def summary(to: Importer) -> list[str]:
     """All that cannot be imported: the message, and a note for each kind of it."""
     kinds: dict[tuple[str, str], list[str]] = {}
@@ -144,27 +125,6 @@ def summary(to: Importer) -> list[str]:
     if to.needed:
         lines.append(f"these inputs could be given as constants: {', '.join(sorted(to.needed))}")
     return lines
-
-
-class Names:
-    """Names of the language for those of a model, each of its own."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-        self.numbers = Counter[str]()
-
-    def of(self, name: str) -> str:
-        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        return self.fresh(plain if plain[:1].isalpha() or plain[:1] == "_" else f"_{plain}", first=True)
-
-    def fresh(self, wanted: str, first: bool = False) -> str:
-        if first and wanted not in self.used:
-            self.used.add(wanted)
-            return wanted
-        while (name := f"{wanted}_{self.numbers[wanted]}") in self.used:
-            self.numbers[wanted] += 1
-        self.used.add(name)
-        return name
 
 
 class Dimensions:

@@ -19,8 +19,10 @@ from cvm.dialect.ir.limits import LIMITS, excess
 from cvm.dialect.ir.sizes import Dim, Size, Undecided, same_size
 from cvm.dialect.ir.types import BY_DTYPE
 from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function
+from cvm.dialect.program.function import Function, Value
+from cvm.importers import Names
 from cvm.importers.exactness import Exactness, ImportedOperator
+from cvm.lowering.graph.dce import dce
 
 from . import elements
 from .exactness import of_operator
@@ -133,6 +135,20 @@ class Importer:
             if wanted.intersection(operation.results):
                 wanted.update(v for _, v in operation.operator.operands())
         return {self.names[a.value] for a in self.arguments if a.value in wanted}
+
+    def main(self, results: Sequence[Value], names: Names) -> tuple[Function, dict[str, str]]:
+        """The function with these results, and the model's names of its values, where it has others."""
+        operations = tuple(self.builder.operations)
+        function = dce(Function("main", tuple(a.value for a in self.arguments), operations, tuple(results)))
+        self.name_values(function, names)
+        return function, {v.name: self.names[v] for v in function.values() if self.names.get(v, v.name) != v.name}
+
+    def name_values(self, function: Function, names: Names) -> None:
+        """Names the values of a function after the model's, as far as there are such."""
+        given = {a.value for a in self.arguments}
+        for value in function.values():
+            if value not in given:
+                value.name = names.of(self.names[value]) if value in self.names else names.fresh("v")
 
     # Graphs and functions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import cvm
-from cvm.dialect.ir.diagnostics import Diagnostic, Source, Span
+from cvm.importers import unreadable
 
 
 def read_model(model: Any) -> tuple[str, Any]:
@@ -39,16 +39,11 @@ def read_model(model: Any) -> tuple[str, Any]:
     except cvm.Error:
         raise
     except OSError as e:
-        raise refused(filename, (e.strerror or str(e)).lower()) from None
+        unreadable(filename, e)
     except Exception as e:  # whatever the package finds wrong with a file
         said = str(e).strip().splitlines() or [type(e).__name__]
-        raise refused(filename, said[0]) from None
+        unreadable(filename, said[0])
     return filename, proto
-
-
-def refused(filename: str, reason: str) -> cvm.ParseError:
-    where = Span(Source(filename, ""), 0, 0)
-    return cvm.ParseError(Diagnostic(f"the model cannot be read: {reason}", where, "import"))
 
 
 def check(proto: Any) -> None:

@@ -19,14 +19,13 @@ import cvm
 from cvm.dialect.ir.sizes import Size
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.function import Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
-from cvm.importers import refuse
+from cvm.importers import Names, refuse, unreadable
 from cvm.importers.exactness import Imported, live
 from cvm.importers.flatbuffer import Damaged, Table, contents, file_bytes, options, root
-from cvm.importers.onnx import Names, importer, summary
-from cvm.lowering.graph.dce import dce
+from cvm.importers.onnx import importer, summary
 
 from . import arithmetic, contractions, movement, softmax, state, unary
 from .rules import At, Tensor, Unsupported
@@ -53,7 +52,7 @@ def imported(model: Any, sizes: Sizes, rounding: str = "tflite_double") -> tuple
     try:
         return Model(filename, root(data, b"TFL3", SCHEMA, "Model"), rounding).program(sizes)
     except (Damaged, OverflowError) as e:
-        refuse(filename, f"the model cannot be read: {e}")
+        unreadable(filename, str(e))
 
 
 class Importer(importer.Importer):
@@ -92,15 +91,7 @@ class Model:
         for name, (_, after) in self.states.items():
             results.append(self.to.node(after).value)
             self.to.names[results[-1]] = name
-        function = dce(
-            Function(
-                "main", tuple(a.value for a in self.to.arguments), tuple(self.to.builder.operations), tuple(results)
-            )
-        )
-        for value in function.values():
-            if value not in function.arguments:
-                value.name = self.names.of(self.to.names[value]) if value in self.to.names else self.names.fresh("v")
-        renamed = {v.name: self.to.names[v] for v in function.values() if self.to.names.get(v, v.name) != v.name}
+        function, renamed = self.to.main(results, self.names)
         main = verify(Module({"main": function}, self.filename)).functions
         reference = "tflite-reference" if self.rounding == ROUNDINGS[0] else ""
         state = {node.value.name: self.initial[name] for name, (node, _) in self.states.items()}

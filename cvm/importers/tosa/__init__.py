@@ -7,15 +7,13 @@ from os import PathLike
 import cvm
 from cvm.dialect.ir.types import TensorType
 from cvm.dialect.program.builder import Node
-from cvm.dialect.program.function import Function, Value
+from cvm.dialect.program.function import Value
 from cvm.dialect.program.module import Module
 from cvm.dialect.program.verify import verify
-from cvm.importers import refuse
+from cvm.importers import Names, refuse, unreadable
 from cvm.importers.exactness import EXACT, Imported, ImportedOperator, live
 from cvm.importers.flatbuffer import Damaged, contents
-from cvm.importers.onnx import Names
-from cvm.importers.onnx.folding import FoldingBuilder
-from cvm.lowering.graph.dce import dce
+from cvm.importers.onnx.importer import Importer
 
 from .flatbuffer import read
 from .graph import ELEMENTS, Graph, Operator
@@ -30,26 +28,25 @@ def from_tosa(model: str | PathLike[str] | bytes) -> Imported:
     try:
         return program(read(data), filename)
     except Damaged as e:
-        refuse(filename, f"the model cannot be read: {e}")
+        unreadable(filename, str(e))
 
 
 def program(graph: Graph, filename: str = "<tosa>") -> Imported:
     """The program of a graph; raises ParseError with all operators that cannot be imported."""
-    builder, names = FoldingBuilder(prefix="v"), Names()
+    to, names = Importer(), Names()
     values: dict[str, Node | None] = {}
     refusals: list[str] = []
-    arguments: list[Value] = []
     for name in graph.inputs:
         t = graph.tensors.get(name)
         if t is None or t.type not in ELEMENTS:
             refuse(filename, f"the model's input {name!r} is {'no tensor' if t is None else f'of type {t.type}'}")
-        arguments.append(Value(names.of(name), TensorType(t.shape, ELEMENTS[t.type])))
-        values[name] = builder.node(arguments[-1])
+        to.arguments.append(to.builder.node(Value(names.of(name), TensorType(t.shape, ELEMENTS[t.type]))))
+        values[name] = to.arguments[-1]
     imported: list[ImportedOperator] = []
     for number, operator in enumerate(graph.operators):
-        before = len(builder.operations)
+        before = len(to.builder.operations)
         try:
-            made = _imported(At(builder, graph, operator), values)
+            made = _imported(At(to.builder, graph, operator), values)
         except Unsupported as e:
             refusals.append(f"{operator.op}: {e} is not supported")
             made = None
@@ -62,23 +59,17 @@ def program(graph: Graph, filename: str = "<tosa>") -> Imported:
         if made is not None and operator.outputs and made.array_type.key != _declared(graph, operator):
             refusals.append(f"{operator.op}: its result is {made.array_type}, the model says otherwise")
         values.update(dict.fromkeys(operator.outputs, made))
-        computed = frozenset(r for o in builder.operations[before:] for r in o.results)
+        computed = frozenset(r for o in to.builder.operations[before:] for r in o.results)
         imported.append(ImportedOperator(operator.op, str(number), EXACTNESS.get(operator.op, EXACT), computed))
     results = [values.get(name) for name in graph.outputs]
     if refusals or not all(results):
         refusals = refusals or [f"the output {n!r} is nowhere computed" for n in graph.outputs]
         count = f"{len(refusals)} operator{'s' * (len(refusals) > 1)}"
         refuse(filename, f"{count} of the model cannot be imported", *dict.fromkeys(refusals))
-    found = Function(
-        "main", tuple(arguments), tuple(builder.operations), tuple(r.value for r in results if r is not None)
-    )
-    outputs = {r.value: name for r, name in zip(results, graph.outputs, strict=True) if r is not None}
-    found = dce(found)
-    for value in found.values():
-        if value not in arguments:
-            value.name = names.of(outputs[value]) if value in outputs else names.fresh("v")
-    main = verify(Module({"main": found}, filename)).functions
-    return Imported(main, filename, {}, "tosa", live(imported, found))
+    to.names |= {r.value: name for r, name in zip(results, graph.outputs, strict=True) if r is not None}
+    function, _ = to.main([r.value for r in results if r is not None], names)
+    main = verify(Module({"main": function}, filename)).functions
+    return Imported(main, filename, {}, "tosa", live(imported, function))
 
 
 def _imported(at: At, values: dict[str, Node | None]) -> Node | None:
