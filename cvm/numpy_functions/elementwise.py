@@ -12,7 +12,7 @@ from ..numpy_or_dali_ufuncs import converted, known, loop_of
 from ..trace import apply, caller, fail, tracer_of
 from .indexing import take
 from .order import searchsorted
-from .table import arrays_of, known_size, numpy_function
+from .table import ARRAY_FUNCTIONS, arrays_of, known_size, numpy_function
 
 
 @numpy_function
@@ -58,29 +58,9 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 
 @numpy_function
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    return np.all(isclose(a, b, rtol, atol, equal_nan))
-
-
-@numpy_function
-def real(x: Any) -> Any:
-    return apply("theano.elemwise", x, scalar_op="real") if x.dtype.kind == "c" else x
-
-
-@numpy_function
-def imag(x: Any) -> Any:
-    return apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x)
-
-
-@numpy_function
 def angle(z: Any, deg: bool = False) -> Any:
     found = np.arctan2(z.imag, z.real) if z.dtype.kind == "c" else np.arctan2(0, z)
     return found * (180 / np.pi) if deg else found
-
-
-@numpy_function
-def fix(x: Any) -> Any:
-    return np.trunc(x)
 
 
 @numpy_function
@@ -100,11 +80,6 @@ def _common_divisor(name: str, inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     dtypes = loop_of(name, given, span)
     a, b = np.broadcast_arrays(*(converted(tracer, x, t, span) for x, t in zip(given, dtypes, strict=False)))
     return a, b, apply("numpy.gcd", a, b)
-
-
-@numpy_function
-def gcd(x1: Any, x2: Any, /) -> Any:
-    return _common_divisor("gcd", (x1, x2))[2]
 
 
 @numpy_function
@@ -131,3 +106,12 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     found = where(x < xp[0], fp[0] if left is None else left, found)
     found = found if right is None else where(x > xp[-1], right, found)
     return where(np.isnan(x), x, found)
+
+
+ARRAY_FUNCTIONS |= {
+    "allclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: np.all(isclose(a, b, rtol, atol, equal_nan)),
+    "real": lambda x: apply("theano.elemwise", x, scalar_op="real") if x.dtype.kind == "c" else x,
+    "imag": lambda x: apply("theano.elemwise", x, scalar_op="imag") if x.dtype.kind == "c" else np.zeros_like(x),
+    "fix": lambda x: np.trunc(x),
+    "gcd": lambda x1, x2, /: _common_divisor("gcd", (x1, x2))[2],
+}

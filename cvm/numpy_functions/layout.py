@@ -73,16 +73,6 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     return x
 
 
-@numpy_function
-def triu(x: Any, k: int = 0) -> Any:
-    return where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype))
-
-
-@numpy_function
-def tril(x: Any, k: int = 0) -> Any:
-    return where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype))
-
-
 def _matrix(x: TracedArray) -> tuple[int, int]:
     if x.ndim < 2:
         fail("a matrix, or a stack of them, is taken")
@@ -178,26 +168,6 @@ ARRAY_FUNCTIONS |= {
 
 
 @numpy_function
-def column_stack(arrays: Sequence[Any]) -> Any:
-    return concatenate([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*arrays)], 1)
-
-
-@numpy_function
-def append(x: Any, values: Any, axis: int | None = None) -> Any:
-    return concatenate(arrays_of(x, values), axis)
-
-
-@numpy_function
-def fliplr(x: Any) -> Any:
-    return np.flip(x, 1)
-
-
-@numpy_function
-def flipud(x: Any) -> Any:
-    return np.flip(x, 0)
-
-
-@numpy_function
 def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
     at, to = whole_axis(axis, x.ndim), start + x.ndim if start < 0 else start
     return np.moveaxis(x, at, to - (at < to))
@@ -211,14 +181,22 @@ def broadcast_arrays(*arrays: Any) -> Any:
 
 
 @numpy_function
-def copy(x: Any) -> Any:
-    return apply("theano.elemwise", x, scalar_op="identity")
-
-
-@numpy_function
 def meshgrid(*arrays: Any, indexing: str = "xy") -> Any:
     flat = [np.ravel(x) for x in arrays_of(*arrays)]
     order = [1, 0, *range(2, len(flat))] if indexing == "xy" and len(flat) > 1 else list(range(len(flat)))
     shape = [known_size(flat[n], 0) for n in order]
     spread = [np.expand_dims(x, [a for a in range(len(flat)) if order[a] != n]) for n, x in enumerate(flat)]
     return tuple(broadcast_to(x, tuple(shape)) for x in spread)
+
+
+ARRAY_FUNCTIONS |= {
+    "triu": lambda x, k=0: where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
+    "tril": lambda x, k=0: where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype)),
+    "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),
+    "column_stack": lambda arrays: concatenate(
+        [x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*arrays)], 1
+    ),
+    "fliplr": lambda x: np.flip(x, 1),
+    "flipud": lambda x: np.flip(x, 0),
+    "copy": lambda x: apply("theano.elemwise", x, scalar_op="identity"),
+}

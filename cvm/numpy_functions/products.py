@@ -11,7 +11,7 @@ from ..numpy_or_dali_ufuncs import common
 from ..trace import apply, fail
 from .indexing import diagonal
 from .layout import pad
-from .table import along_axis, arrays_of, known_size, numpy_function
+from .table import ARRAY_FUNCTIONS, along_axis, arrays_of, known_size, numpy_function
 
 
 @numpy_function
@@ -26,11 +26,6 @@ def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     return np.sum(
         (np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=np.result_type(a.dtype, b.dtype)
     )
-
-
-@numpy_function
-def matvec(a: Any, b: Any) -> Any:
-    return np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1)
 
 
 @numpy_function
@@ -181,16 +176,6 @@ def _windowed(a: Any, v: Any, mode: str, flipped: bool) -> Any:
 
 
 @numpy_function
-def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    return _windowed(a, v, mode, flipped=True)
-
-
-@numpy_function
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    return _windowed(a, v, mode, flipped=False)
-
-
-@numpy_function
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
     sizes = (window_shape,) if isinstance(window_shape, (int, np.integer)) else tuple(window_shape)
     over = whole_axes(axis if axis is not None else tuple(range(len(sizes))), x.ndim)
@@ -199,3 +184,10 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
     return apply(
         "builtin.windows", x, axes=over, sizes=tuple(wide), strides=one, dilations=one, before=none, after=none
     )
+
+
+ARRAY_FUNCTIONS |= {
+    "convolve": lambda a, v, mode="full": _windowed(a, v, mode, flipped=True),
+    "correlate": lambda a, v, mode="valid": _windowed(a, v, mode, flipped=False),
+    "matvec": lambda a, b: np.squeeze(matmul(a, np.expand_dims(arrays_of(b, a)[0], -1)), -1),
+}

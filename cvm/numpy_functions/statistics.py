@@ -39,11 +39,6 @@ def var(x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims:
 
 
 @numpy_function
-def std(x: Any, axis: Axes = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    return np.sqrt(var(x, axis, dtype, ddof, keepdims))
-
-
-@numpy_function
 def average(x: Any, axis: Axes = None, weights: Any = None, keepdims: bool = False) -> Any:
     if weights is None:
         return np.mean(x, axis=axis, keepdims=keepdims)
@@ -70,16 +65,6 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     return where(np.isnan(last), np.nan, found) if x.dtype.kind == "f" else found
 
 
-@numpy_function
-def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    return np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
-
-
-@numpy_function
-def count_nonzero(x: Any, axis: Axes = None, *, keepdims: bool = False) -> Any:
-    return np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims)
-
-
 def _without_nan(reduce: Any, start: float, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """A reduction of the elements that are not NaN; it is NaN where there are none and the start is infinite."""
     if x.dtype.kind != "f":
@@ -99,3 +84,12 @@ def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         return np.mean(x, axis=axis, keepdims=keepdims)
     present = np.sum(~np.isnan(x), axis=axis, keepdims=keepdims)
     return np.nansum(x, axis=axis, keepdims=keepdims) / astype(present, x.dtype)
+
+
+ARRAY_FUNCTIONS |= {
+    "std": lambda x, axis=None, dtype=None, ddof=0, keepdims=False: np.sqrt(var(x, axis, dtype, ddof, keepdims)),
+    "ptp": lambda x, axis=None, keepdims=False: (
+        np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
+    ),
+    "count_nonzero": lambda x, axis=None, *, keepdims=False: np.sum(np.not_equal(x, 0), axis=axis, keepdims=keepdims),
+}
