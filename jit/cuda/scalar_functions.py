@@ -77,39 +77,38 @@ class Row:
 
 
 _INTEGERS = ("int", "uint")
-_DISCRETE = ("int", "uint", "bool")
-_ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ALL = ("int", "uint", "bool", "float")
 
 
 def _call(name: str, operands: str = "a", mode: str = "exact") -> Row:
     return Row(f"{name}({', '.join('{' + o + '}' for o in operands)})", ATOM, mode)
 
 
+def _infix(signs: str, level: int, kinds: tuple[str, ...], mode: str = "exact") -> dict[tuple[str, str], Row]:
+    """Functions that are operators of C, each of which follows its name."""
+    words = signs.split()
+    rows = zip(words[::2], words[1::2], strict=True)
+    return {(f, k): Row(f"{{a}} {sign} {{b}}", level, mode) for f, sign in rows for k in kinds}
+
+
 ROWS: dict[tuple[str, str], Row] = {
-    **{("add", k): Row("{a} + {b}", SUM, "modular") for k in _INTEGERS},
-    **{("sub", k): Row("{a} - {b}", SUM, "modular") for k in _INTEGERS},
-    **{("mul", k): Row("{a} * {b}", PRODUCT, "modular") for k in _INTEGERS},
-    **{("neg", k): Row("-{a}", UNARY, "modular") for k in _INTEGERS},
-    **{("not", k): Row("~{a}", UNARY, "modular") for k in _INTEGERS},
-    **{("and", k): Row("{a} & {b}", AND, "modular") for k in _INTEGERS},
-    **{("xor", k): Row("{a} ^ {b}", XOR, "modular") for k in _INTEGERS},
-    **{("or", k): Row("{a} | {b}", OR, "modular") for k in _INTEGERS},
-    **{("shl", k): Row("{a} << {b}", SHIFT, "modular") for k in _INTEGERS},
-    **{("shr", k): Row("{a} >> {b}", SHIFT) for k in _INTEGERS},
-    ("and", "bool"): Row("{a} && {b}", BOTH),
-    ("or", "bool"): Row("{a} || {b}", EITHER),
-    ("xor", "bool"): Row("{a} != {b}", EQUALITY),
+    **_infix("add + sub -", SUM, _INTEGERS, "modular"),
+    **_infix("mul *", PRODUCT, _INTEGERS, "modular"),
+    **{(f, k): Row(f"{s}{{a}}", UNARY, "modular") for f, s in (("neg", "-"), ("not", "~")) for k in _INTEGERS},
+    **_infix("and &", AND, _INTEGERS, "modular"),
+    **_infix("xor ^", XOR, _INTEGERS, "modular"),
+    **_infix("or |", OR, _INTEGERS, "modular"),
+    **_infix("shl <<", SHIFT, _INTEGERS, "modular"),
+    **_infix("shr >>", SHIFT, _INTEGERS),
+    **_infix("and && min &&", BOTH, ("bool",)),
+    **_infix("or || max ||", EITHER, ("bool",)),
+    **_infix("xor !=", EQUALITY, ("bool",)),
     ("not", "bool"): Row("!{a}", UNARY),
     ("any", "bool"): Row("{a}", UNARY),
-    ("add", "float"): Row("{a} + {b}", SUM, "rounded"),
-    ("sub", "float"): Row("{a} - {b}", SUM, "rounded"),
-    ("mul", "float"): Row("{a} * {b}", PRODUCT, "rounded"),
-    ("div", "float"): Row("{a} / {b}", PRODUCT, "rounded"),
+    **_infix("add + sub -", SUM, ("float",), "rounded"),
+    **_infix("mul * div /", PRODUCT, ("float",), "rounded"),
     ("neg", "float"): Row("-{a}", UNARY),
-    ("div", "uint"): Row("{a} / {b}", PRODUCT),
-    ("rem", "uint"): Row("{a} % {b}", PRODUCT),
-    ("floordiv", "uint"): Row("{a} / {b}", PRODUCT),
-    ("floormod", "uint"): Row("{a} % {b}", PRODUCT),
+    **_infix("div / rem % floordiv / floormod %", PRODUCT, ("uint",)),
     ("div", "int"): _call("quotient", "ab"),
     ("rem", "int"): _call("truncated_remainder", "ab"),
     ("floordiv", "int"): _call("floor_quotient", "ab"),
@@ -122,15 +121,12 @@ ROWS: dict[tuple[str, str], Row] = {
     ("min", "float"): Row("{a} < {b} ? {a} : {b}", CHOICE),
     ("maximum", "float"): _call("larger", "ab"),
     ("minimum", "float"): _call("smaller", "ab"),
-    ("max", "bool"): Row("{a} || {b}", EITHER),
-    ("min", "bool"): Row("{a} && {b}", BOTH),
-    **{(f, k): Row(f"{{a}} {s} {{b}}", ORDER) for f, s in _ORDER.items() for k in (*_DISCRETE, "float")},
-    **{("eq", k): Row("{a} == {b}", EQUALITY) for k in (*_DISCRETE, "float")},
-    **{("ne", k): Row("{a} != {b}", EQUALITY) for k in (*_DISCRETE, "float")},
+    **_infix("lt < le <= gt > ge >=", ORDER, _ALL),
+    **_infix("eq == ne !=", EQUALITY, _ALL),
     **{("ipow", k): _call("power", "ab") for k in _INTEGERS},
     **{(f, "int"): _call(f) for rows in LOOKED_UP for f in rows.columns},
     **{("clz", k): _call("leading_zeros") for k in _INTEGERS},
-    **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in (*_DISCRETE, "float")},
+    **{("select", k): Row("{a} ? {b} : {c}", CHOICE) for k in _ALL},
     **{(f, "float"): _call(f"{f}{{s}}") for f in ("floor", "ceil", "trunc", "rint")},
     ("sqrt", "float"): _call("sqrt{s}", mode="rounded"),
     ("rem", "float"): _call("fmod{s}", "ab", "rounded"),

@@ -140,8 +140,7 @@ class NontemporalStores:
 
     def worth_it(self, s: For, tensor: Tensor, address: ll.Value, length: ll.Value) -> ll.Value:
         """Test whether an array's elements are aligned to their size, and the loop is long."""
-        rest = self.masked(address, tensor.element.bytes)
-        is_aligned = self.b.add(ll.compare("eq", rest, ll.ZERO))
+        is_aligned = self.is_multiple(address, tensor.element.bytes)
         if isinstance(s.start, Const) and isinstance(s.end, Const):
             return is_aligned
         is_long = self.b.add(ll.compare("sge", length, ll.index(least_length(s))))

@@ -197,28 +197,24 @@ def _byte_dot_product(i: Instruction) -> Operation:
     return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
 
 
-def _copysign(i: Instruction) -> Operation:
-    return _same(lambda a, b: np.copysign(b, a))(i)
+def _of_doubles(function: Callable[[Array], Array]) -> Callable[[Instruction], Operation]:
+    """A function computed in double precision."""
+    return _same(lambda a: function(a.astype(np.float64)).astype(a.dtype))
 
 
+_SAME: dict[str, Compute] = {
+    "mov": lambda a: a, "cvta": lambda a: a, "rem": _remainder, "abs": np.abs, "neg": np.negative, "min": np.fmin,
+    "max": np.fmax, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "copysign": lambda a, b: np.copysign(b, a),
+}  # fmt: skip
 _ROWS: dict[str, Callable[[Instruction], Operation]] = {
-    "mov": _same(lambda a: a),
-    "cvta": _same(lambda a: a),
     "add": _plain(np.add),
     "sub": _plain(np.subtract),
     "mul": _mul,
     "mad": _mad,
     "fma": _fma,
     "div": _div,
-    "rem": _same(_remainder),
-    "abs": _same(np.abs),
-    "neg": _same(np.negative),
-    "min": _same(np.fmin),
-    "max": _same(np.fmax),
-    "and": _same(np.bitwise_and),
-    "or": _same(np.bitwise_or),
-    "xor": _same(np.bitwise_xor),
-    "not": _same(np.invert),
+    **{name: _same(function) for name, function in _SAME.items()},
     "shl": lambda i: bit_operations.shift(np.left_shift, i),
     "shr": lambda i: bit_operations.shift(np.right_shift, i),
     "shf": bit_operations.funnel,
@@ -235,14 +231,11 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "lop3": bit_operations.lop3,
     "dp2a": _byte_dot_product,
     "dp4a": _byte_dot_product,
-    "copysign": _copysign,
     "sqrt": _plain(np.sqrt),
     # approximations, here exact: what relies on their last bits relies on too much
     "rcp": _plain(np.reciprocal),
-    "rsqrt": _same(lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(a.dtype)),
-    "ex2": _same(lambda a: np.exp2(a.astype(np.float64)).astype(a.dtype)),
-    "lg2": _same(lambda a: np.log2(a.astype(np.float64)).astype(a.dtype)),
-    "sin": _same(lambda a: np.sin(a.astype(np.float64)).astype(a.dtype)),
-    "cos": _same(lambda a: np.cos(a.astype(np.float64)).astype(a.dtype)),
-    "tanh": _same(lambda a: np.tanh(a.astype(np.float64)).astype(a.dtype)),
+    "rsqrt": _of_doubles(lambda a: 1 / np.sqrt(a)),
+    "ex2": _of_doubles(np.exp2),
+    "lg2": _of_doubles(np.log2),
+    **{f.__name__: _of_doubles(f) for f in (np.sin, np.cos, np.tanh)},
 }  # fmt: skip
