@@ -306,9 +306,8 @@ def __getattr__(name: str) -> _Any:
 
 def _is_module(name: str) -> bool:
     """Test whether a module of the package has this name; `from cvm import name` asks for the attribute before it is loaded."""
-    return any(
-        _os.path.exists(_os.path.join(folder, name + end)) for folder in __path__ for end in (".py", "/__init__.py")
-    )
+    files = (f"{name}.py", f"{name}/__init__.py")
+    return any(_os.path.exists(_os.path.join(folder, file)) for folder in __path__ for file in files)
 
 
 def __dir__() -> list[str]:

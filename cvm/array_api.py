@@ -16,7 +16,7 @@ import numpy as np
 
 from cvm.dialect.ir.types import BY_DTYPE, F16, F32, F64, ElementType
 
-from .numpy_or_dali_ufuncs import common
+from .numpy_or_dali_ufuncs import common, known
 from .trace import NUMPY_FUNCTIONS, NUMPY_REDUCTIONS, TracedArray, apply, caller, fail, tracer_of, ufunc_of_trace
 
 FAR = 2**62  # larger than every size
@@ -307,9 +307,7 @@ def _by_arrays(x: Any, parts: list[Any]) -> Any:
     sliced = subscript(x, tuple(slice(None) if chosen else p for p, chosen in zip(parts, is_array, strict=True)))
     over = tuple(n for n, chosen in enumerate(is_array) if chosen)
     tracer, span = x.tracer, caller()
-    arrays = [
-        p if isinstance(p, TracedArray) else TracedArray(tracer, tracer.operand(p, "numpy", span)) for p in places
-    ]
+    arrays = [known(tracer, p, span) for p in places]
     try:
         shape = np.broadcast_shapes(*(a.shape for a in arrays))  # type: ignore[arg-type]
     except (ValueError, TypeError):
@@ -356,9 +354,8 @@ def _range(part: Any, size: Any) -> _Range:
         if isinstance(size, int) and not -size <= at < size:
             fail(f"the axis has {size} elements, got the subscript {at}")
         return _Range(at, FAR if at == -1 else at + 1, 1, 1)
-    first, last, step = (
-        None if v is None else whole_number(v, "a slice's bound") for v in (part.start, part.stop, part.step)
-    )
+    bounds = part.start, part.stop, part.step
+    first, last, step = (None if v is None else whole_number(v, "a slice's bound") for v in bounds)
     step = 1 if step is None else step
     if step == 0:
         fail("a slice's step is not 0")

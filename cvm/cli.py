@@ -274,9 +274,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as e:
         if os.environ.get("CVM_TRACEBACK") == "1":
             raise
-        return _say(
-            f"cvm: internal error: {type(e).__name__}: {e}\nplease report this, with what CVM_TRACEBACK=1 adds", 1
-        )
+        what = f"{type(e).__name__}: {e}"
+        return _say(f"cvm: internal error: {what}\nplease report this, with what CVM_TRACEBACK=1 adds", 1)
 
 
 def _load(modules: Sequence[str]) -> None:

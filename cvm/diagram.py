@@ -55,9 +55,8 @@ def svg(module: Module, functions: Iterable[Function]) -> str:
         sketch = sketched(module, function)
         wide, high, routes = place(sketch.boxes, sketch.edges)
         drawn = [_edge(route) for route in routes]
-        drawn += [
-            _back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n) for n, (a, b) in enumerate(sketch.fed)
-        ]
+        for n, (a, b) in enumerate(sketch.fed):
+            drawn.append(_back(a, b, max(a.x + a.width / 2, b.x + b.width / 2) + 24 + 10 * n))
         drawn += [_box(box) for box in sketch.boxes]
         title = f'<text class="title" x="0" y="12">{escape(sketch.title)}</text>'
         group = f'<g transform="translate(0 {LINE * 2:g})">\n' + "\n".join(drawn) + "\n</g>"
@@ -160,6 +159,5 @@ def _edge(route: Route) -> str:
 def _back(driver: Box, state: Box, x: float) -> str:
     """The edge of a feedback, routed around the right of the boxes between."""
     a, b = (driver.x + driver.width / 2, driver.y), (state.x + state.width / 2, state.y)
-    return (
-        f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"/>'
-    )
+    curve = f"C{x:.1f} {a[1]:.1f} {x:.1f} {b[1]:.1f} {b[0]:.1f} {b[1]:.1f}"
+    return f'<path class="fed" d="M{a[0]:.1f} {a[1]:.1f} {curve}"/>'

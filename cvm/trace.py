@@ -157,9 +157,8 @@ def caller() -> Span:
     if line is None or line > len(source.line_starts):
         return Span(source, 0, 0)
     start = source.line_starts[line - 1] + (column or 0)
-    return Span(
-        source, start, start + (end_column - (column or 0) if end_column is not None and end_line == line else 1)
-    )
+    length = end_column - (column or 0) if end_column is not None and end_line == line else 1
+    return Span(source, start, start + length)
 
 
 def apply(name: str, *operands: Any, **attributes: Any) -> Any:
@@ -170,11 +169,7 @@ def apply(name: str, *operands: Any, **attributes: Any) -> Any:
         fail(f"there is no operator {name}", span)
     tracer = tracer_of(operands)
     if tracer is None:
-        raise TraceError(
-            Diagnostic(
-                f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span, "trace"
-            )
-        )
+        fail(f"{name} works on the arrays of a function compiled with cvm.compile; none was given", span)
     values = _bind(tracer, operator, list(operands), attributes, span)
     made = tracer.add(operator(**values), span)
     return made[0] if len(made) == 1 else made
@@ -209,15 +204,12 @@ def _bind(
         elif f.is_operand and f.required:
             fail(f"{operator.name} wants the operand {f.name}", span)
     if given:
-        fail(
-            f"{operator.name} takes {sum(f.is_operand for f in operator.fields)} operands, got {len(given)} more", span
-        )
+        count = sum(f.is_operand for f in operator.fields)
+        fail(f"{operator.name} takes {count} operands, got {len(given)} more", span)
     for name, value in attributes.items():
         if name not in fields:
-            fail(
-                f"{operator.name} has no attribute {name}; it has {', '.join(f.name for f in fields.values() if not f.is_operand) or 'none'}",
-                span,
-            )
+            known = ", ".join(f.name for f in fields.values() if not f.is_operand) or "none"
+            fail(f"{operator.name} has no attribute {name}; it has {known}", span)
         values[name] = _attribute(operator, fields[name], value, span)
     for f in fields.values():
         if f.required and f.name not in values:
@@ -304,9 +296,8 @@ class TracedArray:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        fail(
-            "the elements of an array are not known while compiling, so Python cannot branch on them: use cvm.where(condition, a, b)"
-        )
+        why = "the elements of an array are not known while compiling, so Python cannot branch on them"
+        fail(f"{why}: use cvm.where(condition, a, b)")
 
     def __iter__(self) -> Any:
         return (self[n] for n in range(len(self)))  # type: ignore[index]
@@ -323,13 +314,8 @@ class TracedArray:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol that Python or NumPy asks for
             raise AttributeError(name)
-        raise NoSuchAttribute(
-            Diagnostic(
-                f"traced arrays have no {name}; they have {_public(type(self))}, and cvm's functions take them",
-                caller(),
-                "trace",
-            )
-        )
+        message = f"traced arrays have no {name}; they have {_public(type(self))}, and cvm's functions take them"
+        raise NoSuchAttribute(Diagnostic(message, caller(), "trace"))
 
     def _number(self) -> NoReturn:
         fail("the elements of an array are not known while compiling, so they cannot become Python numbers")

@@ -216,9 +216,8 @@ class TracedFunction:
         given = dict(zip(self._names, args, strict=False))
         if len(given) == len(args):
             rest = self._names[len(args) :]
-            given |= {
-                n: kwargs[n] if n in kwargs else self._defaults[n] for n in rest if n in kwargs or n in self._defaults
-            }
+            known = {**self._defaults, **kwargs}
+            given |= {n: known[n] for n in rest if n in known}
             if len(given) == len(self._names) and all(n in rest for n in kwargs):
                 return given
         try:
@@ -375,9 +374,8 @@ def static(value: Any, name: str) -> Any:
     try:
         hash(value)
     except TypeError:
-        raise CallError(
-            Diagnostic(f"argument {name} is static, so it has to be hashable, got {type(value).__name__}")
-        ) from None
+        got = type(value).__name__
+        raise CallError(f"argument {name} is static, so it has to be hashable, got {got}") from None
     return "static", value
 
 
@@ -424,9 +422,8 @@ def flatten(value: Any, arrays: list[np.ndarray], name: str, weak: bool = False)
         try:
             hash(value)
         except TypeError:
-            raise CallError(
-                Diagnostic(f"argument {name}: expected arrays, numbers or hashable values, got {type(value).__name__}")
-            ) from None
+            got = type(value).__name__
+            raise CallError(f"argument {name}: expected arrays, numbers or hashable values, got {got}") from None
         return "static", value
     if array.dtype not in BY_DTYPE:
         raise CallError(Diagnostic(f"argument {name}: no element type holds {array.dtype}"))

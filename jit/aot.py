@@ -159,9 +159,8 @@ class _Wrapper:
         lines = []
         for n, (asked, bounds) in ranges.items():
             argument = self.function.arguments[n]
-            requirements.append(
-                (f"argument %{argument.name}: expected values from {bounds[0]} to {bounds[1]}", argument.span)
-            )
+            message = f"argument %{argument.name}: expected values from {bounds[0]} to {bounds[1]}"
+            requirements.append((message, argument.span))
             lines += [
                 f"  %within{n} = call i1 @{self.entry}_within{n}(ptr %a{n}, i64 {asked.size})",
                 f"  br i1 %within{n}, label %good{n}, label %beyond{n}",

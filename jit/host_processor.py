@@ -83,6 +83,5 @@ def check_runs_here(described: Processor | None) -> None:
         return
     lacking = sorted({*LEVELS[described.cpu], *described.features} - host_features())
     if lacking:
-        raise TargetError(
-            f"this machine lacks {', '.join(lacking)}, which code for {described.cpu} uses; build and lower work for it"
-        )
+        uses = f"which code for {described.cpu} uses"
+        raise TargetError(f"this machine lacks {', '.join(lacking)}, {uses}; build and lower work for it")

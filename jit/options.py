@@ -22,9 +22,8 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         if isinstance(self.optimize, bool) or self.optimize not in LEVELS:
-            raise TargetError(
-                f"the optimization levels are 0, the plain way, and 2, the default; got {self.optimize!r}"
-            )
+            known = "0, the plain way, and 2, the default"
+            raise TargetError(f"the optimization levels are {known}; got {self.optimize!r}")
 
     @property
     def key(self) -> str:

@@ -81,8 +81,9 @@ def _onnx_text(module: Module, renamed: Mapping[str, str], archive: str | None) 
         constants[name] = operator.data.array
         return replace(operation, operator=replace(operator, data=Data(constants[name], (archive, name))))
 
+    functions = module.functions.items()
     module = module.with_functions(
-        {n: replace(f, operations=tuple(kept(n, o) for o in f.operations)) for n, f in module.functions.items()}
+        {n: replace(f, operations=tuple(kept(n, o) for o in f.operations)) for n, f in functions}
     )
     main = module.functions["main"]
     notes = {o: _note(o, renamed if f is main else {}) for f in module.functions.values() for o in f.operations}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -108,11 +109,10 @@ def _elements(random: np.random.Generator, argument: Value, shape: tuple[int, ..
     if element.is_discrete:
         least, most = element.limits
         low, high = bounds or (max(least, -MAGNITUDE), min(most, MAGNITUDE))
-        return random.integers(
-            low, high, shape, np.int64 if element.name != "ui64" else np.uint64, endpoint=True
-        ).astype(element.dtype)
+        wide = np.int64 if element.name != "ui64" else np.uint64
+        return random.integers(low, high, shape, wide, endpoint=True).astype(element.dtype)
     low, high = bounds or (-1.0, 1.0)
-    real = random.uniform(low, high, shape)
-    return np.asarray(real + 1j * random.uniform(low, high, shape) if element.kind == "complex" else real).astype(
-        element.dtype
-    )
+    found: Any = random.uniform(low, high, shape)
+    if element.kind == "complex":
+        found = found + 1j * random.uniform(low, high, shape)
+    return np.asarray(found).astype(element.dtype)

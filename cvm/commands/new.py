@@ -30,7 +30,6 @@ def new(options: Namespace) -> int:
 def skeleton(name: str) -> dict[str, str]:
     """The files of the package by their paths. The templates' dialect is called NAME."""
     text = files("cvm").joinpath("commands/new_dialect.txt").read_text("utf-8")
-    parts = re.split(
-        r"^==== (.*) ====\n", text.replace("NAME", name).replace("Name", name.capitalize()), flags=re.MULTILINE
-    )
+    text = text.replace("NAME", name).replace("Name", name.capitalize())
+    parts = re.split(r"(?m)^==== (.*) ====\n", text)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -75,9 +75,7 @@ def shrunk(text: str, interesting: Interesting, name: str) -> str:
     while True:
         before = text
         for candidates in (_modules, _lines, _numbers):
-            while (
-                found := next((c for c in candidates(text, name) if c != text and interesting(c)), None)
-            ) is not None:
+            while found := next((c for c in candidates(text, name) if c != text and interesting(c)), None):
                 text = found
         if text == before:
             return text

@@ -16,6 +16,7 @@ from cvm.commands.array_files import write_arrays
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import inputs
 from cvm.commands.levels import compiled, read_level, signature
+from cvm.diagnostic_output import counted
 from cvm.dialect.program.function import Graph
 from cvm.dialect.program.module import Module
 from cvm.jit.functions.compiled_function import CompiledFunction
@@ -94,10 +95,7 @@ def profiled(spent: Sequence[Any]) -> list[str]:
         "  ".join((*(c.rjust(w) for c, w in zip(row[:4], widths, strict=False)), row[4].ljust(widths[4]), row[5]))
         for row in rows
     ]
-    return [
-        *lines,
-        f"{duration(whole)} in {len(spent)} kernel{'s' * (len(spent) != 1)}, each with the microsecond of a call",
-    ]
+    return [*lines, f"{duration(whole)} in {counted(len(spent), 'kernel')}, each with the microsecond of a call"]
 
 
 def named(f: CompiledFunction, returned: Any) -> dict[str, np.ndarray]:

@@ -16,6 +16,7 @@ from cvm.cli import Usage
 from cvm.commands.array_files import write_arrays
 from cvm.commands.display import digest, duration, shown, waiting
 from cvm.commands.inputs import arrays_by_name
+from cvm.diagnostic_output import counted
 from cvm.dialect.cog.clocked import Sensor
 from cvm.dialect.cog.clocked import warnings as graph_warnings
 from cvm.dialect.program.function import Graph
@@ -81,9 +82,7 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
             print(f'  sha256 of "{name}" {digest(found[-1])}', file=out)
     if options.time:
         each = f", {duration(spent / steps)} a tick" if steps else ""
-        print(
-            f"compiled in {duration(compiled)}, {steps} tick{'s' * (steps != 1)} in {duration(spent)}{each}", file=out
-        )
+        print(f"compiled in {duration(compiled)}, {counted(steps, 'tick')} in {duration(spent)}{each}", file=out)
     finish(g, options, readings, times)
     return 0
 

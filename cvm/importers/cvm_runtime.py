@@ -233,11 +233,8 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
     for name in names:
         magic, _, _, _, rank, code, bits, lanes = read("QQiiiBBH")
         hold(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
-        good = code == 0 and lanes == 1 and bits in (8, 32)
-        hold(
-            good,
-            f"param {_short(name)}: expected integers of 8 or 32 bits, got code {code}, {bits} bits, {lanes} lanes",
-        )
+        good, got = code == 0 and lanes == 1 and bits in (8, 32), f"code {code}, {bits} bits, {lanes} lanes"
+        hold(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {got}")
         hold(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
         shape, (size,) = read(f"{rank}q"), read("q")
         wanted = bits // 8
@@ -265,11 +262,8 @@ def program_text(model: Model, archive: str | None) -> str:
             if node["name"] == "data":
                 arguments.append(f"{names[entries[0]]}: {type}{_range(model.precision)}")
             else:
-                held = (
-                    _dense(model.constants[node["name"]])
-                    if archive is None
-                    else f"file({quoted(archive)}, {quoted(node['name'])})"
-                )
+                name = node["name"]
+                held = f"file({quoted(archive)}, {quoted(name)})" if archive else _dense(model.constants[name])
                 lines.append(f"{names[entries[0]]} = const {held} : {type}")
             continue
         operands = [model.rows[i] + entry for i, entry, *_ in node["inputs"]]
@@ -278,18 +272,15 @@ def program_text(model: Model, archive: str | None) -> str:
         if name == "cvm_lut":
             operands.reverse()  # the runtime has the indices first
         results, given = (", ".join(names[e] for e in es) for es in (entries, operands))
-        types = ", ".join(_tensor(shapes[e]) for e in entries)
-        signature = (
-            f"({', '.join(_tensor(shapes[o]) for o in operands)}) -> {types if len(entries) == 1 else f'({types})'}"
-        )
+        takes, gives = (", ".join(_tensor(shapes[e]) for e in es) for es in (operands, entries))
+        signature = f"({takes}) -> {gives if len(entries) == 1 else f'({gives})'}"
         written = f" {{{attributes}}}" if attributes else ""
         lines.append(f"{results} = cvm.{name} {given}{written} : {signature}")
     lines.append("return " + ", ".join(names[e] for e in model.heads))
     outcome = ", ".join(_tensor(shapes[e]) for e in model.heads)
     body = "\n".join(f"  {line}" for line in lines)
-    return (
-        f"func @main({', '.join(arguments)}) -> {outcome if len(model.heads) == 1 else f'({outcome})'} {{\n{body}\n}}\n"
-    )
+    outcome = outcome if len(model.heads) == 1 else f"({outcome})"
+    return f"func @main({', '.join(arguments)}) -> {outcome} {{\n{body}\n}}\n"
 
 
 def _names(model: Model) -> list[str]:

@@ -83,9 +83,7 @@ def _filled(value: int, x: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     return full_like(x, np.asarray(value, x.dtype if dtype is None else dtype), dtype, shape=shape)
 
 
-ARRAY_FUNCTIONS |= {
-    f"{name}_like": partial(_filled, value) for name, value in (("zeros", 0), ("ones", 1), ("empty", 0))
-}
+ARRAY_FUNCTIONS |= {f"{name}_like": partial(_filled, n) for name, n in (("zeros", 0), ("ones", 1), ("empty", 0))}
 
 
 @numpy_function
@@ -163,7 +161,7 @@ def _joined(rank: int, along: int, arrays: Sequence[Any]) -> Any:
 
 
 ARRAY_FUNCTIONS |= {
-    f"{letter}stack": partial(_joined, *how) for letter, how in (("v", (2, 0)), ("h", (1, 1)), ("d", (3, 2)))
+    f"{letter}stack": partial(_joined, *how) for letter, *how in (("v", 2, 0), ("h", 1, 1), ("d", 3, 2))
 }
 
 
@@ -193,9 +191,7 @@ ARRAY_FUNCTIONS |= {
     "triu": lambda x, k=0: where(~np.tri(*_matrix(x), k=k - 1, dtype=bool), x, np.zeros((), x.dtype)),
     "tril": lambda x, k=0: where(np.tri(*_matrix(x), k=k, dtype=bool), x, np.zeros((), x.dtype)),
     "append": lambda x, values, axis=None: concatenate(arrays_of(x, values), axis),
-    "column_stack": lambda arrays: concatenate(
-        [x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*arrays)], 1
-    ),
+    "column_stack": lambda xs: concatenate([x if x.ndim > 1 else np.reshape(x, (-1, 1)) for x in arrays_of(*xs)], 1),
     "fliplr": lambda x: np.flip(x, 1),
     "flipud": lambda x: np.flip(x, 0),
     "copy": lambda x: apply("theano.elemwise", x, scalar_op="identity"),

@@ -23,9 +23,8 @@ def outer(a: Any, b: Any) -> Any:
 @numpy_function
 def vecdot(a: Any, b: Any, axis: int = -1) -> Any:
     a, b = arrays_of(a, b)
-    return np.sum(
-        (np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=np.result_type(a.dtype, b.dtype)
-    )
+    dtype = np.result_type(a.dtype, b.dtype)
+    return np.sum((np.conjugate(a) if a.dtype.kind == "c" else a) * b, axis=axis, dtype=dtype)
 
 
 @numpy_function
@@ -180,10 +179,8 @@ def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
     sizes = (window_shape,) if isinstance(window_shape, (int, np.integer)) else tuple(window_shape)
     over = whole_axes(axis if axis is not None else tuple(range(len(sizes))), x.ndim)
     one, none = (1,) * len(sizes), (0,) * len(sizes)
-    wide = [whole_number(n, "a window's size") for n in sizes]
-    return apply(
-        "builtin.windows", x, axes=over, sizes=tuple(wide), strides=one, dilations=one, before=none, after=none
-    )
+    wide = tuple(whole_number(n, "a window's size") for n in sizes)
+    return apply("builtin.windows", x, axes=over, sizes=wide, strides=one, dilations=one, before=none, after=none)
 
 
 ARRAY_FUNCTIONS |= {

@@ -126,9 +126,8 @@ class Filetest:
     @property
     def golden_commands(self) -> list[str]:
         """The commands whose text is compared with golden lines."""
-        return [
-            c.text for c in self.tests if c.name not in (*WITHOUT_TEXT, *CHECK_ONLY) and not self.checks.get(c.text)
-        ]
+        without = (*WITHOUT_TEXT, *CHECK_ONLY)
+        return [c.text for c in self.tests if c.name not in without and not self.checks.get(c.text)]
 
     # golden lines
 

@@ -50,10 +50,8 @@ def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
     for n, given in enumerate(arguments):
         ranks = sorted({np.ndim(a) for a in given if hasattr(a, "shape")}) if isinstance(given, (list, tuple)) else []
         if len(ranks) > 1:
-            message = (
-                f"the samples of a batch have one rank, but those of argument {n} have {' and '.join(map(str, ranks))}"
-            )
-            raise CallError(message)
+            got = " and ".join(map(str, ranks))
+            raise CallError(f"the samples of a batch have one rank, but those of argument {n} have {got}")
     return [tuple(a[n] if isinstance(a, (list, tuple)) else a for a in arguments) for n in range(lengths[0])]
 
 
@@ -84,16 +82,9 @@ def array_of(value: Any, wanted: Type) -> np.ndarray:
     if said := masked(value):
         raise ValueError(f"expected {wanted}, got {said}")
     try:
-        is_array = (
-            isinstance(value, (np.ndarray, np.generic))
-            or hasattr(value, "__array_interface__")
-            or hasattr(value, "__dlpack__")
-        )
-        array = (
-            np.asarray(value)
-            if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")
-            else from_dlpack(value)
-        )
+        exports = hasattr(value, "__dlpack__")
+        is_array = exports or isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array_interface__")
+        array = from_dlpack(value) if exports and not isinstance(value, np.ndarray) else np.asarray(value)
     except Exception as e:
         raise ValueError(f"expected {wanted}, got {type(value).__name__} ({e})") from None
     if array.dtype != dtype:
@@ -113,14 +104,12 @@ def _fitting(array: np.ndarray, wanted: Type) -> np.ndarray:
         raise ValueError(f"expected {wanted}, got {describe(array)}")
     with np.errstate(all="ignore"):
         converted = (array if element.kind == "complex" else np.real(array)).astype(element.dtype)
-    same_kind = "biufc".index(array.dtype.kind) <= "biufc".index(element.dtype.kind) or (
-        array.dtype.kind == "i" and element.kind == "uint"
-    )
+    kinds = array.dtype.kind, element.dtype.kind
+    same_kind = "biufc".index(kinds[0]) <= "biufc".index(kinds[1]) or kinds == ("i", "u")
     lossless = element.kind in ("float", "complex") or np.array_equal(converted.astype(array.dtype), array)
     if array.size and not (same_kind and lossless):
-        raise ValueError(
-            f"expected {wanted}, got numbers that do not fit: {array.dtype} in [{array.min()}, {array.max()}]"
-        )
+        got = f"{array.dtype} in [{array.min()}, {array.max()}]"
+        raise ValueError(f"expected {wanted}, got numbers that do not fit: {got}")
     return converted
 
 
@@ -141,9 +130,8 @@ def _check(array: np.ndarray, argument: Value, earlier: list[np.ndarray], functi
             if isinstance(d, Size) and d.name:
                 first, where = known.setdefault(d.key, (n, value))
                 if first != n:
-                    raise ValueError(
-                        f"expected {wanted} with {d} = {first}, as in %{where.name}, got {describe(array)}"
-                    )
+                    same = f"{d} = {first}, as in %{where.name}"
+                    raise ValueError(f"expected {wanted} with {same}, got {describe(array)}")
     if said := beyond_range(array, argument):
         raise ValueError(said)
 
@@ -195,9 +183,8 @@ def _given_outputs(
             elif isinstance(array, np.ndarray) and has_internal_overlap(array):
                 got += ", whose elements share memory"
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
-            raise CallError(
-                Diagnostic(f"out: expected a writable array {type}, got {got}", function.span, "call.out", (note,))
-            )
+            message = f"out: expected a writable array {type}, got {got}"
+            raise CallError(Diagnostic(message, function.span, "call.out", (note,)))
         for k in range(n):
             if _overlap(array, seen[k]):
                 both = f"%{function.results[k].name} and %{function.results[n].name}"

@@ -126,9 +126,8 @@ class Addresses:
         match e:
             case Const(value, _):
                 fits = abs(value) <= _INT
-                return Val(
-                    str(value) if fits else f"{value}ll", "int" if fits else "long long", ATOM if value >= 0 else UNARY
-                )
+                text, ctype = (str(value), "int") if fits else (f"{value}ll", "long long")
+                return Val(text, ctype, ATOM if value >= 0 else UNARY)
             case Extent(size):
                 return Val(self.size(size), "long long")
         if id(e) in self.known:

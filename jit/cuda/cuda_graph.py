@@ -43,9 +43,8 @@ def wait(stream: int) -> None:
     """Until the work of a stream, of whoever's, is done."""
     status = _driver().cuStreamSynchronize(ctypes.c_void_p(stream))
     if status:
-        raise TargetError(
-            f"target cuda: the driver does not wait for the stream {stream:#x}, which an array names: error {status}"
-        )
+        which = f"the stream {stream:#x}, which an array names"
+        raise TargetError(f"target cuda: the driver does not wait for {which}: error {status}")
 
 
 def device_of(address: int) -> int | None:

@@ -141,7 +141,8 @@ class Device:
         except self.driver.Error as e:
             has = ".".join(map(str, self._version()))
             text = f"target cuda: the driver, of CUDA {has}, does not take the code that {nvrtc.named()} makes: {e}"
-            raise TargetError(f"{text}; update the driver, or {nvrtc.of_version(self._version())}") from None
+            fitting = f"pip install 'nvidia-cuda-nvrtc=={has}.*'"
+            raise TargetError(f"{text}; update the driver, or {fitting}") from None
 
     def _version(self) -> tuple[int, int]:
         """The CUDA version of the driver."""
@@ -221,9 +222,8 @@ class Device:
         mine, number = self.number, device_of(address) if size else self.number
         if number is None:
             return f"expected memory of device {mine}, got the address {address:#x}, which is of none: was it freed?"
-        return (
-            "" if number == mine else f"expected an array on device {mine}, got one on device {number}: copy it there"
-        )
+        other = f"expected an array on device {mine}, got one on device {number}: copy it there"
+        return "" if number == mine else other
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """A new array on the device: a pycuda.gpuarray.GPUArray."""

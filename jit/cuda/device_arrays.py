@@ -77,10 +77,9 @@ def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[An
 def disagreement(array: DeviceArray, wanted: Type) -> str:
     """The reason why an array does not have the wanted type; empty if it has."""
     shape = wanted.array_shape
-    fits = len(array.shape) == len(shape) and all(
-        not isinstance(d, int) or d == n for d, n in zip(shape, array.shape, strict=True)
-    )
-    if not fits or array.dtype != wanted.element.dtype:
+    fits = len(array.shape) == len(shape)
+    known = [(d, n) for d, n in zip(shape, array.shape, strict=False) if isinstance(d, int)]
+    if not fits or any(d != n for d, n in known) or array.dtype != wanted.element.dtype:
         return f"expected {wanted}, got {describe(np.broadcast_to(np.empty((), array.dtype), array.shape))}"
     return "" if array.contiguous else f"expected a contiguous {wanted} on the device, got a strided one"
 

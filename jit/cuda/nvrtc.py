@@ -28,13 +28,9 @@ def compile_source(source: str, architecture: str = "compute_80") -> bytes:
     name = cached_as(source, architecture)
     code = disk_cache.load(name)
     if code is None:
+        kind = "PTX" if "compute" in architecture else "CUBIN"
         with _lock:
-            code = _compile(
-                _load(),
-                source,
-                [*OPTIONS, f"--gpu-architecture={architecture}"],
-                "PTX" if "compute" in architecture else "CUBIN",
-            )
+            code = _compile(_load(), source, [*OPTIONS, f"--gpu-architecture={architecture}"], kind)
         disk_cache.store(name, code)
     return code
 
@@ -71,20 +67,14 @@ def named() -> str:
     return f"NVRTC {major.value}.{minor.value}"
 
 
-def of_version(version: tuple[int, int]) -> str:
-    """The command that installs a version of the library."""
-    return "pip install 'nvidia-cuda-nvrtc=={}.{}.*'".format(*version)
-
-
 @lru_cache(maxsize=1)
 def _library_path() -> Path | None:
     """The library: from NVIDIA's wheels, a toolkit that the environment names, or the system."""
     folders: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or ()) if spec else ():
-        folders += sorted((Path(place)).glob("cu[0-9]*/*"), reverse=True) + [
-            Path(place) / "cuda_nvrtc" / part for part in ("lib", "bin")
-        ]
+        folders += sorted(Path(place).glob("cu[0-9]*/*"), reverse=True)
+        folders += [Path(place) / "cuda_nvrtc" / part for part in ("lib", "bin")]
     for variable in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"):
         if os.environ.get(variable):
             folders += [Path(os.environ[variable]) / part for part in ("lib64", "lib", "bin")]

@@ -50,9 +50,8 @@ def store(name: str, function: Function, made: Compiled) -> None:
         "flags": [made.release, made.parallel, made.within],
     }
     head = json.dumps(header).encode()
-    disk_cache.store(
-        name, b"".join([len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)])
-    )
+    parts = [len(head).to_bytes(8, "little"), head, *made.images, *(c.tobytes() for c in constants)]
+    disk_cache.store(name, b"".join(parts))
 
 
 def load(name: str, function: Function) -> Compiled | None:
@@ -69,17 +68,15 @@ def load(name: str, function: Function) -> Compiled | None:
         end += length
     for dtype, shape in header["constants"]:
         count = int(np.prod(shape, dtype=np.int64))
-        constants.append(
-            np.frombuffer(data, dtype, count, end).reshape(shape).copy() if count else np.empty(shape, dtype)
-        )
+        held = np.frombuffer(data, dtype, count, end) if count else np.empty(0, dtype)
+        constants.append(held.reshape(shape).copy())
         end += constants[-1].nbytes
     sizes = tuple(_size(function, n, axis) for n, axis in header["places"])
     source = function.span.source
     requirements = tuple((message, Span(source, first, last)) for message, first, last in header["requirements"])
     workspace = read(header["workspace"], sizes)
-    return Compiled(
-        tuple(images), tuple(constants), workspace, sizes, requirements, frozenset(header["in_place"]), *header["flags"]
-    )
+    in_place = frozenset(header["in_place"])
+    return Compiled(tuple(images), tuple(constants), workspace, sizes, requirements, in_place, *header["flags"])
 
 
 def _size(function: Function, n: int, axis: int) -> tuple[Any, ...]:

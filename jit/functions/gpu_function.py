@@ -140,9 +140,8 @@ class SimulatedFunction(GpuFunction):
     def simulate(self, arrays: list[np.ndarray], outputs: list[np.ndarray], memory: Memory) -> None:
         """Runs a call in a memory, which then holds its statistics, if it keeps any."""
         plan, sizes = self.plan, self.sizes(arrays)
-        addresses = {
-            t: memory.give(a) for t, a in (*zip(plan.arguments, arrays, strict=True), *self._constants.items())
-        }
+        given = dict(zip(plan.arguments, arrays, strict=True)) | self._constants
+        addresses = {t: memory.give(a) for t, a in given.items()}
         for tensor, output in zip(plan.results, outputs, strict=True):
             if tensor not in addresses:  # one that is computed in an argument's storage
                 addresses[tensor] = memory.give(np.full(output.nbytes, GARBAGE, np.uint8))

@@ -273,9 +273,9 @@ def _operation(b: ll.IRBuilder, operation: str, x: ll.Value, y: ll.Value) -> ll.
         return b.add(ll.select(b.add(ll.compare("sgt" if operation == "max" else "slt", x, y)), x, y))
     divisor = y if y.number is not None else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ONE, y))
     quotient = b.spell(INSTRUCTIONS["floordiv", "int"], [x, divisor], ll.WORD, b.add)
-    return (
-        quotient if y.number is not None else b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ZERO, quotient))
-    )
+    if y.number is not None:
+        return quotient
+    return b.add(ll.select(b.add(ll.compare("eq", y, ll.ZERO)), ll.ZERO, quotient))
 
 
 def _taken_apart(e: Expr, factor: int, terms: Terms) -> int:

@@ -107,9 +107,8 @@ class Expressions:
                 values = [self.value(e) for e in (*factors, sum)]
                 lanes = max(v.lanes for v in values[:2])
                 if lanes > 1:
-                    return self.b.spell(
-                        QUADSUM_ROWS[function], [self.splat(v, lanes) for v in values], ll.value_type(type, lanes)
-                    )
+                    wide = [self.splat(v, lanes) for v in values]
+                    return self.b.spell(QUADSUM_ROWS[function], wide, ll.value_type(type, lanes))
         return None
 
     def look_up(self, e: Apply) -> ll.Value | None:

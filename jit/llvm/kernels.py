@@ -268,9 +268,8 @@ class KernelEmitter:
         if begin is not None and end is not None and begin < end:
             b.do(ll.branch(body))
         else:
-            b.do(
-                ll.branch_if(b.add(ll.compare("slt", start, stop)), body, after, f"!prof {weights}" if weights else "")
-            )
+            some = b.add(ll.compare("slt", start, stop))
+            b.do(ll.branch_if(some, body, after, f"!prof {weights}" if weights else ""))
         first = len(b.blocks)
         b.start(body)
         b.open_frame(variable)

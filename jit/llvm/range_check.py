@@ -90,9 +90,8 @@ define internal i1 @all_within_{k}(ptr %array, i64 %count) nounwind alwaysinline
 
 def declared(function: Function) -> dict[int, tuple[Type, tuple[float, float]]]:
     """The arguments that have a declared range, by position: their types, and the ranges."""
-    return {
-        k: (a.known_type, a.attributes["range"]) for k, a in enumerate(function.arguments) if "range" in a.attributes
-    }
+    ranged = [(k, a) for k, a in enumerate(function.arguments) if "range" in a.attributes]
+    return {k: (a.known_type, a.attributes["range"]) for k, a in ranged}
 
 
 def within_text(name: str, element: ElementType, bounds: tuple[float, float]) -> str:
@@ -158,9 +157,9 @@ class _Look:
 
     def reduced(self, x: ll.Value, y: ll.Value) -> ll.Instruction:
         """The check of two vectors."""
-        return (
-            ll.select(self.b.add(ll.compare("ugt", x, y)), x, y) if self.element.is_integer else ll.binary("and", x, y)
-        )
+        if self.element.is_integer:
+            return ll.select(self.b.add(ll.compare("ugt", x, y)), x, y)
+        return ll.binary("and", x, y)
 
     def both(self, known: Sequence[ll.Value]) -> ll.Value:
         """The check of several vectors."""

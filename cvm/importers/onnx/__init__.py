@@ -102,12 +102,10 @@ def listed(nodes: Sequence[Any], filename: str) -> list[Span]:
     def plain(name: str) -> str:
         return "".join(c if c.isprintable() else " " for c in name)
 
-    lines = [
-        plain(
-            f"{', '.join(n.output)} = {n.op_type}({', '.join(n.input)})  // {n.op_type} {n.name or ', '.join(n.output)}"
-        )
-        for n in nodes
-    ]
+    outputs = [", ".join(n.output) for n in nodes]
+    texts = [f"{n.op_type}({', '.join(n.input)})  // {n.op_type}" for n in nodes]
+    named = zip(outputs, texts, nodes, strict=True)
+    lines = [plain(f"{made} = {text} {n.name or made}") for made, text, n in named]
     source, ends = Source(filename, "\n".join(lines)), list(accumulate(len(line) + 1 for line in lines))
     return [Span(source, end - len(line) - 1, end - 1) for line, end in zip(lines, ends, strict=True)]
 

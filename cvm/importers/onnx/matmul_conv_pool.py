@@ -88,11 +88,10 @@ def einsum(at: At, *xs: Node) -> Known:
     if len(terms) != len(xs):
         raise ValueError(f"the equation {equation!r} has {len(terms)} terms for {len(xs)} inputs")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
-    wide = max((x.rank - len(t.replace("...", "")) for x, t in zip(xs, terms, strict=True) if "..." in t), default=0)
+    lacking = [x.rank - len(t.replace("...", "")) for x, t in zip(xs, terms, strict=True)]
+    wide = max((n for n, t in zip(lacking, terms, strict=True) if "..." in t), default=0)
     more = "".join(free[:wide])
-    spelled = [
-        t.replace("...", more[wide - (x.rank - len(t.replace("...", ""))) :]) for x, t in zip(xs, terms, strict=True)
-    ]
+    spelled = [t.replace("...", more[wide - n :]) for n, t in zip(lacking, terms, strict=True)]
     if "->" in equation:
         to = to.replace("...", more)
     else:

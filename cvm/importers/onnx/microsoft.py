@@ -135,9 +135,11 @@ def qlinear_sigmoid(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Arr
 @rule("com.microsoft.QLinearLeakyRelu")
 def qlinear_leaky_relu(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
     alpha = float(0.01 if at["alpha"] is None else at["alpha"])
-    return by_table(
-        at, x, x_scale, x_zero, y_scale, y_zero, lambda v: v.scalar("ge", 0.0).scalar("switch", v, v * alpha)
-    )
+
+    def leaky(v: Node) -> Node:
+        return v.scalar("ge", 0.0).scalar("switch", v, v * alpha)
+
+    return by_table(at, x, x_scale, x_zero, y_scale, y_zero, leaky)
 
 
 @rule("com.microsoft.QLinearConcat")

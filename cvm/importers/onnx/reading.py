@@ -29,9 +29,8 @@ def read_model(model: Any) -> tuple[str, Any]:
             filename, folder = str(model), Path(model).parent
             proto = onnx.load(filename, load_external_data=False)
         else:
-            raise cvm.Error(
-                f"expected the path of a model, its bytes or an onnx.ModelProto, got {type(model).__name__}"
-            )
+            got = type(model).__name__
+            raise cvm.Error(f"expected the path of a model, its bytes or an onnx.ModelProto, got {got}")
         for tensor in tensors(proto.graph):
             if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 read_external(tensor, folder)
@@ -84,9 +83,8 @@ def read_external(tensor: Any, folder: Path | None) -> None:
     start, size = int(entries.get("offset", 0)), path.stat().st_size
     length = int(entries.get("length", size - start))
     if start < 0 or length < 0 or start + length > size:
-        raise ValueError(
-            f"tensor {tensor.name!r} is in {name!r} at {start} to {start + length}, but it has {size} bytes"
-        )
+        where = f"{name!r} at {start} to {start + length}"
+        raise ValueError(f"tensor {tensor.name!r} is in {where}, but it has {size} bytes")
     with path.open("rb") as file:
         file.seek(start)
         tensor.raw_data = file.read(length)

@@ -62,9 +62,8 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     result = high + _odd_sum(rest, inner_low)
     with np.errstate(all="ignore"):
         sizes = np.abs(np.stack([*map(np.ascontiguousarray, np.broadcast_arrays(a, b, c, product, result))]))
-        usual = np.all((sizes < 1e280) & ((sizes > 1e-240) | (sizes == 0)), axis=0) & (
-            (product != 0) | (a == 0) | (b == 0)
-        )
+        usual = np.all((sizes < 1e280) & ((sizes > 1e-240) | (sizes == 0)), axis=0)
+        usual &= (product != 0) | (a == 0) | (b == 0)
     if not usual.all():  # near the ends of the range, where the parts above overflow or underflow
         one = _libm_fma()
         odd = np.flatnonzero(~usual)
@@ -114,6 +113,5 @@ def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
         if x.dtype != np.float64 and kind.itemsize < 8
         else np.array(1 << (8 * kind.itemsize - 1), f"u{kind.itemsize}").view(kind)[()]
     )
-    return np.select([nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside).astype(
-        kind
-    )
+    found = np.select([nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside)
+    return found.astype(kind)

@@ -94,9 +94,8 @@ class Memory:
             raise Fault(f"a {what} outside of its array: at byte {high if low >= 0 else low} of {max(size, 0)}")
         if np.any(offsets & (dtype.itemsize - 1)):
             raise Fault(f"a {what} of {dtype.itemsize} bytes that is not aligned")
-        return held[: len(held) // dtype.itemsize * dtype.itemsize].view(dtype), offsets >> (
-            dtype.itemsize.bit_length() - 1
-        )
+        whole = held[: len(held) // dtype.itemsize * dtype.itemsize]
+        return whole.view(dtype), offsets >> (dtype.itemsize.bit_length() - 1)
 
     def count(self, what: str, lanes: Array, addresses: Array, width: int) -> None:
         """Counts the sectors that each warp's access touches, and how few could hold the bytes that it wants."""

@@ -127,9 +127,8 @@ class _Batch:
         for place, active in waiting:
             blocks, count = np.unique(self.registers.lanes[active] // threads, return_counts=True)
             if np.any(came[blocks]) or np.any(count != threads):
-                raise Fault(
-                    f"{int(count.min())} of {threads} threads of a block come to a barrier (before basic block {place})"
-                )
+                came_here = f"{int(count.min())} of {threads} threads of a block"
+                raise Fault(f"{came_here} come to a barrier (before basic block {place})")
             came[blocks] = count
         self.shared.barrier()
         return list(waiting)
