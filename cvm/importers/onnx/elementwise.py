@@ -204,17 +204,13 @@ def choice(at: At, condition: Node, a: Node, b: Node) -> Known:
     return choose(condition, a, b)
 
 
-@rule("Clip", until=11)
-def clip_by_attributes(at: At, x: Node) -> Known:
-    for key, name in (("min", "maximum"), ("max", "minimum")):
-        x = x if at[key] is None else x.scalar(name, number(x, at[key]))
-    return x
-
-
-@rule("Clip", since=11)
+@rule("Clip")
 def clip(at: At, x: Node, low: Node | None = None, high: Node | None = None) -> Known:
-    x = x if low is None else combine("maximum", x, low)
-    return x if high is None else combine("minimum", x, high)
+    for limit, key, name in ((low, "min", "maximum"), (high, "max", "minimum")):
+        if limit is None and at[key] is not None:
+            limit = number(x, at[key])
+        x = x if limit is None else combine(name, x, limit)
+    return x
 
 
 # Types and identities
@@ -247,25 +243,12 @@ def identity(at: At, x: Known) -> Known:
     return x
 
 
-@rule("Dropout", until=7)
-def dropout_by_attribute(at: At, x: Node) -> Any:
-    """Not in training mode."""
-    if at.given.get("is_test") is not None and not at["is_test"] and at["ratio"]:
-        raise Unsupported("training mode, which draws random numbers,")
-    return [x, at.apply("theano.elemwise", x, number(x, 1), scalar_op="second")]
-
-
-@rule("Dropout", since=7, until=12)
-def dropout_in_inference(at: At, x: Node) -> Any:
-    mask = x.scalar("second", True)
-    _ = at["ratio"]  # by which nothing is dropped
-    return [x, mask if at.opset >= 10 else mask.cast(x.element)]
-
-
-@rule("Dropout", since=12)
+@rule("Dropout")
 def dropout(at: At, x: Node, ratio: Array | None = None, training: Array | None = None) -> Any:
     """Not in training mode with a ratio above 0, which draws random numbers."""
-    _ = at["seed"]  # of no numbers
-    if training is not None and training.any() and (ratio is None or ratio.any()):
+    _ = at["seed"], at["ratio"]  # of no numbers, and by which nothing is dropped
+    trains = training is not None and training.any() and (ratio is None or ratio.any())
+    if trains or (at.given.get("is_test") is not None and not at["is_test"] and at["ratio"]):
         raise Unsupported("training mode, which draws random numbers,")
-    return [x, x.scalar("second", True)]
+    mask = x.scalar("second", True)
+    return [x, mask if at.opset >= 10 else mask.cast(x.element)]

@@ -96,22 +96,14 @@ def extreme(at: At, x: Node) -> Known:
     return found.with_ones((axis,)) if at["keepdims"] else found
 
 
-@rule("TopK", since=10)
-def top_k(at: At, x: Node, k: Array) -> Any:
-    return largest(at, x, int(k.reshape(())))
-
-
-@rule("TopK", until=10)
-def top_k_by_attribute(at: At, x: Node) -> Any:
-    return largest(at, x, at["k"])
-
-
-def largest(at: At, x: Node, k: int) -> list[Known]:
+@rule("TopK")
+def top_k(at: At, x: Node, k: Array | None = None) -> Any:
     (axis,) = real_axes((at["axis"],), x.rank)
-    if isinstance(x.shape[axis], int) and k > x.shape[axis]:
-        raise ValueError(f"{k} of {x.shape[axis]} elements are wanted")
+    count = at["k"] if k is None else int(k.reshape(()))
+    if isinstance(x.shape[axis], int) and count > x.shape[axis]:
+        raise ValueError(f"{count} of {x.shape[axis]} elements are wanted")
     order = at.apply("builtin.argsort", x, axis=axis, descending=at["largest"] != 0)
-    first = part(at, order, axis, 0, k)
+    first = part(at, order, axis, 0, count)
     return [taken(at, x, first, axis, elements=True), first]
 
 

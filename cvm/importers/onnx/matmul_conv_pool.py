@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -126,8 +126,17 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
 # Windows
 
 
-def spatial(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations, and how much a value is padded before and after, as the attributes say."""
+class Window(NamedTuple):
+    """How a kernel moves along the spatial axes, and how much these are padded before and after."""
+
+    strides: list[int]
+    dilations: list[int]
+    before: list[int]
+    after: list[int]
+
+
+def spatial(at: At, x: Node, kernel: Sequence[int]) -> Window:
+    """The window that the attributes say."""
     rank = len(kernel)
     if x.rank != rank + 2:
         raise ValueError(f"the kernel has {rank} sizes, the input {x.rank - 2} spatial axes")
@@ -137,9 +146,9 @@ def spatial(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int
         sizes = static(x, "padding SAME", range(2, x.rank))
         spans = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
         whole = [max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(sizes, strides, spans, strict=True)]
-        return strides, dilations, *halves(whole, kind)
+        return Window(strides, dilations, *halves(whole, kind))
     pads = list(at["pads"] or [0] * 2 * rank) if kind == "NOTSET" else [0] * 2 * rank
-    return strides, dilations, pads[:rank], pads[rank:]
+    return Window(strides, dilations, pads[:rank], pads[rank:])
 
 
 def halves(whole: Sequence[int], kind: str) -> tuple[list[int], list[int]]:
@@ -150,11 +159,10 @@ def halves(whole: Sequence[int], kind: str) -> tuple[list[int], list[int]]:
 
 @rule("Conv")
 def conv(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
-    kernel = kernel_sizes(at, w)
-    strides, dilations, before, after = spatial(at, x, kernel)
-    if any(n < 0 for n in (*before, *after)):
+    window = spatial(at, x, kernel_sizes(at, w))
+    if any(n < 0 for n in (*window.before, *window.after)):
         raise Unsupported("negative padding")
-    return convolution(at, x, w, b, strides, dilations, before, after, at["group"] or 1)
+    return convolution(at, x, w, b, window, at["group"] or 1)
 
 
 def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
@@ -164,34 +172,29 @@ def kernel_sizes(at: At, w: Node) -> tuple[int, ...]:
     return found
 
 
-def convolution(
-    at: At, x: Node, w: Node, b: Node | None, strides: Sequence[int], dilations: Sequence[int],
-    before: Sequence[int], after: Sequence[int], groups: int,
-) -> Node:  # fmt: skip
+def convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
     rank = w.rank - 2
     if rank == 1:
         x, w = x.with_ones((2,)), w.with_ones((2,))
-        strides, dilations, before, after = (1, *strides), (1, *dilations), (0, *before), (0, *after)
-        return convolution(at, x, w, b, strides, dilations, before, after, groups).dimshuffle((0, 1, 3))
+        window = Window(*([n, *of_axis] for n, of_axis in zip((1, 1, 0, 0), window, strict=True)))
+        return convolution(at, x, w, b, window, groups).dimshuffle((0, 1, 3))
     if rank != 2 or x.element not in FAST:
-        return general_convolution(at, x, w, b, strides, dilations, before, after, groups)
-    if list(before) != list(after) or max(before) > 4096:
+        return general_convolution(at, x, w, b, window, groups)
+    strides, dilations, before, after = map(tuple, window)
+    if before != after or max(before) > 4096:
         x = at.apply("builtin.pad", x, before=(0, 0, *before), after=(0, 0, *after))
         before = (0, 0)
-    how = {"padding": tuple(before), "stride": tuple(strides), "dilation": tuple(dilations), "groups": groups}
+    how = {"padding": before, "stride": strides, "dilation": dilations, "groups": groups}
     return at.apply("cvm.conv2d", x, w, *(() if b is None else (b,)), **how)
 
 
-def general_convolution(
-    at: At, x: Node, w: Node, b: Node | None, strides: Sequence[int], dilations: Sequence[int],
-    before: Sequence[int], after: Sequence[int], groups: int,
-) -> Node:  # fmt: skip
+def general_convolution(at: At, x: Node, w: Node, b: Node | None, window: Window, groups: int) -> Node:
     """Windows times kernels, summed."""
     rank, kernel = w.rank - 2, static(w, "a kernel", range(2, w.rank))
     channels = known_size(x.shape[1], "channels")
     if channels % groups or known_size(w.shape[0], "channels") % groups or channels // groups != w.shape[1]:
         raise ValueError(f"{channels} channels in {groups} groups, kernels of {w.shape[1]}")
-    y = windows(at, x, kernel, strides, dilations, before, after)
+    y = windows(at, x, kernel, window)
     plain = [(-1,)] * (y.rank - 2)
     y = at.apply("builtin.reshape", y, split=((-1,), (groups, channels // groups), *plain))
     kernels = at.apply("builtin.reshape", w, split=((groups, -1), *[(-1,)] * (rank + 1)))
@@ -201,12 +204,8 @@ def general_convolution(
     return found if b is None else found + b.dimshuffle(["x", 0, *["x"] * rank])
 
 
-def windows(
-    at: At, x: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
-    before: Sequence[int], after: Sequence[int], fill: float = 0.0,
-) -> Node:  # fmt: skip
-    given = {"sizes": kernel, "strides": strides, "dilations": dilations, "before": before, "after": after}
-    how = {name: tuple(value) for name, value in given.items()}
+def windows(at: At, x: Node, kernel: Sequence[int], window: Window, fill: float = 0.0) -> Node:
+    how = {name: tuple(value) for name, value in {"sizes": kernel, **window._asdict()}.items()}
     return at.apply("builtin.windows", x, axes=tuple(range(2, 2 + len(kernel))), **how, fill=fill)
 
 
@@ -237,15 +236,14 @@ def conv_transpose(at: At, x: Node, w: Node, b: Node | None = None) -> Known:
     far = (0, 0), (FAR, FAR), (1, 1)
     begin, end, step = ((*f, *(value,) * rank) for f, value in zip(far, (-1, -FAR, -1), strict=True))
     turned = at.apply("cvm.slice", turned, begin=begin, end=end, strides=step)
-    none = [0] * rank
-    return convolution(at, apart, turned, b, [1] * rank, dilations, none, none, groups)
+    return convolution(at, apart, turned, b, Window([1] * rank, dilations, [0] * rank, [0] * rank), groups)
 
 
 # Pooling
 
 
-def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Strides, dilations and padding of pooling, the last windows reaching beyond the padding where ceil_mode says so."""
+def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> Window:
+    """The window of pooling, which at last reaches beyond the padding where ceil_mode says so."""
     strides, dilations, before, after = spatial(at, x, kernel)
     if at["ceil_mode"]:
         sizes = static(x, "windows beyond the edge", range(2, x.rank))
@@ -256,20 +254,20 @@ def pool_windows(at: At, x: Node, kernel: Sequence[int]) -> tuple[list[int], lis
             if last * strides[j] >= n + before[j]:  # a window that would begin after the data is none
                 last -= 1
             after[j] += last * strides[j] - slack
-    return strides, dilations, before, after
+    return Window(strides, dilations, before, after)
 
 
 @rule("MaxPool")
 def max_pool(at: At, x: Node) -> Any:
     kernel = at["kernel_shape"]
-    strides, dilations, before, after = pool_windows(at, x, kernel)
+    window = strides, dilations, before, after = pool_windows(at, x, kernel)
     rank = len(kernel)
     plain = rank == 2 and before == after and set(dilations) == {1} and x.element in FAST and not at.wants(1)
     if plain and all(k > p >= 0 for k, p in zip(kernel, before, strict=True)) and max(*kernel, *strides) <= 4096:
         how = {"pool_size": tuple(kernel), "padding": tuple(before), "strides": tuple(strides)}
         return at.apply("cvm.max_pool2d", x, **how)
     fill = -np.inf if x.element.kind == "float" else float(x.element.limits[0])
-    seen = windows(at, x, kernel, strides, dilations, before, after, fill)
+    seen = windows(at, x, kernel, window, fill)
     within = tuple(range(x.rank, seen.rank))
     if not at.wants(1):
         return extreme(seen, within, "max")
@@ -291,8 +289,8 @@ def max_pool(at: At, x: Node) -> Any:
 @rule("AveragePool")
 def average_pool(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
-    strides, dilations, before, after = pool_windows(at, x, kernel)
-    seen = windows(at, x, kernel, strides, dilations, before, after)
+    window = strides, dilations, before, after = pool_windows(at, x, kernel)
+    seen = windows(at, x, kernel, window)
     within, padded = tuple(range(x.rank, seen.rank)), at["count_include_pad"]
     if not any(before) and not any(a > 0 for a in after):
         return total(seen, within) / float(np.prod(kernel))
@@ -310,7 +308,7 @@ def average_pool(at: At, x: Node) -> Known:
 @rule("LpPool")
 def lp_pool(at: At, x: Node) -> Known:
     kernel = at["kernel_shape"]
-    seen = windows(at, x, kernel, *pool_windows(at, x, kernel))
+    seen = windows(at, x, kernel, pool_windows(at, x, kernel))
     return lp_norm(seen, tuple(range(x.rank, seen.rank)), at["p"])
 
 

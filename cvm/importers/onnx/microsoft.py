@@ -6,6 +6,7 @@ f32; what is a table in onnxruntime's kernels is one here.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from cvm.dialect.ir.types import BY_DTYPE, F32, F64, I32, I64
 from cvm.dialect.program.builder import Node
 
-from .quantized import dequantized, dot, quantized, requantize
+from .quantized import dequantized, dot, quantized, requantize, whole
 from .reductions_and_normalization import total
 from .rules import Array, Known, Unsupported, known_size, real_axes, rule
 
@@ -23,15 +24,7 @@ if TYPE_CHECKING:
 MAX_EXP = 0x7FFFFF  # the largest entry of the table of exponentials
 
 
-def one(parameter: Array) -> Any:
-    """A scale or a zero point of a whole tensor."""
-    if parameter.size != 1:
-        raise Unsupported("scales of rows and columns")
-    return parameter.reshape(-1)[0]
-
-
-def f32(value: Any) -> np.float32:
-    return np.float32(value)
+one = partial(whole, what="scales")
 
 
 @rule("com.microsoft.QLinearAdd")
@@ -40,9 +33,9 @@ def qlinear_add(
     c_zero: Array,
 ) -> Known:  # fmt: skip
     """fma(a, A, fma(b, B, c_zero - fma(A, a_zero, B * b_zero))), A and B being the scales over c_scale."""
-    of_a, of_b = (f32(one(s)) / f32(one(c_scale)) for s in (a_scale, b_scale))
-    zeros = np.float64(of_a) * np.float64(one(a_zero)) + np.float64(of_b * f32(one(b_zero)))
-    fixed = f32(np.float64(one(c_zero)) - np.float64(f32(zeros)))
+    of_a, of_b = (np.float32(one(s)) / np.float32(one(c_scale)) for s in (a_scale, b_scale))
+    zeros = np.float64(of_a) * np.float64(one(a_zero)) + np.float64(of_b * np.float32(one(b_zero)))
+    fixed = np.float32(np.float64(one(c_zero)) - np.float64(np.float32(zeros)))
     inner = fused(at, b, of_b, at.node(np.array(fixed, np.float64)))
     return rounded(fused(at, a, of_a, inner.cast(F64)), c_zero)
 
@@ -65,7 +58,7 @@ def qlinear_mul(
     c_zero: Array,
 ) -> Known:  # fmt: skip
     x, y = (n.cast(I32) - at.node(np.array(one(zero), np.int32)) for n, zero in ((a, a_zero), (b, b_zero)))
-    factor = f32(one(a_scale)) * f32(one(b_scale)) / f32(one(c_scale))
+    factor = np.float32(one(a_scale)) * np.float32(one(b_scale)) / np.float32(one(c_scale))
     return requantize(at, x * y, at.node(np.array(factor)), one(c_zero))
 
 
@@ -73,7 +66,7 @@ def qlinear_mul(
 def qlinear_global_average_pool(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Array, y_zero: Array) -> Known:
     over = tuple(range(1, x.rank - 1) if at["channels_last"] else range(2, x.rank))
     count = int(np.prod([known_size(x.shape[a], "an average") for a in over]))
-    factor = f32(one(x_scale)) / (f32(one(y_scale)) * f32(count))
+    factor = np.float32(one(x_scale)) / (np.float32(one(y_scale)) * np.float32(count))
     sums = total(x.cast(I32) - at.node(np.array(one(x_zero), np.int32)), over).with_ones(over)
     return requantize(at, sums, at.node(np.array(factor)), one(y_zero))
 
@@ -87,12 +80,12 @@ def qgemm(
     rows = b if at["transB"] else b.dimshuffle((1, 0))
     sums = dot(at, a, rows, a_zero, b_zero, c if c is None or c.rank == 1 else None)
     sums = sums + c if c is not None and c.rank != 1 else sums
-    alpha = f32(1.0 if at["alpha"] is None else at["alpha"])
-    factor = np.asarray(alpha * f32(one(a_scale)) * b_scale.astype(np.float32))
+    alpha = np.float32(1.0 if at["alpha"] is None else at["alpha"])
+    factor = np.asarray(alpha * np.float32(one(a_scale)) * b_scale.astype(np.float32))
     factor = factor if factor.size > 1 else factor.reshape(())
     if y_scale is None or y_zero is None:
         return sums.cast(F32) * at.node(factor)
-    return requantize(at, sums, at.node(np.asarray(factor / f32(one(y_scale)))), one(y_zero))
+    return requantize(at, sums, at.node(np.asarray(factor / np.float32(one(y_scale)))), one(y_zero))
 
 
 @rule("com.microsoft.QLinearSoftmax")
@@ -109,7 +102,7 @@ def qlinear_softmax(at: At, x: Node, x_scale: Array, x_zero: Array, y_scale: Arr
     index = x.cast(I32) - largest + at.node(np.array(255, np.int32))
     powers = at.apply("builtin.gather", at.node(table), index, axes=(0,), mode="clip")
     whole = powers.sum((axis,), dtype=I64, acc_dtype=I64).with_ones((axis,))
-    inverse = at.node(np.array(np.floor(f32(1) / f32(one(y_scale))), np.int64))
+    inverse = at.node(np.array(np.floor(np.float32(1) / np.float32(one(y_scale))), np.int64))
     halves = at.apply("dali.floordiv", whole, at.node(np.array(2, np.int64)))
     found = at.apply("dali.floordiv", powers * inverse + halves, whole) + at.node(np.array(one(y_zero), np.int64))
     low, high = BY_DTYPE[y_zero.dtype].limits

@@ -88,18 +88,13 @@ def eye_like(at: At, x: Node) -> Known:
 # Other shapes
 
 
-@rule("Reshape", since=5, symbolic=lambda at, x, shape: x.reshape([int(n) for n in shape]))
-def reshape(at: At, x: Node, shape: Ints) -> Known:
+@rule("Reshape", symbolic=lambda at, x, *shape: x.reshape([int(n) for n in (*shape, at["shape"])[0]]))
+def reshape(at: At, x: Node, shape: Ints | None = None) -> Known:
     """Sizes that are not known are kept, split off or merged."""
-    target: list[Dim] = list(shape)
+    target: list[Dim] = list(at["shape"] if shape is None else shape)
     if not at["allowzero"]:
         target = [x.shape[n] if same_size(m, 0) else m for n, m in enumerate(target)]
     return reshaped(at, x, target)
-
-
-@rule("Reshape", until=5)
-def reshape_by_attribute(at: At, x: Node) -> Known:
-    return reshaped(at, x, [x.shape[n] if m == 0 else m for n, m in enumerate(at["shape"])])
 
 
 def reshaped(at: At, x: Node, target: Sequence[Dim]) -> Node:
@@ -349,25 +344,21 @@ def repeated(at: At, x: Node, reps: Sequence[int]) -> Known:
     return at.apply("cvm.tile", x, reps=tuple(reps)) if reps else x
 
 
-@rule("Pad", until=11)
-def pad_by_attributes(at: At, x: Node) -> Known:
-    pads = at["pads"] if at["pads"] is not None else at["paddings"]
-    return padded(at, x, [int(n) for n in pads], range(x.rank), number(x, at["value"]))
-
-
-@rule("Pad", since=11)
-def pad(at: At, x: Node, pads: Ints, value: Node | None = None, axes: Array | None = None) -> Known:
-    along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
-    return padded(at, x, [known_size(n, "a border") for n in pads], along, value)
-
-
-def padded(at: At, x: Node, pads: Sequence[int], axes: Sequence[int], value: Node | None) -> Node:
+@rule("Pad")
+def pad(
+    at: At, x: Node, pads: Ints | None = None, value: Node | None = None, axes: Array | None = None
+) -> Known:  # fmt: skip
     """The value within a border; where the border is negative, less of it."""
-    if len(pads) != 2 * len(axes):
-        raise ValueError(f"it has {len(pads)} pads for {len(axes)} axes")
+    given = (at["pads"] or at["paddings"] or []) if pads is None else pads
+    sizes = [known_size(n, "a border") for n in given]
+    along = real_axes(axes.reshape(-1).tolist(), x.rank) if axes is not None else range(x.rank)
+    if len(sizes) != 2 * len(along):
+        raise ValueError(f"it has {len(sizes)} pads for {len(along)} axes")
     before, after = [0] * x.rank, [0] * x.rank
-    for k, axis in enumerate(axes):
-        before[axis], after[axis] = pads[k], pads[len(axes) + k]
+    for axis, first, last in zip(along, sizes[: len(along)], sizes[len(along) :], strict=True):
+        before[axis], after[axis] = first, last
+    if value is None and at["value"] is not None:
+        value = number(x, at["value"])
     if at["mode"] != "constant":
         return bordered(at, x, before, after)
     if value is None:

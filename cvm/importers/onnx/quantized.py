@@ -161,10 +161,11 @@ def output_scale(a_scale: Node, b_scale: Node, y_scale: Node) -> Node:
     return a * b / y
 
 
-def whole(zero: Array) -> Any:
-    if zero.size != 1:
-        raise Unsupported("zero points of rows and columns")
-    return zero.reshape(-1)[0]
+def whole(parameter: Array, what: str = "zero points") -> Any:
+    """A scale or a zero point of a whole tensor."""
+    if parameter.size != 1:
+        raise Unsupported(f"{what} of rows and columns")
+    return parameter.reshape(-1)[0]
 
 
 @rule("QLinearMatMul")

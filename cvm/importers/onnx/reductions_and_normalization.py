@@ -110,15 +110,12 @@ def softmax_of(at: At, x: Node, axis: int) -> Node:
     return at.apply("builtin.iota_like", x, axis=axis).scalar("eq", first).cast(x.element)
 
 
-@rule("Softmax", "LogSoftmax", "Hardmax", since=13)
+@rule("Softmax", "LogSoftmax", "Hardmax")
 def softmax(at: At, x: Node) -> Known:
+    """Before opset 13 over all axes from the given one on."""
+    if at.opset < 13:
+        return reshaped(at, softmax_of(at, flatten(at, x), 1), x.shape)
     return softmax_of(at, x, real_axes((at["axis"],), x.rank)[0])
-
-
-@rule("Softmax", "LogSoftmax", "Hardmax", until=13)
-def softmax_of_rows(at: At, x: Node) -> Known:
-    """Over all axes from the given one on, as ONNX had it before opset 13."""
-    return reshaped(at, softmax_of(at, flatten(at, x), 1), x.shape)
 
 
 @rule("LpNormalization")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,22 +20,13 @@ if TYPE_CHECKING:
     from .importer import At
 
 
-@rule("Upsample", until=9)
-def upsample_by_attributes(at: At, x: Node) -> Known:
-    scales = at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]
-    return upsampled(at, x, scales)
-
-
-@rule("Upsample", since=9)
+@rule("Upsample")
 @rule("Resize", until=11)
-def upsample(at: At, x: Node, scales: Array) -> Known:
-    return upsampled(at, x, scales.tolist())
-
-
-def upsampled(at: At, x: Node, scales: Sequence[float]) -> Node:
+def upsample(at: At, x: Node, scales: Array | None = None) -> Known:
     mode = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}[at["mode"]]
     how = Sampling(mode, "asymmetric", "floor")
-    for axis, scale in enumerate(scales):
+    given = (at["scales"] or [1, 1, at["height_scale"], at["width_scale"]]) if scales is None else scales.tolist()
+    for axis, scale in enumerate(given):
         if scale != 1:
             x = along(at, x, axis, known_size(scaled(x.shape[axis], scale), "what is resized"), float(scale), how)
     return x
@@ -77,56 +69,59 @@ def scaled(n: Dim, factor: float) -> Dim:
     return n if factor == 1 else int(np.floor(known_size(n, "what is resized") * factor))
 
 
+def cropped(x: np.ndarray, n: int, length: float, first: float, last: float) -> np.ndarray:
+    """Places within a part of the elements."""
+    step = x / (length - 1) if length != 1 else np.full(len(x), 0.5)
+    return (first + step * (last - first)) * (n - 1)
+
+
+# the position among n elements of the numbers x: the scale is the ratio before rounding to whole elements, of which `length` is
+# the product
+PLACES: dict[str, Callable[[np.ndarray, int, float, float], np.ndarray]] = {
+    "half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": lambda x, n, scale, length: n / 2 * (1 - len(x) / length) + (x + 0.5) / scale - 0.5,
+    "pytorch_half_pixel": lambda x, n, scale, length: (x + 0.5) / scale - 0.5 if length != 1 else np.full(len(x), -0.5),
+    "align_corners": lambda x, n, scale, length: x * (n - 1) / (length - 1) if length != 1 else np.zeros(len(x)),
+    "asymmetric": lambda x, n, scale, length: x / scale,
+    "tf_half_pixel_for_nn": lambda x, n, scale, length: (x + 0.5) / scale,
+}
+ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5), "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor, "ceil": np.ceil,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Sampling:
     """An interpolation of elements between others."""
 
-    def __init__(
-        self, mode: str, transform: str, rounding: str, coefficient: float = -0.75, exclude: bool = False,
-        beyond: float = 0.0, antialias: bool = False,
-    ) -> None:  # fmt: skip
-        if mode not in ("nearest", "linear", "cubic"):
-            raise Unsupported(f"the mode {mode}")
-        self.mode, self.transform, self.rounding, self.coefficient = mode, transform, rounding, coefficient
-        self.exclude, self.beyond, self.antialias = exclude, beyond, antialias
+    mode: str
+    transform: str
+    rounding: str
+    coefficient: float = -0.75
+    exclude: bool = False
+    beyond: float = 0.0
+    antialias: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("nearest", "linear", "cubic"):
+            raise Unsupported(f"the mode {self.mode}")
 
     def places(self, n: int, m: int, scale: float, part: tuple[float, float]) -> np.ndarray:
-        """The position in n elements of each of m; the scale is the ratio before rounding to whole elements."""
+        """The position in n elements of each of m."""
         x, length = np.arange(m, dtype=np.float64), scale * n
-        match self.transform:
-            case "half_pixel":
-                return (x + 0.5) / scale - 0.5
-            case "half_pixel_symmetric":
-                return n / 2 * (1 - m / length) + (x + 0.5) / scale - 0.5
-            case "pytorch_half_pixel":
-                return (x + 0.5) / scale - 0.5 if length != 1 else np.full(m, -0.5)
-            case "align_corners":
-                return x * (n - 1) / (length - 1) if length != 1 else np.zeros(m)
-            case "asymmetric":
-                return x / scale
-            case "tf_half_pixel_for_nn":
-                return (x + 0.5) / scale
-            case "tf_crop_and_resize":
-                first, last = part
-                step = x / (length - 1) if length != 1 else np.full(m, 0.5)
-                return (first + step * (last - first)) * (n - 1)
-        raise Unsupported(f"coordinates by {self.transform}")
-
-    def nearest(self, places: np.ndarray) -> np.ndarray:
-        match self.rounding:
-            case "round_prefer_floor":
-                return np.ceil(places - 0.5)
-            case "round_prefer_ceil":
-                return np.floor(places + 0.5)
-            case "floor":
-                return np.floor(places)
-            case "ceil":
-                return np.ceil(places)
-        raise Unsupported(f"rounding by {self.rounding}")
+        if self.transform == "tf_crop_and_resize":
+            return cropped(x, n, length, *part)
+        if self.transform not in PLACES:
+            raise Unsupported(f"coordinates by {self.transform}")
+        return PLACES[self.transform](x, n, scale, length)
 
     def weights(self, n: int, places: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """The elements that each place is made of, and their weights."""
         if self.mode == "nearest":
-            return self.nearest(places)[:, None].astype(np.int64), np.ones((len(places), 1))
+            if self.rounding not in ROUNDED:
+                raise Unsupported(f"rounding by {self.rounding}")
+            return ROUNDED[self.rounding](places)[:, None].astype(np.int64), np.ones((len(places), 1))
         stretch = min(scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil((1 if self.mode == "linear" else 2) / stretch))
         first = np.floor(places).astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,25 +54,17 @@ def transformed(at: At, x: Node, axis: int, length: int, inverse: bool, onesided
     return stacked(at, found, x.rank - 1)
 
 
-@rule("DFT", since=17, until=20)
-def dft_by_attribute(at: At, x: Node, length: Array | None = None) -> Known:
-    return dft_along(at, x, length, at["axis"])
-
-
-@rule("DFT", since=20)
+@rule("DFT")
 def dft(at: At, x: Node, length: Array | None = None, axis: Array | None = None) -> Known:
-    return dft_along(at, x, length, -2 if axis is None else int(axis.reshape(())))
-
-
-def dft_along(at: At, x: Node, length: Any, axis: int) -> Node:
-    (axis,) = real_axes((axis,), x.rank)
-    if axis == x.rank - 1:
+    by_default = -2 if at["axis"] is None else at["axis"]
+    (along,) = real_axes((by_default if axis is None else axis.item(),), x.rank)
+    if along == x.rank - 1:
         raise ValueError("the axis holds the parts of numbers")
     inverse, onesided = bool(at["inverse"]), bool(at["onesided"])
-    (n,) = static(x, "a transform", (axis,))
+    (n,) = static(x, "a transform", (along,))
     n = n if not (inverse and onesided) else 2 * (n - 1)
     n = n if length is None else int(length.reshape(()))
-    return transformed(at, x, axis, n, inverse, onesided)
+    return transformed(at, x, along, n, inverse, onesided)
 
 
 @rule("STFT")
