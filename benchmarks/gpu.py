@@ -172,9 +172,12 @@ def timed(device: Any, run: Callable[[], Any], rounds: int) -> float:
     run()
     times = []
     for _ in range(rounds):
-        timer = device.timer()
+        start, end = device.driver.Event(), device.driver.Event()
+        start.record()
         run()
-        times.append(timer.milliseconds())
+        end.record()
+        end.synchronize()
+        times.append(float(start.time_till(end)))
     return statistics.median(times)
 
 

@@ -62,19 +62,12 @@ def _place(span: Span) -> dict[str, Any]:
 
 def as_json(diagnostics: Sequence[Diagnostic]) -> str:
     """A JSON list with an object for each diagnostic; lines and columns count from 1, an end is exclusive."""
-    return json.dumps(
-        [
-            {
-                "severity": d.severity,
-                "code": d.code,
-                "message": d.message,
-                **_place(d.span),
-                "notes": [{"message": n.message, **(_place(n.span) if n.span else {})} for n in d.notes],
-            }
-            for d in diagnostics
-        ],
-        indent=1,
-    )
+    found = []
+    for d in diagnostics:
+        notes = [{"message": n.message, **(_place(n.span) if n.span else {})} for n in d.notes]
+        said = {"severity": d.severity, "code": d.code, "message": d.message}
+        found.append({**said, **_place(d.span), "notes": notes})
+    return json.dumps(found, indent=1)
 
 
 def as_sarif(diagnostics: Sequence[Diagnostic]) -> str:

@@ -21,7 +21,6 @@ import numpy as np
 from ..dialect.ir.compilation_context import compiling
 from ..dialect.ir.diagnostics import Diagnostic, Note, Span, TargetError
 from ..dialect.ir.sizes import Dim, Size, product
-from ..dialect.ir.types import Type
 from ..dialect.ir.unify import with_sizes
 from ..dialect.notation.plan import Plan
 from ..dialect.program.function import Function, Graph, Value
@@ -59,12 +58,9 @@ class Built:
 
 @compiling()
 def build(
-    module: Module,
-    entries: Sequence[str],
-    prefix: str,
-    sizes: Mapping[str, int] = MappingProxyType({}),
+    module: Module, entries: Sequence[str], prefix: str, sizes: Mapping[str, int] = MappingProxyType({}),
     options: CompileOptions = DEFAULT,
-) -> Built:
+) -> Built:  # fmt: skip
     """The functions of a verified module, each as `prefix_name`, with these values of named sizes.
 
     TargetError where one cannot be called from C, VerifyError where it cannot have these sizes.
@@ -111,13 +107,8 @@ def settled(module: Module, function: Function, sizes: Mapping[str, int]) -> Fun
         known.update(zip(operation.results, results, strict=True))
         operator = operation.operator.map(lambda v: known.get(v, v))
         operations.append(replace(operation, operator=operator, results=results, declared=None, declared_operands=None))
-    again = replace(
-        function,
-        arguments=tuple(new.values()),
-        operations=tuple(operations),
-        results=tuple(known.get(r, r) for r in function.results),
-        declared=None,
-    )
+    arguments, results = tuple(new.values()), tuple(known.get(r, r) for r in function.results)
+    again = replace(function, arguments=arguments, operations=tuple(operations), results=results, declared=None)
     return verify(module.with_functions({**module.functions, function.name: again})).functions[function.name]
 
 
@@ -256,18 +247,13 @@ def _header(functions: Sequence[Function], symbols: Sequence[str], prefix: str, 
         names = _distinct(
             f"{'in' if n < len(function.arguments) else 'out'}_{identifier(v.name)}" for n, v in enumerate(values)
         )
-        declared = [
-            _declaration(v.known_type, name, n < len(function.arguments))
-            for n, (v, name) in enumerate(zip(values, names, strict=True))
-        ]
+        const = ["const "] * len(function.arguments) + [""] * len(function.results)
+        types = [C_TYPES[v.known_type.element.name] for v in values]
+        declared = [f"{c}{t} *{name}" for c, t, name in zip(const, types, names, strict=True)]
         lines += ["", *(f"/* {name}: {_described(v)} */" for v, name in zip(values, names, strict=True))]
         lines.append(f"int32_t {symbol}({', '.join(declared) or 'void'});")
     lines += ["", f"const char *{prefix}_message(int32_t status);", "", "#ifdef __cplusplus", "}", "#endif", "#endif"]
     return "\n".join(lines) + "\n"
-
-
-def _declaration(type: Type, name: str, given: bool) -> str:
-    return f"{'const ' if given else ''}{C_TYPES[type.element.name]} *{name}"
 
 
 def _described(value: Value) -> str:

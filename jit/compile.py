@@ -25,9 +25,7 @@ def compile_program(
     found = find(module, entry)
     if not isinstance(found, Graph):
         return compile_function(module, entry, target, options)
-    from .functions.clocked_program import (
-        CompiledGraph,  # and with it the dialect of graphs, which programs of functions do without
-    )
+    from .functions.clocked_program import CompiledGraph  # and with it the dialect of graphs
 
     return CompiledGraph(module, found, target, options)
 

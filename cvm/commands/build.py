@@ -31,13 +31,8 @@ def build(options: Namespace) -> int:
     module = load(options.program)
     if options.require_exact:
         require(module, options.require_exact)
-    made = aot.build(
-        module,
-        entries,
-        path.stem.removeprefix("lib"),
-        _sizes(options.size, module, entries),
-        CompileOptions(options.optimize),
-    )
+    sizes, prefix = _sizes(options.size, module, entries), path.stem.removeprefix("lib")
+    made = aot.build(module, entries, prefix, sizes, CompileOptions(options.optimize))
     if path.suffix == ".o":
         write(options.output, made.image)
     else:

@@ -139,11 +139,6 @@ def _sides(options: Namespace) -> tuple[Side, Side]:
     return sides[0], sides[1]
 
 
-def explain_targets(module: Module, entry: str, a: str, b: str, arrays: Arrays, ulps: int = 0) -> str:
-    """The same of a function on two targets; empty where they agree."""
-    return explain(Side(a, entry, module, a), Side(b, entry, module, b), arrays, ulps)
-
-
 def explain(a: Side, b: Side, arrays: Arrays, ulps: int = 0) -> str:
     """The first operation whose values differ, in words; empty where there is none."""
     names = _common(a, b)

@@ -51,13 +51,9 @@ def opt(options: Namespace) -> int:
             if name not in names:
                 shown = target or ",".join(names) or "empty"
                 raise Usage(f"--{flag.replace('_', '-')} {name}: the pipeline is {shown}")
-    watch = Watch(
-        frozenset([*options.print_before, *(["all"] * options.print_before_all)]),
-        frozenset([*options.print_after, *(["all"] * options.print_after_all)]),
-        options.print_changed,
-        options.generic,
-        options.verify_each,
-    )
+    before = frozenset([*options.print_before, *(["all"] * options.print_before_all)])
+    after = frozenset([*options.print_after, *(["all"] * options.print_after_all)])
+    watch = Watch(before, after, options.print_changed, options.generic, options.verify_each)
     program = read_level(options.program, data)
     try:
         with for_cpu(cpu if options.run_reproducer else None):

@@ -114,15 +114,13 @@ def check(item: Any, context: Context) -> None:
     match item:
         case Function():
             verify(context.module.with_functions({**context.module.functions, item.name: item}))
-        case Loop():
+        case Loop() | StepPlan():
             check(item.plan, context)
         case Kernel():
             check_kernel(item)
         case Plan() | Kernels():
             for kernel in item.kernels:
                 check(kernel, context)
-        case StepPlan():
-            check(item.plan, context)
 
 
 def text_of(item: Any, generic: bool = False) -> str:

@@ -4,7 +4,6 @@ checked.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -168,20 +167,7 @@ def _given_outputs(
     copies: list[tuple[np.ndarray, np.ndarray]] = []
     seen: list[np.ndarray] = []
     for n, (array, type) in enumerate(zip(map(_seen, given), types, strict=True)):
-        if (
-            not isinstance(array, np.ndarray)
-            or array.dtype != type.element.dtype
-            or array.shape != type.array_shape
-            or not array.flags.writeable
-            or has_internal_overlap(array)
-            or masked(array)
-        ):
-            got = builtins.type(array).__name__ if not isinstance(array, np.ndarray) else describe(array)
-            got = masked(array) or got
-            if isinstance(array, np.ndarray) and not array.flags.writeable:
-                got += ", read-only"
-            elif isinstance(array, np.ndarray) and has_internal_overlap(array):
-                got += ", whose elements share memory"
+        if got := _unsuited(array, type):
             note = Note(f"%{function.results[n].name} is {type}", function.results[n].span)
             message = f"out: expected a writable array {type}, got {got}"
             raise CallError(Diagnostic(message, function.span, "call.out", (note,)))
@@ -199,6 +185,17 @@ def _given_outputs(
         else:
             arrays.append(array)
     return arrays, copies
+
+
+def _unsuited(array: Any, wanted: Type) -> str:
+    """What is given in the place of a writable array; empty if it is one of the type."""
+    if (said := masked(array)) or not isinstance(array, np.ndarray):
+        return said or type(array).__name__
+    if not array.flags.writeable:
+        return f"{describe(array)}, read-only"
+    if has_internal_overlap(array):
+        return f"{describe(array)}, whose elements share memory"
+    return "" if array.dtype == wanted.element.dtype and array.shape == wanted.array_shape else describe(array)
 
 
 def _seen(out: Any) -> Any:

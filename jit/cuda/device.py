@@ -230,19 +230,3 @@ class Device:
         from pycuda.gpuarray import GPUArray
 
         return GPUArray(shape, dtype, allocator=self.allocate)
-
-    def timer(self) -> Timer:
-        return Timer(self.driver)
-
-
-class Timer:
-    """Time on the device between its start and its end."""
-
-    def __init__(self, driver: Any) -> None:
-        self.start, self.end = driver.Event(), driver.Event()
-        self.start.record()
-
-    def milliseconds(self) -> float:
-        self.end.record()
-        self.end.synchronize()
-        return float(self.start.time_till(self.end))

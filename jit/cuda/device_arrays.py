@@ -49,12 +49,13 @@ def device_array(value: Any) -> DeviceArray:
     if stream == 0:
         raise CallError("an array on the device has to name its stream: 1 or 2 for the default ones, got 0")
     strides = interface.get("strides")
-    step, plain = dtype.itemsize, []
-    for n in reversed(shape):
-        plain.append(step)
-        step *= n
-    contiguous = strides is None or 0 in shape or tuple(strides) == tuple(reversed(plain))
+    contiguous = strides is None or 0 in shape or list(strides) == _row_major(shape, dtype.itemsize)
     return DeviceArray(interface["data"][0] or 0, shape, dtype, contiguous, value, stream)
+
+
+def _row_major(shape: tuple[int, ...], step: int = 1) -> list[int]:
+    """The strides of a contiguous array, whose neighbours are a step apart."""
+    return [step * int(np.prod(shape[n:], dtype=np.int64)) for n in range(1, len(shape) + 1)]
 
 
 def take_device_arguments(function: Function, given: tuple[Any, ...]) -> list[Any]:
@@ -117,11 +118,7 @@ def _from_dlpack(value: Any) -> DeviceArray:
         raise CallError(f"an array of DLPack's type {tensor.code} with {tensor.bits} bits is not taken")
     dtype = np.dtype(f"{_KINDS[tensor.code]}{tensor.bits // 8}")
     shape = tuple(tensor.shape[n] for n in range(tensor.ndim))
-    step, plain = 1, []
-    for n in reversed(shape):
-        plain.append(step)
-        step *= n
-    strides = [tensor.strides[n] for n in range(tensor.ndim)] if tensor.strides else plain[::-1]
     # the capsule frees the tensor when it is dropped, unless someone renames it: nobody does
-    contiguous = 0 in shape or strides == plain[::-1]
+    strides = [tensor.strides[n] for n in range(tensor.ndim)] if tensor.strides else None
+    contiguous = strides is None or 0 in shape or strides == _row_major(shape)
     return DeviceArray((tensor.data or 0) + tensor.byte_offset, shape, dtype, contiguous, (value, capsule))

@@ -203,7 +203,8 @@ class Expressions:
 
     def truth(self, byte: ll.Value) -> ll.Value:
         """Truth values of their bytes in memory: as for NumPy, every byte but 0 is true."""
-        return self.b.once(ll.compare("ne", byte, zero_of(byte.type)))
+        zero = ll.Constant("0" if byte.lanes == 1 else "zeroinitializer", byte.type)
+        return self.b.once(ll.compare("ne", byte, zero))
 
     def put(self, value: ll.Value, tensor: Tensor, pointer: ll.Value, streaming: bool = False) -> None:
         align = tensor.element.bytes
@@ -227,8 +228,3 @@ class Expressions:
                 self.put(wide, tensor, self.addresses.pointer(tensor, at), streaming)
             else:
                 self.vectors.scatter(tensor, at, wide)
-
-
-def zero_of(type: ll.Type) -> ll.Constant:
-    """The integer 0, in every lane of a vector."""
-    return ll.Constant("0" if type.lanes == 1 else "zeroinitializer", type)

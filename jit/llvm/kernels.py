@@ -135,14 +135,10 @@ class KernelEmitter:
         self.b = ll.IRBuilder()
         self.scope = Scope(set(ir.written(kernel)), self.arrays)
         self.addresses = Addresses(self.b, self.scope, self.sizes, lambda e: self.values.value(e))
-        self.values = Expressions(
-            self.b,
-            self.scope,
-            self.addresses,
-            prefetch_distance(kernel) if fed else {},
-            {s.tensor for s in ir.statements(kernel.body) if isinstance(s, ir.Prefetch)},
-            lambda *store: self.stores.stream(*store),
-        )
+        early = prefetch_distance(kernel) if fed else {}
+        asked = {s.tensor for s in ir.statements(kernel.body) if isinstance(s, ir.Prefetch)}
+        stream = lambda *store: self.stores.stream(*store)  # noqa: E731  (they are made when first used)
+        self.values = Expressions(self.b, self.scope, self.addresses, early, asked, stream)
         self.has_nontemporal_stores = False
         self.parallel = parallel_loop(kernel)
         self.by_vectors: set[Index] = set()  # those of the vector loops so far

@@ -29,19 +29,11 @@ def target_machine(jit: bool = True, described: Processor = GENERIC) -> Any:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=described.cpu or llvm.get_host_cpu_name(),
-        features=_flags(described) if described.cpu else llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="pic",
-        codemodel="default",
-        jit=jit,
-    )
-
-
-def _flags(described: Processor) -> str:
-    """The features beyond the cpu's as LLVM takes them."""
-    return ",".join(f"+{f}" for f in described.features)
+    cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    if described.cpu:
+        cpu, features = described.cpu, ",".join(f"+{f}" for f in described.features)  # those beyond the cpu's
+    how = {"opt": 3, "reloc": "pic", "codemodel": "default", "jit": jit}
+    return target.create_target_machine(cpu=cpu, features=features, **how)
 
 
 def _addresses_kept() -> Callable[[], None]:

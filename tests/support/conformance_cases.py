@@ -18,7 +18,7 @@ from batched_nvrtc import compile_together
 from tiers import some
 
 import cvm
-from cvm.commands.diff import explain_targets
+from cvm.commands.diff import Side, explain
 
 FOLDER = Path(__file__).parents[1] / "conformance"
 OPERATORS = re.compile(r"(?<![!\w.])(?:cvm|dali|theano|cog)\.\w+")
@@ -69,9 +69,8 @@ def first_wrong(case: Case, target: str, known: dict[str, np.ndarray]) -> str:
     if "script" in case or not case["valid"] or target == "reference":
         return ""
     try:
-        return explain_targets(
-            cvm.parse(case["program"]), "main", target, "reference", [known[n] for n in case["inputs"]]
-        )
+        sides = [Side(t, "main", cvm.parse(case["program"]), t) for t in (target, "reference")]
+        return explain(*sides, [known[n] for n in case["inputs"]])
     except Exception as e:
         return f"no operation to blame: {type(e).__name__}: {e}"
 

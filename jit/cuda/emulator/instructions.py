@@ -34,15 +34,9 @@ class Instructions:
     def bind(self, i: Instruction) -> Step:
         """The instruction as a function."""
         special: dict[str, Callable[[Instruction], Step]] = {
-            "ld": self.load,
-            "st": self.store,
-            "atom": self.atomic,
-            "red": self.atomic,
-            "shfl": self.shuffle,
-            "vote": self.vote,
-            "mma": self.matrix,
-            "activemask": self.activemask,
-        }
+            "ld": self.load, "st": self.store, "atom": self.atomic, "red": self.atomic, "shfl": self.shuffle,
+            "vote": self.vote, "mma": self.matrix, "activemask": self.activemask,
+        }  # fmt: skip
         if i.name in _NOTHING:
             return lambda active: None
         if i.name in special:
@@ -114,10 +108,8 @@ class Instructions:
     def convert_address(self, i: Instruction) -> Step:
         """Between addresses of one space and those of all."""
         space = np.uint64(next((SPACES[m] for m in i.modifiers if m in SPACES), 0))
-        to, of = (
-            f(o, np.dtype(np.uint64))
-            for f, o in ((self.registers.target, i.operands[0]), (self.registers.source, i.operands[1]))
-        )
+        wide = np.dtype(np.uint64)
+        to, of = self.registers.target(i.operands[0], wide), self.registers.source(i.operands[1], wide)
 
         def step(active: Active) -> None:
             to[active] = of[active] - space if "to" in i.modifiers else of[active] + space
@@ -146,9 +138,8 @@ class Instructions:
         names = self._vector(i, i.operands[0])
         targets = [self.registers.target(n, kind) for n in names]
         if "param" in i.modifiers:
-            value = np.array(
-                self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1, f"u{kind.itemsize}"
-            ).view(kind)
+            held = self.registers.arguments[i.operands[1].strip("[]")] & (1 << 8 * kind.itemsize) - 1
+            value = np.array(held, f"u{kind.itemsize}").view(kind)
 
             def parameter(active: Active) -> None:
                 targets[0][active] = value
