@@ -115,16 +115,10 @@ class NativeFunction(CompiledFunction):
         plan = self.plan
         text = emit(plan, optimize=False)
         return cache_entry.Compiled(
-            (fresh_object_code(text.module, passes=False),),
-            tuple(np.ascontiguousarray(c) for c in plan.data.values()),
-            plan.workspace,
-            text.sizes,
-            text.requirements,
-            in_place=frozenset(),
-            release=True,
-            parallel=False,
+            (fresh_object_code(text.module, passes=False),), tuple(np.ascontiguousarray(c) for c in plan.data.values()),
+            plan.workspace, text.sizes, text.requirements, in_place=frozenset(), release=True, parallel=False,
             within=False,
-        )
+        )  # fmt: skip
 
     def _compile_in_units(self) -> Compiled:
         from ...lowering.analysis.cost import estimated_work
@@ -139,16 +133,10 @@ class NativeFunction(CompiledFunction):
             parts.end(plan)
             constants = tuple(np.ascontiguousarray(c) for c in plan.data.values())
             return cache_entry.Compiled(
-                parts.images(),
-                constants,
-                plan.workspace,
-                emission.sizes,
-                tuple(emission.requirements.listed),
+                parts.images(), constants, plan.workspace, emission.sizes, tuple(emission.requirements.listed),
                 frozenset(n for n, k in self.overwritten.items() if plan.results[n] is plan.arguments[k]),
-                estimated_work(plan) > WORTH_RELEASING,
-                parts.parallel,
-                checked is not None,
-            )
+                estimated_work(plan) > WORTH_RELEASING, parts.parallel, checked is not None,
+            )  # fmt: skip
 
     @property
     def _plain(self) -> Plan:
