@@ -108,8 +108,7 @@ def _chosen(name: str, x: Any, mask: Any, initial: Any) -> Any:
         return x
     if name not in IDENTITY and initial is None:
         fail(f"np.{name} of the elements that a mask chooses has to have an initial value")
-    identity = np.asarray(IDENTITY.get(name, initial), x.dtype)
-    return where(mask, x, identity)
+    return where(mask, x, np.asarray(IDENTITY.get(name, initial), x.dtype))
 
 
 def _from(name: str, found: Any, initial: Any) -> Any:

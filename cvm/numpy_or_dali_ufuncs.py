@@ -72,8 +72,7 @@ def by_numpy(name: str, inputs: Sequence[Any]) -> Any:
     dtypes = loop_of(name, inputs, span)
     if name in BEYOND and (decided := _beyond(name, inputs)) is not None:
         return decided
-    operands = _operands(tracer, name, inputs, dtypes, span)
-    found = apply("numpy.elementwise", *operands, ufunc=name)
+    found = apply("numpy.elementwise", *_operands(tracer, name, inputs, dtypes, span), ufunc=name)
     tracer.note_difference(lambda: _differs(name, inputs, found), name, span)
     return found
 
@@ -169,8 +168,7 @@ def _beyond(name: str, inputs: Sequence[Any]) -> Any:
         low, high = other.type.element.limits
         if low <= given <= high:
             continue
-        above = (given > high) == (place == 1)
-        told = BEYOND[name][0 if above else 1]
+        told = BEYOND[name][0 if (given > high) == (place == 1) else 1]
         return by_numpy("equal" if told else "not_equal", (other, other))
     return None
 

@@ -95,8 +95,7 @@ class Tracer:
 
     def add(self, operator: Operator[Value], span: Span) -> tuple[TracedArray, ...]:
         """Record an operation; raises VerifyError at the caller's line if it breaks a constraint."""
-        draft = Operation(operator, (), span, spans={"op": span})
-        types = type_operation(draft)
+        types = type_operation(Operation(operator, (), span, spans={"op": span}))
         first = len(self.operations)
         names = [f"{first}"] if len(types) == 1 else [f"{first}_{n}" for n in range(len(types))]
         results = tuple(Value(n, t, span) for n, t in zip(names, types, strict=True))
@@ -152,8 +151,7 @@ def caller() -> Span:
     source = _sources.get(filename)
     if source is None or source.text != text:
         source = _sources[filename] = Source(filename, text)
-    positions = list(frame.f_code.co_positions())
-    line, end_line, column, end_column = positions[frame.f_lasti // 2]
+    line, end_line, column, end_column = list(frame.f_code.co_positions())[frame.f_lasti // 2]
     if line is None or line > len(source.line_starts):
         return Span(source, 0, 0)
     start = source.line_starts[line - 1] + (column or 0)

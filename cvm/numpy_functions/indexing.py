@@ -48,8 +48,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     x = np.moveaxis(np.moveaxis(x, first, -1), second - (second > first), -1)
     rows, columns = known_size(x, x.ndim - 2), known_size(x, x.ndim - 1)
     start = max(-offset, 0), max(offset, 0)
-    count = max(min(rows - start[0], columns - start[1]), 0)
-    places = [np.arange(count) + n for n in start]
+    places = [np.arange(max(min(rows - start[0], columns - start[1]), 0)) + n for n in start]
     return apply("builtin.gather", x, arrays_of(x, *places)[1:], axes=(x.ndim - 2, x.ndim - 1))
 
 

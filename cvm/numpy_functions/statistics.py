@@ -59,8 +59,7 @@ def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
         return np.reshape(flat, (1,) * x.ndim) if keepdims else flat
     at = whole_axis(axis, x.ndim)
     ordered, n = sort(x, at), known_size(x, at)
-    middle = along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1))
-    found = np.mean(middle, axis=at, keepdims=keepdims)
+    found = np.mean(along_axis(ordered, at, slice((n - 1) // 2, n // 2 + 1)), axis=at, keepdims=keepdims)
     last = along_axis(ordered, at, slice(n - 1, n) if keepdims else n - 1)
     return where(np.isnan(last), np.nan, found) if x.dtype.kind == "f" else found
 

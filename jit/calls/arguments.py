@@ -41,8 +41,7 @@ def _misfit(function: Function, got: str) -> CallError:
 
 def samples_of(arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
     """The arguments of each call of a batch: a list's elements one by one, and what is no list in every call."""
-    lists = [a for a in arguments if isinstance(a, (list, tuple))]
-    lengths = sorted({len(a) for a in lists})
+    lengths = sorted({len(a) for a in arguments if isinstance(a, (list, tuple))})
     if len(lengths) != 1:
         got = f"got {' and '.join(map(str, lengths))}" if lengths else "got no list"
         raise CallError(f"a batch has a list of samples for each argument, all of one length, {got}")

@@ -55,8 +55,7 @@ def emit(plan: Plan) -> Source:
     """The source of every kernel of a plan that has been placed on a GPU."""
     requirements = Requirements([plan])
     functions = [_Function(kernel, f"kernel_{n}", requirements) for n, kernel in enumerate(plan.all_kernels)]
-    texts = [f.define() for f in functions]
-    body = "\n".join(texts)
+    body = "\n".join([f.define() for f in functions])
     head = "// compile with --fmad=false: every operation rounds once\n"
     text = f"{head}{lookup_tables.definitions(body)}{_helpers(body)}\n{body}"
     return Source(text, tuple(f.launch for f in functions), tuple(requirements.listed))

@@ -25,8 +25,7 @@ def emit_matrix(f: Expressions, s: For) -> None:
 
     def place(side: tuple[Tensor, Expr, Expr], below: int) -> str:
         tensor, half, first = side
-        row = first + (group + below)
-        at = linear_index((half, row, quarter), tensor.shape)
+        at = linear_index((half, first + (group + below), quarter), tensor.shape)
         f.statement(at)
         return f.pack(tensor, at, 4)
 

@@ -247,8 +247,7 @@ class Addresses:
 
     def divided(self, operation: str, a: ll.Value, b: ll.Value) -> ll.Value:
         """A quotient or remainder, found where both operands are known: there the divisor may be 0, which is taken for 1."""
-        none = self.b.earliest(ll.compare("eq", b, ll.ZERO))
-        divisor = self.b.earliest(ll.select(none, ll.ONE, b))
+        divisor = self.b.earliest(ll.select(self.b.earliest(ll.compare("eq", b, ll.ZERO)), ll.ONE, b))
         return self.b.earliest(ll.binary(operation, a, divisor))
 
 

@@ -172,8 +172,7 @@ class Expressions:
         inexact = self.b.spell(INSTRUCTIONS["ne", "float"], [back, value], value.type)
         bits = self.reinterpret(narrow, I32)
         down = self.b.add(ll.binary("sub", bits, self.convert(beyond, I1, I32)))
-        odd = self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32)))
-        return self.reinterpret(odd, F32)
+        return self.reinterpret(self.b.add(ll.binary("or", down, self.convert(inexact, I1, I32))), F32)
 
     def reinterpret(self, value: ll.Value, target: ElementType) -> ll.Value:
         type = ll.value_type(target, value.lanes)

@@ -81,8 +81,7 @@ class NontemporalStores:
         with self.kernel.counting(ll.ZERO, ll.index(2), 1, ONCE) as part:
             is_first = add(ll.compare("eq", part, ll.ZERO))
             first = add(ll.select(is_first, start, end))
-            last = add(ll.select(is_first, begin, stop))
-            turns(single, first, last, 1)
+            turns(single, first, add(ll.select(is_first, begin, stop)), 1)
         self.won = outer[0]
         return True
 

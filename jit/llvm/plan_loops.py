@@ -74,8 +74,7 @@ def _point(
         return b.add(ll.element_pointer(ll.BYTE, pointer, at))
 
     for n, (result, spare) in enumerate(zip(results, spares, strict=False)):
-        before = b.add(ll.select(last, spare, result))
-        b.do(ll.store(b.add(ll.select(begin, given[n], before)), slots[n]))
+        b.do(ll.store(b.add(ll.select(begin, given[n], b.add(ll.select(last, spare, result)))), slots[n]))
         b.do(ll.store(b.add(ll.select(last, result, spare)), out[n]))
     for n in range(steps.carry, len(plan.arguments)):
         scanned = n < steps.carry + steps.scan

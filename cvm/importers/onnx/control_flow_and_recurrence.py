@@ -252,8 +252,7 @@ def recurrent(
         outputs.append(y)
         last.append(h)
         cells += [] if c is None else [c]
-    whole = stacked(at, outputs, 1)
-    found = [whole, stacked(at, last), *([stacked(at, cells)] if cells else [])]
+    found = [stacked(at, outputs, 1), stacked(at, last), *([stacked(at, cells)] if cells else [])]
     if batch_first:
         found = [found[0].dimshuffle((2, 0, 1, 3)), *(v.dimshuffle((1, 0, 2)) for v in found[1:])]
     return found

@@ -40,5 +40,4 @@ def to_array(tensor: Any) -> np.ndarray:
     import onnx
 
     element = element_of(tensor.data_type)
-    array = onnx.numpy_helper.to_array(tensor)
-    return np.asarray(array, element.dtype)
+    return np.asarray(onnx.numpy_helper.to_array(tensor), element.dtype)

@@ -117,8 +117,7 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
         if by.count(c) > 1:
             here = [j for j, d in enumerate(by) if d == c]
             (n,) = {*static(x, "a diagonal", here)}
-            places = np.arange(n)
-            x = at.apply("builtin.gather", x, *[places] * len(here), axes=tuple(here), mode="clip")
+            x = at.apply("builtin.gather", x, *[np.arange(n)] * len(here), axes=tuple(here), mode="clip")
             by = by[: here[0] + 1] + by[here[0] + 1 :].replace(c, "")
     return x, by
 

@@ -164,8 +164,7 @@ def batch_normalization(at: At, x: Node, scale: Node, shift: Node, mean_: Node, 
 
 def normal(x: Node, center: Node, variance: Node, scale: Node, shift: Node, epsilon: float) -> Node:
     factor = scale / (variance + epsilon).scalar("sqrt")
-    offset = shift - center * factor
-    y = x * by_channel(x, factor) + by_channel(x, offset)
+    y = x * by_channel(x, factor) + by_channel(x, shift - center * factor)
     return y.cast(x.element)
 
 
@@ -196,6 +195,5 @@ def mean_variance_normalization(at: At, x: Node) -> Known:
 def local_response_normalization(at: At, x: Node) -> Known:
     size = at["size"]
     near = {"axes": (1,), "sizes": (size,), "strides": (1,), "dilations": (1,), "before": ((size - 1) // 2,)}
-    squares = at.apply("builtin.windows", x * x, **near, after=(size // 2,))
-    whole = total(squares, (x.rank,))
+    whole = total(at.apply("builtin.windows", x * x, **near, after=(size // 2,)), (x.rank,))
     return x / (whole * (at["alpha"] / size) + at["bias"]).scalar("pow", number(x, at["beta"]))

@@ -150,8 +150,7 @@ class Instructions:
 
         def step(active: Active) -> None:
             at = addresses(active)
-            where = space or int(at[0]) >> SPACE
-            inner = self.inner.get(where)
+            inner = self.inner.get(space or int(at[0]) >> SPACE)
             self.aligned(at, width)
             self.count("load", inner, lanes[active], at, width)
             for n, to in enumerate(targets):
