@@ -6,7 +6,7 @@ import importlib
 import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from types import MethodType
@@ -202,14 +202,10 @@ class TracedFunction:
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[np.ndarray]]:
         arrays: list[np.ndarray] = []
-        given = self._bind(args, kwargs)
-        weak = self.rules == "numpy"
-        return tuple(
-            [
-                (name, static(value, name) if name in self._static else flatten(value, arrays, name, weak))
-                for name, value in given.items()
-            ]
-        ), arrays
+        given = self._bind(args, kwargs).items()
+        fixed, weak = self._static, self.rules == "numpy"
+        parts = [(n, static(v, n) if n in fixed else flatten(v, arrays, n, weak)) for n, v in given]
+        return tuple(parts), arrays
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The value of each parameter."""
@@ -239,10 +235,8 @@ class TracedFunction:
             shapes: list[tuple[Dim, ...]] = [a.shape for a in arrays]
             if unknown or self._shapes.get(kind, 0) >= MANY:
                 shapes = pattern(shapes)
-                signature = (
-                    structure,
-                    tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True)),
-                )
+                types = tuple((a.dtype.str, tuple(map(repr, s))) for a, s in zip(arrays, shapes, strict=True))
+                signature = structure, types
             found = self._traces.get(signature)
             if found is None:
                 self._shapes[kind] = self._shapes.get(kind, 0) + 1
@@ -257,17 +251,11 @@ class TracedFunction:
         name = "".join(c if c.isascii() and c.isalnum() else "_" for c in self.__name__).strip("_") or "main"
         tracer = Tracer(name, self.rules, self._warns)
         tracer.span = caller()
-        names = leaf_names(structure)
-        kinds = weak_kinds(structure)
-        leaves = iter(
-            [
-                tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k)
-                for n, a, s, k in zip(names, arrays, shapes, kinds, strict=True)
-            ]
-        )
+        given = zip(leaf_names(structure), arrays, shapes, weak_kinds(structure), strict=True)
+        arguments = iter([tracer.argument(n, TensorType(s, BY_DTYPE[a.dtype]), k) for n, a, s, k in given])
         call = self._parameters.bind_partial()
         for parameter, part in structure:
-            call.arguments[parameter] = unflatten(part, leaves)
+            call.arguments[parameter] = unflatten(part, arguments)
         with tracer:
             returned = self.function(*call.args, **call.kwargs)
         results: list[Any] = []
@@ -381,20 +369,7 @@ def static(value: Any, name: str) -> Any:
 
 def weak_kinds(structure: Any) -> list[type | None]:
     """The Python type of each array that was given as a number, by NumPy's rules."""
-
-    def kinds(part: Any) -> list[type | None]:
-        match part:
-            case ("weak", kind):
-                return [kind]
-            case ("array",):
-                return [None]
-            case ("static", _):
-                return []
-            case ("dict", _, parts) | (_, parts):
-                return [k for p in parts for k in kinds(p)]
-        raise TypeError(part)
-
-    return [k for _, part in structure for k in kinds(part)]
+    return [kind for name, part in structure for _, kind in leaves(part, name)]
 
 
 def flatten(value: Any, arrays: list[np.ndarray], name: str, weak: bool = False) -> Any:
@@ -480,27 +455,26 @@ def unflatten(structure: Any, leaves: Any) -> Any:
 
 def leaf_names(structure: Any) -> list[str]:
     """A name for each array: the parameter's, with its place inside it."""
-
-    def names(part: Any, name: str) -> list[str]:
-        match part:
-            case ("array",) | ("weak", _):
-                return [name]
-            case ("static", _):
-                return []
-            case ("dict", keys, parts):
-                return [
-                    n
-                    for k, p in zip(keys, parts, strict=True)
-                    for n in names(p, f"{name}_{''.join(c if c.isalnum() and c.isascii() else '_' for c in str(k))}")
-                ]
-            case (_, parts):
-                return [n for i, p in enumerate(parts) for n in names(p, f"{name}_{i}")]
-        raise TypeError(part)
-
     found: list[str] = []
     for parameter, part in structure:
-        for name in names(part, parameter):
+        for name, _ in leaves(part, parameter):
             while name in found:
                 name += "_"
             found.append(name)
     return found
+
+
+def leaves(part: Any, name: str) -> Iterator[tuple[str, type | None]]:
+    """The arrays of a structure: a name by the place in it, and the Python type of what was a number."""
+    match part:
+        case ("array",):
+            yield name, None
+        case ("weak", kind):
+            yield name, kind
+        case ("dict", keys, parts):
+            for key, inner in zip(keys, parts, strict=True):
+                plain = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(key))
+                yield from leaves(inner, f"{name}_{plain}")
+        case ("tuple" | "list", parts):
+            for n, inner in enumerate(parts):
+                yield from leaves(inner, f"{name}_{n}")
