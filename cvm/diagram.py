@@ -118,11 +118,8 @@ def _operation(operation: Operation, names: Names, constants: dict[Value, str], 
     operator = operation.operator
     attributes = [f"{name} = {attribute_text(v)}" for name, v in written_attributes(operator).items() if name != "type"]
     lines = [operator.name, *attributes]
-    lines += [
-        str(v.value) if isinstance(v, Literal) else constants[v]
-        for v in _distinct(operation)
-        if isinstance(v, Literal) or v in constants
-    ]
+    known = [v for v in _distinct(operation) if isinstance(v, Literal) or v in constants]
+    lines += [str(v.value) if isinstance(v, Literal) else constants[v] for v in known]
     lines += [f"{names.of(r)}: {r.known_type}" for r in operation.results]
     where = f"line {operation.span.line}: " if operation.span.source.text else ""
     kind = "state" if operator.labelled else "operation"

@@ -76,10 +76,8 @@ def build(
     text = emit(*plans, optimize=options.optimize > 0, linkage="internal ")
     prefix = identifier(prefix if prefix[:1].isalpha() and prefix.isascii() else f"cvm_{prefix}")
     symbols = _distinct(f"{prefix}_{identifier(f.name)}" for f in functions)
-    wrappers = [
-        _Wrapper(function, plan, symbol, f"entry{n or ''}")
-        for n, (function, plan, symbol) in enumerate(zip(functions, plans, symbols, strict=True))
-    ]
+    parts = enumerate(zip(functions, plans, symbols, strict=True))
+    wrappers = [_Wrapper(function, plan, symbol, f"entry{n or ''}") for n, (function, plan, symbol) in parts]
     requirements = [*text.requirements]
     pieces = [
         text.module.definitions,
@@ -180,10 +178,8 @@ class _Wrapper:
         lines.append("  ret i32 %status")
         lines += ["fail:", f"  ret i32 {OUT_OF_MEMORY}"] if plan.workspace else []
         parameters = ", ".join(f"ptr %a{n}" for n in range(len(arrays)))
-        constants = [
-            f"@{constant}{n} = private constant {_bytes(np.ascontiguousarray(array).tobytes())}, align {ALIGNMENT}"
-            for n, array in enumerate(plan.data.values())
-        ]
+        data = [_bytes(np.ascontiguousarray(array).tobytes()) for array in plan.data.values()]
+        constants = [f"@{constant}{n} = private constant {text}, align {ALIGNMENT}" for n, text in enumerate(data)]
         looks = [within_text(f"{self.entry}_within{n}", t.element, bounds) for n, (t, bounds) in ranges.items()]
         run = f"@{self.entry}_run"
         head = f"define internal i32 {run}({parameters}) noinline nounwind {{"

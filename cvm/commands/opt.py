@@ -113,10 +113,8 @@ def listing() -> list[str]:
     known = all_passes()
     width = max(map(len, (*known, *PIPELINES))) + 2
     for level in LEVELS:
-        lines += [
-            f"{level}:",
-            *(f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in known.values() if p.level == level),
-        ]
+        lines.append(f"{level}:")
+        lines += [f"  {p.name:{width}}{p.summary}{_options_text(p)}" for p in known.values() if p.level == level]
     lines.append("pipelines:")
     return [*lines, *(f"  {name:{width}}{', '.join(p.name for p in of)}" for name, of in PIPELINES.items())]
 

@@ -25,12 +25,8 @@ from .compiler_digest import compiler_digest
 
 @lru_cache(maxsize=1)
 def _machine() -> tuple[str, ...]:
-    return (
-        llvmlite.__version__,
-        str(llvm.llvm_version_info),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
-    )
+    features = llvm.get_host_cpu_features().flatten()
+    return llvmlite.__version__, str(llvm.llvm_version_info), llvm.get_host_cpu_name(), features
 
 
 def environment() -> tuple[str, ...]:

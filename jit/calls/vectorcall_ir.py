@@ -58,12 +58,8 @@ def call_text() -> str:
     known = [f"declare {type.replace(' (', f' @{name}(', 1)}" for name, type in FUNCTIONS.items()]
     known += [f"@{name} = external global i8" for name in OBJECTS]
     register = register_of()
-    run = in_default_environment(
-        "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind",
-        "%program",
-        ("ptr %pointers", "ptr %sizes", "ptr %workspace"),
-        register,
-    )
+    head = "internal i32 @run(ptr %program, ptr %pointers, ptr %sizes, ptr %workspace) alwaysinline nounwind"
+    run = in_default_environment(head, "%program", ("ptr %pointers", "ptr %sizes", "ptr %workspace"), register)
     return "\n".join([*known, declarations(register), run, CHECK, FORMS, CALL])
 
 

@@ -95,19 +95,11 @@ class Expressions(Addresses):
             row = Row("fma_half({a}, {b}, {c})")
         if row.mode == "modular":
             values = [self.modular(o) for o in operands]
-            return Val(
-                self.spell(row, values),
-                modular_type(element),
-                row.level,
-                exact=element.bits >= 32 and element.kind == "uint",
-            )
-        constant = operands[-1]
-        if (
-            function in ("div", "rem")
-            and element.kind == "int"
-            and isinstance(constant, Const)
-            and constant.value not in (0, -1)
-        ):
+            exact = element.bits >= 32 and element.kind == "uint"
+            return Val(self.spell(row, values), modular_type(element), row.level, exact)
+        divisor = operands[-1]
+        known = isinstance(divisor, Const) and divisor.value not in (0, -1)
+        if function in ("div", "rem") and element.kind == "int" and known:
             row = ROWS[function, "uint"]
         overloaded = row.level == ATOM and "(" in row.text
         if all(map(is_index, operands)):

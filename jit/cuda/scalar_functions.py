@@ -140,29 +140,24 @@ ROWS: dict[tuple[str, str], Row] = {
 _INLINE = "static __device__ __forceinline__"
 
 _TO_INTEGER = (
-    ("to_int", "int", "int"),
-    ("to_unsigned", "unsigned", "uint"),
-    ("to_long", "long long", "ll"),
+    ("to_int", "int", "int"), ("to_unsigned", "unsigned", "uint"), ("to_long", "long long", "ll"),
     ("to_unsigned_long", "unsigned long long", "ull"),
-)
+)  # fmt: skip
 
 
 def _to_integer(name: str, ctype: str, code: str) -> str:
     """The integer toward zero, the nearest one that the type has; 0 for NaN."""
-    rows = (("float", "float"), ("double", "double"))
     return "\n".join(
-        f"{_INLINE} {ctype} {name}({t} value) {{ return value != value ? 0 : __{u}2{code}_rz(value); }}"
-        for t, u in rows
+        f"{_INLINE} {ctype} {name}({t} value) {{ return value != value ? 0 : __{t}2{code}_rz(value); }}"
+        for t in ("float", "double")
     )
 
 
 # what multiplies pieces of words by tensor cores: its name and the bytes that it takes
 PIECES = {
-    "quaddot": ("multiply_pieces", "s8.s8"),
-    "quaddot_uu": ("multiply_pieces_uu", "u8.u8"),
-    "quaddot_us": ("multiply_pieces_us", "u8.s8"),
-    "quaddot_su": ("multiply_pieces_su", "s8.u8"),
-}
+    "quaddot": ("multiply_pieces", "s8.s8"), "quaddot_uu": ("multiply_pieces_uu", "u8.u8"),
+    "quaddot_us": ("multiply_pieces_us", "u8.s8"), "quaddot_su": ("multiply_pieces_su", "s8.u8"),
+}  # fmt: skip
 
 
 def _pieces(name: str, types: str) -> str:

@@ -134,10 +134,8 @@ class CudaFunction(GpuFunction):
         with self.device.active():
             held = [self.device.upload(a) for a in arrays]
             places = dict(zip(plan.arguments, held, strict=True))
-            made = [
-                places[t] if t in places else self.device.allocate(o.nbytes)
-                for t, o in zip(plan.results, outputs, strict=True)
-            ]
+            results = zip(plan.results, outputs, strict=True)
+            made = [places[t] if t in places else self.device.allocate(o.nbytes) for t, o in results]
             self._execute(list(map(int, held)), list(map(int, made)), self.sizes(arrays))
             for memory, output in zip(made, outputs, strict=True):
                 self.device.download(int(memory), output)

@@ -36,12 +36,8 @@ class FoldingBuilder(Builder):
             self.known[results[0]] = operator.data.array
             return results
         operands = [v for _, v in operator.operands()]
-        constant = (
-            operands
-            and not isinstance(operator, Calling)
-            and all(isinstance(v, Literal) or v in self.known for v in operands)
-        )
-        if not constant or not is_cheap(self.operations[-1]):
+        constant = operands and all(isinstance(v, Literal) or v in self.known for v in operands)
+        if not constant or isinstance(operator, Calling) or not is_cheap(self.operations[-1]):
             return results
         try:
             with np.errstate(all="ignore"):

@@ -47,12 +47,8 @@ def fuse_qdq(graph: Any, values: Mapping[str, Any], opset: int) -> Sequence[Any]
         given = [d for d in found if d is not None and d.op_type == "DequantizeLinear"]
         if len(given) < len(found):
             return node
-        ends = [
-            given[0].input[0],
-            given[0].output[0],
-            node.output[0],
-            *(r.output[0] for r in readers.get(node.output[0], ())),
-        ]
+        read = [r.output[0] for r in readers.get(node.output[0], ())]
+        ends = [given[0].input[0], given[0].output[0], node.output[0], *read]
         if is_signed(values, node) and any(uses[name] > 1 for name in ends):
             return node  # which onnxruntime leaves as it is
         return quantised(node, op, given, values, opset) or node

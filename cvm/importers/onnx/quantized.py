@@ -152,10 +152,7 @@ def requantize(at: At, sums: Node, factor: Node, zero: Any, axis: int = -1) -> N
 
 def output_scale(a_scale: Node, b_scale: Node, y_scale: Node) -> Node:
     """The factor of the sums, in the order of onnxruntime: a * b / y."""
-    a, b, y = (
-        s.cast(F32).dimshuffle([]) if s.rank == 1 and s.array_type.size == 1 else s.cast(F32)
-        for s in (a_scale, b_scale, y_scale)
-    )
+    a, b, y = (parameter(s.cast(F32), s) for s in (a_scale, b_scale, y_scale))
     if a.rank or b.rank > 1 or y.rank:
         raise Unsupported("scales of rows and columns")
     return a * b / y

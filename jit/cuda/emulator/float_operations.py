@@ -108,10 +108,8 @@ def to_integer(x: Array, kind: np.dtype, rounding: str) -> Array:
     limits = np.iinfo(kind)
     above, below, nan = whole >= float(limits.max) + 1, whole < float(limits.min), np.isnan(whole)
     inside = np.where(above | below | nan, 0, whole).astype(kind)
-    undefined = (
-        kind.type(0)
-        if x.dtype != np.float64 and kind.itemsize < 8
-        else np.array(1 << (8 * kind.itemsize - 1), f"u{kind.itemsize}").view(kind)[()]
-    )
+    undefined = kind.type(0)
+    if x.dtype == np.float64 or kind.itemsize == 8:
+        undefined = np.array(1 << (8 * kind.itemsize - 1), f"u{kind.itemsize}").view(kind)[()]
     found = np.select([nan, above, below], [undefined, kind.type(limits.max), kind.type(limits.min)], inside)
     return found.astype(kind)
