@@ -187,7 +187,7 @@ def _given_outputs(
 
 
 def _unsuited(array: Any, wanted: Type) -> str:
-    """What is given in the place of a writable array; empty if it is one of the type."""
+    """The kind of object given in the place of a writable array; empty if it is one of the type."""
     if (said := masked(array)) or not isinstance(array, np.ndarray):
         return said or type(array).__name__
     if not array.flags.writeable:

@@ -126,7 +126,7 @@ def diagonal(at: At, x: Node, by: str) -> tuple[Node, str]:
 
 
 class Window(NamedTuple):
-    """How a kernel moves along the spatial axes, and how much these are padded before and after."""
+    """Steps of a kernel along the spatial axes, and the padding of these before and after."""
 
     strides: list[int]
     dilations: list[int]
