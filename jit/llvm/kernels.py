@@ -152,7 +152,7 @@ class KernelEmitter:
     def stores(self) -> NontemporalStores:
         return NontemporalStores(self)
 
-    def define(self) -> tuple[Definition, list[Tensor], set[Declaration]]:
+    def define(self) -> tuple[Definition, list[Tensor], set[ll.Declaration]]:
         """The function, its arrays in the order of its parameters, and what it calls."""
         self.emit_block(self.kernel.body)
         if self.has_nontemporal_stores:  # they are seen in no order until then
