@@ -31,8 +31,7 @@ def branch(at: At, condition: Known) -> Any:
         at.seen |= {"then_branch", "else_branch"}
         return at.graph("then_branch" if condition.reshape(()) else "else_branch")
     then, otherwise = at.graph("then_branch"), at.graph("else_branch")
-    flag = at.node(condition)
-    flag = flag if flag.rank == 0 else flag.dimshuffle([])
+    flag = at.node(condition).dimshuffle([])
     found: list[Known] = []
     for a, b in zip(map(at.node, then), map(at.node, otherwise), strict=True):
         if a.array_type.key != b.array_type.key:
@@ -43,8 +42,7 @@ def branch(at: At, condition: Known) -> Any:
 
 def stacked(at: At, parts: Sequence[Known], axis: int = 0) -> Node:
     """Values of one shape as slices along a new axis."""
-    rows = [at.node(p) for p in parts]
-    rows = [r.with_ones((axis,)) for r in rows]
+    rows = [at.node(p).with_ones((axis,)) for p in parts]
     return at.apply("cvm.concatenate", *rows, axis=axis) if len(rows) > 1 else rows[0]
 
 
@@ -107,10 +105,8 @@ def uncounted(at: At, trips: Any, condition: Any, carried: Sequence[Known], grow
     start = at.node(np.array(0, np.int64))
 
     def holds(going: Known, number: Node) -> Node:
-        flag = at.node(going)
-        flag = flag if flag.rank == 0 else flag.dimshuffle([])
-        within = limit if limit is None or limit.rank == 0 else limit.dimshuffle([])
-        return flag if within is None else flag.scalar("and_", number.scalar("lt", within))
+        flag = at.node(going).dimshuffle([])
+        return flag if limit is None else flag.scalar("and_", number.scalar("lt", limit.dimshuffle([])))
 
     def step(values: list[Node]) -> list[Known]:
         number, *states = values

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import bit_operations, float_operations
 from .ptx import Instruction, Unsupported
-from .ptx_types import TYPES, Array, Compute, Operation, dtype
+from .ptx_types import TRUTH, TYPES, WORD, Array, Compute, Operation, dtype
 
 
 def operation(i: Instruction) -> Operation:
@@ -138,17 +138,17 @@ def _compare(name: str, kind: np.dtype) -> Compute:
 
 
 def _setp(i: Instruction) -> Operation:
-    kind, truth = dtype(i.type), np.dtype(bool)
+    kind = dtype(i.type)
     compare = _compare(i.modifiers[0], kind)
     if i.modifiers[1] in _JOIN:
         join = _JOIN[i.modifiers[1]]
-        return Operation((kind, kind, truth), truth, lambda a, b, p: join(compare(a, b), p))
-    return Operation((kind, kind), truth, compare)
+        return Operation((kind, kind, TRUTH), TRUTH, lambda a, b, p: join(compare(a, b), p))
+    return Operation((kind, kind), TRUTH, compare)
 
 
 def _selp(i: Instruction) -> Operation:
     kind = dtype(i.type)
-    return Operation((kind, kind, np.dtype(bool)), kind, lambda a, b, p: np.where(p, a, b))
+    return Operation((kind, kind, TRUTH), kind, lambda a, b, p: np.where(p, a, b))
 
 
 def _slct(i: Instruction) -> Operation:
@@ -194,7 +194,7 @@ def _byte_dot_product(i: Instruction) -> Operation:
     def compute(a: Array, b: Array, c: Array) -> Array:
         return c + np.sum(parts(a, kinds[0]) * parts(b, kinds[1])[:, some], axis=1, dtype=np.int32).view(word)
 
-    return Operation((np.dtype(np.uint32),) * 2 + (word,), word, compute)
+    return Operation((WORD,) * 2 + (word,), word, compute)
 
 
 def _of_doubles(function: Callable[[Array], Array]) -> Callable[[Instruction], Operation]:
@@ -223,7 +223,7 @@ _ROWS: dict[str, Callable[[Instruction], Operation]] = {
     "slct": _slct,
     "cvt": _cvt,
     "clz": bit_operations.leading_zeros,
-    "popc": lambda i: Operation((dtype(i.type),), np.dtype(np.uint32), lambda a: np.bitwise_count(a).astype(np.uint32)),
+    "popc": lambda i: Operation((dtype(i.type),), WORD, lambda a: np.bitwise_count(a).astype(np.uint32)),
     "bfe": bit_operations.extract,
     "bfi": bit_operations.insert,
     "brev": bit_operations.bits_reversed,

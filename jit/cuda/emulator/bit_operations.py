@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .ptx import Instruction
-from .ptx_types import Array, Operation, dtype
+from .ptx_types import WORD, Array, Operation, dtype
 
 
 def shift(function: np.ufunc, i: Instruction) -> Operation:
@@ -20,23 +20,22 @@ def shift(function: np.ufunc, i: Instruction) -> Operation:
             return shifted
         return np.where(count >= bits, kind.type(0), shifted)
 
-    return Operation((kind, np.dtype(np.uint32)), kind, compute)
+    return Operation((kind, WORD), kind, compute)
 
 
 def funnel(i: Instruction) -> Operation:
     left, wraps = "l" in i.modifiers, "wrap" in i.modifiers
-    word = np.dtype(np.uint32)
 
     def compute(low: Array, high: Array, count: Array) -> Array:
         n = (count & np.uint32(31) if wraps else np.minimum(count, np.uint32(32))).astype(np.uint64)
         both = high.astype(np.uint64) << np.uint64(32) | low
-        return ((both << n) >> np.uint64(32) if left else both >> n).astype(word)
+        return ((both << n) >> np.uint64(32) if left else both >> n).astype(WORD)
 
-    return Operation((word,) * 3, word, compute)
+    return Operation((WORD,) * 3, WORD, compute)
 
 
 def leading_zeros(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
+    kind = dtype(i.type)
 
     def compute(a: Array) -> Array:
         bits = np.full(a.shape, 8 * kind.itemsize, np.uint32)
@@ -48,12 +47,10 @@ def leading_zeros(i: Instruction) -> Operation:
             rest = np.where(some, upper, rest)
         return bits - rest.astype(np.uint32)
 
-    return Operation((kind,), word, compute)
+    return Operation((kind,), WORD, compute)
 
 
 def lop3(i: Instruction) -> Operation:
-    word = np.dtype(np.uint32)
-
     def compute(a: Array, b: Array, c: Array, table: Array) -> Array:
         found = np.zeros(a.shape, np.uint32)
         for n in range(8):
@@ -61,12 +58,10 @@ def lop3(i: Instruction) -> Operation:
                 found |= (a if n & 4 else ~a) & (b if n & 2 else ~b) & (c if n & 1 else ~c)
         return found
 
-    return Operation((word,) * 4, word, compute)
+    return Operation((WORD,) * 4, WORD, compute)
 
 
 def permute(i: Instruction) -> Operation:
-    word = np.dtype(np.uint32)
-
     def compute(a: Array, b: Array, selector: Array) -> Array:
         both = b.astype(np.uint64) << np.uint64(32) | a
         found = np.zeros(a.shape, np.uint32)
@@ -77,11 +72,11 @@ def permute(i: Instruction) -> Operation:
             found |= np.where(pick & np.uint32(8), sign, byte) << np.uint32(8 * n)
         return found
 
-    return Operation((word,) * 3, word, compute)
+    return Operation((WORD,) * 3, WORD, compute)
 
 
 def extract(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
+    kind = dtype(i.type)
     wide = np.dtype(f"{kind.kind}8")
 
     def compute(a: Array, start: Array, length: Array) -> Array:
@@ -92,11 +87,11 @@ def extract(i: Instruction) -> Operation:
         found = shifted << np.minimum(up, wide.type(63)) >> np.minimum(up, wide.type(63))
         return np.where(count == 0, 0, found).astype(kind)
 
-    return Operation((kind, word, word), kind, compute)
+    return Operation((kind, WORD, WORD), kind, compute)
 
 
 def insert(i: Instruction) -> Operation:
-    kind, word = dtype(i.type), np.dtype(np.uint32)
+    kind = dtype(i.type)
     bits = 8 * kind.itemsize
 
     def compute(a: Array, b: Array, start: Array, length: Array) -> Array:
@@ -108,7 +103,7 @@ def insert(i: Instruction) -> Operation:
         mask = (ones << place).astype(kind)
         return (b & ~mask) | ((a.astype(np.uint64) << place).astype(kind) & mask)
 
-    return Operation((kind, kind, word, word), kind, compute)
+    return Operation((kind, kind, WORD, WORD), kind, compute)
 
 
 def bits_reversed(i: Instruction) -> Operation:

@@ -11,7 +11,7 @@ from . import warp_operations
 from .arithmetic import operation
 from .memory import SPACE, Local, Memory, Shared
 from .ptx import Instruction, Unsupported
-from .ptx_types import TYPES, dtype
+from .ptx_types import TRUTH, TYPES, WORD, dtype
 from .registers import SPACES, Active, Registers
 
 Array = np.ndarray[Any, Any]
@@ -215,10 +215,9 @@ class Instructions:
     # warps
 
     def shuffle(self, i: Instruction) -> Step:
-        word = np.dtype(np.uint32)
         name, _, truth = i.operands[0].partition("|")
-        to, of = self.registers.target(name, word), self.registers.source(i.operands[1], word)
-        ok = self.registers.target(truth, np.dtype(bool)) if truth else None
+        to, of = self.registers.target(name, WORD), self.registers.source(i.operands[1], WORD)
+        ok = self.registers.target(truth, TRUTH) if truth else None
         by, clamp = (self.registers.source(o, np.dtype(np.int32)) for o in i.operands[2:4])
         mode, lanes = i.modifiers[1], self.registers.lanes
 
@@ -235,7 +234,7 @@ class Instructions:
     def vote(self, i: Instruction) -> Step:
         mode, truth = i.modifiers[1], i.operands[1]
         negated = truth.startswith("!")
-        of = self.registers.source(truth.lstrip("!"), np.dtype(bool))
+        of = self.registers.source(truth.lstrip("!"), TRUTH)
         to, lanes = self.registers.target(i.operands[0], dtype(i.type)), self.registers.lanes
 
         def step(active: Active) -> None:
@@ -244,7 +243,7 @@ class Instructions:
         return step
 
     def activemask(self, i: Instruction) -> Step:
-        to, lanes = self.registers.target(i.operands[0], np.dtype(np.uint32)), self.registers.lanes
+        to, lanes = self.registers.target(i.operands[0], WORD), self.registers.lanes
 
         def step(active: Active) -> None:
             to[active] = warp_operations.vote("ballot", lanes[active], np.ones(len(lanes[active]), bool))

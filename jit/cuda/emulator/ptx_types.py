@@ -13,6 +13,7 @@ from .ptx import Unsupported
 Array = np.ndarray[Any, Any]
 Compute = Callable[..., Array]
 
+WORD, TRUTH = np.dtype(np.uint32), np.dtype(bool)
 TYPES = {
     "pred": "?",
     **{
