@@ -56,26 +56,18 @@ def run_graph(module: Module, graph: Graph, options: Namespace) -> int:
         times.append(g.time())
         for name, found in readings.items():
             found.append(g.read(name))
-        if options.every is not None or len(times) == last:
+        if options.every is not None or len(times) == len(parts):
             print(f"tick {g.time()}", file=out)
             for name, found in readings.items():
                 print(shown(f'"{name}"', found[-1]), file=out)
 
-    last = -(-steps // every) + 1 if every else 1
+    parts = [0, *(min(every, steps - k) for k in range(0, steps, every))] if every else [steps]
     with progress(steps) as advance:
-        if every:
-            look()
-        left = steps
-        while left:
-            n = min(left, every or left)
+        for n in parts:
             began = time.perf_counter()
             for done in moved(g, n, feeds):
                 advance(done)
             spent += time.perf_counter() - began
-            left -= n
-            if every:
-                look()
-        if not every:
             look()
     if options.digest:
         for name, found in readings.items():
