@@ -23,7 +23,7 @@ from . import lookup_tables
 from .addresses import Val, fits
 from .expressions import Expressions
 from .mma import emit_matrix
-from .scalar_functions import HELPERS, SHIFT, value_type
+from .scalar_functions import SHIFT, helpers, value_type
 
 AHEAD = 32  # iterations of a light loop at once
 LIGHT = 40  # expressions
@@ -65,7 +65,7 @@ def _helpers(body: str) -> str:
     """The functions that a text calls, in their order."""
     needed: list[str] = []
     text = body
-    for name, definition in reversed(HELPERS.items()):
+    for name, definition in reversed(helpers().items()):
         if re.search(rf"\b{name}\s*[(<]", text):
             needed.append(definition)
             text += definition

@@ -5,7 +5,11 @@ element.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -172,91 +176,21 @@ def _pieces(name: str, types: str) -> str:
 }}"""
 
 
-# functions that a source defines if it calls them; each may call those above it
-HELPERS: dict[str, str] = {
-    "Pack": "// elements that are loaded and stored together\n"
-    "template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };",
-    "loaded": f"""// bytes that are loaded together, by words: NVRTC 13 forgets that a sum of bytes which it takes from a vector of
-// bytes is one when it compares it
-template <class T, int N> {_INLINE} Pack<T, N> loaded(const Pack<T, N>& there) {{
-  const Pack<unsigned, N / 4> words = (const Pack<unsigned, N / 4>&)there;
-  Pack<T, N> bytes;
-#pragma unroll
-  for (int n = 0; n < N; ++n) bytes.at[n] = (T)(unsigned char)(words.at[n / 4] >> n % 4 * 8);
-  return bytes;
-}}""",
-    **{name: _pieces(name, types) for name, types in PIECES.values()},
-    "mixed_products": f"""// the sum of the products of unsigned bytes with signed ones
-{_INLINE} int mixed_products(int positive, int any) {{
-  int sum;
-  asm("dp4a.u32.s32 %0, %1, %2, 0;" : "=r"(sum) : "r"(positive), "r"(any));
-  return sum;
-}}""",
-    "quotient": f"""// INT_MIN / -1 wraps
-template <class T> {_INLINE} T quotient(T a, T b) {{
-  return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
-}}""",
-    "truncated_remainder": f"""template <class T> {_INLINE} T truncated_remainder(T a, T b) {{
-  return b == -1 ? (T)0 : (T)(a % b);
-}}""",
-    "floor_quotient": f"""// rounded toward minus infinity
-template <class T> {_INLINE} T floor_quotient(T a, T b) {{
-  if (b == -1) return (T)(0ull - (unsigned long long)a);
-  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
-}}""",
-    "floor_remainder": f"""// with the sign of the divisor
-template <class T> {_INLINE} T floor_remainder(T a, T b) {{
-  if (b == -1) return (T)0;
-  const T r = (T)(a % b);
-  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
-}}""",
-    "absolute": f"""template <class T> {_INLINE} T absolute(T a) {{
-  return a < 0 ? (T)(0ull - (unsigned long long)a) : a;
-}}""",
-    "larger": f"""// NaN if one is; -0.0 is below 0.0
-template <class T> {_INLINE} T larger(T a, T b) {{
-  return a != a ? a : b != b ? b : a > b ? a : a < b ? b : a == 0 ? a + b : a;
-}}""",
-    "smaller": f"""template <class T> {_INLINE} T smaller(T a, T b) {{
-  return a != a ? a : b != b ? b : a < b ? a : a > b ? b : a == 0 ? -(-a - b) : a;
-}}""",
-    "power": f"""// modulo 2^width; the exponent's bits are a natural number
-template <class T> {_INLINE} T power(T a, T b) {{
-  unsigned long long product = 1, square = (unsigned long long)a;
-  for (unsigned long long left = (unsigned long long)b << (64 - 8 * (int)sizeof(T)) >> (64 - 8 * (int)sizeof(T)); left; left >>= 1) {{
-    if (left & 1) product *= square;
-    square *= square;
-  }}
-  return (T)product;
-}}""",
-    "leading_zeros": f"""template <class T> {_INLINE} T leading_zeros(T a) {{
-  const int unused = 64 - 8 * (int)sizeof(T);
-  return (T)(a == 0 ? 64 - unused : __clzll((long long)((unsigned long long)a << unused)));
-}}""",
-    "from_half": f"""{_INLINE} float from_half(unsigned short bits) {{
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}}""",
-    "to_half": f"""{_INLINE} unsigned short to_half(float value) {{
-  unsigned short bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return bits;
-}}
-{_INLINE} unsigned short to_half(double value) {{
-  unsigned short bits;
-  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
-  return bits;
-}}""",
-    "half": """// rounded to half precision
-template <class T> static __device__ __forceinline__ float half(T value) { return from_half(to_half(value)); }""",
-    "fma_half": f"""{_INLINE} float fma_half(float a, float b, float c) {{
-  unsigned short bits;
-  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
-  return from_half(bits);
-}}""",
-    **{name: _to_integer(name, ctype, code) for name, ctype, code in _TO_INTEGER},
-}  # fmt: skip
+def _written() -> Iterator[tuple[str, str]]:
+    """The functions of `helpers.cu` by their names."""
+    text = Path(__file__).with_name("helpers.cu").read_text("utf-8")
+    _, *parts = re.split(r"(?m)^//> (\w+)\n", text)
+    return zip(parts[::2], map(str.strip, parts[1::2]), strict=True)
+
+
+@cache
+def helpers() -> dict[str, str]:
+    """Functions that a source defines if it calls them, by name; each may call those above it."""
+    pack, loaded, *others = _written()
+    pieces = ((name, _pieces(name, types)) for name, types in PIECES.values())
+    to_integer = ((name, _to_integer(name, ctype, code)) for name, ctype, code in _TO_INTEGER)
+    return dict([pack, loaded, *pieces, *others, *to_integer])
+
 
 _ROUNDS = {"i32": "to_int", "ui32": "to_unsigned", "i64": "to_long", "ui64": "to_unsigned_long"}
 

@@ -1,0 +1,113 @@
+// Functions that emitted kernels call, each of which may call those above it. A line `//> NAME` begins one.
+
+//> Pack
+// elements that are loaded and stored together
+template <class T, int N> struct __align__(sizeof(T) * N) Pack { T at[N]; };
+
+//> loaded
+// bytes that are loaded together, by words: NVRTC 13 forgets that a sum of bytes which it takes from a vector of
+// bytes is one when it compares it
+template <class T, int N> static __device__ __forceinline__ Pack<T, N> loaded(const Pack<T, N>& there) {
+  const Pack<unsigned, N / 4> words = (const Pack<unsigned, N / 4>&)there;
+  Pack<T, N> bytes;
+#pragma unroll
+  for (int n = 0; n < N; ++n) bytes.at[n] = (T)(unsigned char)(words.at[n / 4] >> n % 4 * 8);
+  return bytes;
+}
+
+//> mixed_products
+// the sum of the products of unsigned bytes with signed ones
+static __device__ __forceinline__ int mixed_products(int positive, int any) {
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, 0;" : "=r"(sum) : "r"(positive), "r"(any));
+  return sum;
+}
+
+//> quotient
+// INT_MIN / -1 wraps
+template <class T> static __device__ __forceinline__ T quotient(T a, T b) {
+  return b == -1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}
+
+//> truncated_remainder
+template <class T> static __device__ __forceinline__ T truncated_remainder(T a, T b) {
+  return b == -1 ? (T)0 : (T)(a % b);
+}
+
+//> floor_quotient
+// rounded toward minus infinity
+template <class T> static __device__ __forceinline__ T floor_quotient(T a, T b) {
+  if (b == -1) return (T)(0ull - (unsigned long long)a);
+  return (T)(a / b - (a % b != 0 && (a < 0) != (b < 0)));
+}
+
+//> floor_remainder
+// with the sign of the divisor
+template <class T> static __device__ __forceinline__ T floor_remainder(T a, T b) {
+  if (b == -1) return (T)0;
+  const T r = (T)(a % b);
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}
+
+//> absolute
+template <class T> static __device__ __forceinline__ T absolute(T a) {
+  return a < 0 ? (T)(0ull - (unsigned long long)a) : a;
+}
+
+//> larger
+// NaN if one is; -0.0 is below 0.0
+template <class T> static __device__ __forceinline__ T larger(T a, T b) {
+  return a != a ? a : b != b ? b : a > b ? a : a < b ? b : a == 0 ? a + b : a;
+}
+
+//> smaller
+template <class T> static __device__ __forceinline__ T smaller(T a, T b) {
+  return a != a ? a : b != b ? b : a < b ? a : a > b ? b : a == 0 ? -(-a - b) : a;
+}
+
+//> power
+// modulo 2^width; the exponent's bits are a natural number
+template <class T> static __device__ __forceinline__ T power(T a, T b) {
+  unsigned long long product = 1, square = (unsigned long long)a;
+  for (unsigned long long left = (unsigned long long)b << (64 - 8 * (int)sizeof(T)) >> (64 - 8 * (int)sizeof(T)); left; left >>= 1) {
+    if (left & 1) product *= square;
+    square *= square;
+  }
+  return (T)product;
+}
+
+//> leading_zeros
+template <class T> static __device__ __forceinline__ T leading_zeros(T a) {
+  const int unused = 64 - 8 * (int)sizeof(T);
+  return (T)(a == 0 ? 64 - unused : __clzll((long long)((unsigned long long)a << unused)));
+}
+
+//> from_half
+static __device__ __forceinline__ float from_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+
+//> to_half
+static __device__ __forceinline__ unsigned short to_half(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+static __device__ __forceinline__ unsigned short to_half(double value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(value));
+  return bits;
+}
+
+//> half
+// rounded to half precision
+template <class T> static __device__ __forceinline__ float half(T value) { return from_half(to_half(value)); }
+
+//> fma_half
+static __device__ __forceinline__ float fma_half(float a, float b, float c) {
+  unsigned short bits;
+  asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(bits) : "h"(to_half(a)), "h"(to_half(b)), "h"(to_half(c)));
+  return from_half(bits);
+}
