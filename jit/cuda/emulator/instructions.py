@@ -118,17 +118,30 @@ class Instructions:
 
     # memory
 
-    def _access(self, i: Instruction, place: str) -> tuple[Callable[[Active], Array], int]:
-        """The addresses of an access, and its space: 0 for what the address says."""
+    def _addresses(self, place: str) -> Callable[[Active], Array]:
         base, offset = self.registers.address(place)
-        space = next((SPACES[m] for m in i.modifiers if m in SPACES), 0)
-        wide = base.dtype == np.uint64
+        return lambda active: base[active].astype(np.uint64, copy=False) + offset
 
-        def addresses(active: Active) -> Array:
-            found = base[active] if wide else base[active].astype(np.uint64)
-            return found + offset
+    def _access(
+        self, i: Instruction, place: str, width: int
+    ) -> Callable[[Active], tuple[Array, Shared | Local | None]]:
+        """The addresses of so many bytes each, which are aligned, and the memory that they lie in; None for global memory."""
+        addresses, lanes = self._addresses(place), self.registers.lanes
+        space = next((SPACES[m] for m in i.modifiers if m in SPACES), 0) >> SPACE
+        what = "load" if i.name == "ld" else "store"
 
-        return addresses, space >> SPACE
+        def reach(active: Active) -> tuple[Array, Shared | Local | None]:
+            at = addresses(active)
+            inner = self.inner.get(space or int(at[0]) >> SPACE)
+            if np.any(at & np.uint64(width - 1)):
+                raise warp_operations.Fault(f"an access to {width} bytes that is not aligned")
+            if self.memory.statistics is not None and inner is None:
+                self.memory.count(what, lanes[active], at, width)
+            elif self.memory.statistics is not None and isinstance(inner, Shared):
+                self.memory.count_banks(lanes[active], at & _OFFSET, width)
+            return at, inner
+
+        return reach
 
     def _vector(self, i: Instruction, operand: str) -> list[str]:
         return [n.strip() for n in operand.strip("{}").split(",")]
@@ -145,14 +158,10 @@ class Instructions:
                 targets[0][active] = value
 
             return parameter
-        addresses, space = self._access(i, i.operands[1])
-        lanes, width = self.registers.lanes, kind.itemsize * len(names)
+        reach, lanes = self._access(i, i.operands[1], kind.itemsize * len(names)), self.registers.lanes
 
         def step(active: Active) -> None:
-            at = addresses(active)
-            inner = self.inner.get(space or int(at[0]) >> SPACE)
-            self.aligned(at, width)
-            self.count("load", inner, lanes[active], at, width)
+            at, inner = reach(active)
             for n, to in enumerate(targets):
                 place = at + np.uint64(n * kind.itemsize)
                 to[active] = (
@@ -164,14 +173,10 @@ class Instructions:
     def store(self, i: Instruction) -> Step:
         kind = dtype(i.type)
         sources = [self.registers.source(n, kind) for n in self._vector(i, i.operands[1])]
-        addresses, space = self._access(i, i.operands[0])
-        lanes, width = self.registers.lanes, kind.itemsize * len(sources)
+        reach, lanes = self._access(i, i.operands[0], kind.itemsize * len(sources)), self.registers.lanes
 
         def step(active: Active) -> None:
-            at = addresses(active)
-            inner = self.inner.get(space or int(at[0]) >> SPACE)
-            self.aligned(at, width)
-            self.count("store", inner, lanes[active], at, width)
+            at, inner = reach(active)
             for n, of in enumerate(sources):
                 place = at + np.uint64(n * kind.itemsize)
                 if inner is None:
@@ -181,20 +186,6 @@ class Instructions:
 
         return step
 
-    def aligned(self, at: Array, width: int) -> None:
-        """Finds fault with a vector that does not begin at a multiple of its bytes."""
-        if np.any(at & np.uint64(width - 1)):
-            raise warp_operations.Fault(f"an access to {width} bytes that is not aligned")
-
-    def count(self, what: str, inner: Shared | Local | None, lanes: Array, at: Array, width: int) -> None:
-        """Counts what an access costs, where that is asked for."""
-        if self.memory.statistics is None:
-            return
-        if inner is None:
-            self.memory.count(what, lanes, at, width)
-        elif isinstance(inner, Shared):
-            self.memory.count_banks(lanes, at & _OFFSET, width)
-
     def atomic(self, i: Instruction) -> Step:
         kind = dtype(i.type)
         function = next((_ATOMIC[m] for m in i.modifiers if m in _ATOMIC), None)
@@ -203,7 +194,7 @@ class Instructions:
         back = i.name == "atom"
         to = self.registers.target(i.operands[0], kind) if back else None
         place, operand = i.operands[back], i.operands[back + 1]
-        addresses, value = self._access(i, place)[0], self.registers.source(operand, kind)
+        addresses, value = self._addresses(place), self.registers.source(operand, kind)
 
         def step(active: Active) -> None:
             before = self.memory.update(addresses(active), value[active], function)
