@@ -13,8 +13,9 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -82,20 +83,19 @@ def _bytes(path: Path) -> bytes:
 # The graph
 
 
+def hold(filename: str, condition: bool, message: str) -> None:
+    """Refuses a file for which a condition does not hold."""
+    if not condition:
+        refuse(filename, message)
+
+
 class _Graph:
     def __init__(self, filename: str, data: bytes) -> None:
-        self.filename = filename
+        self.hold = partial(hold, filename)
         try:
             self.tree = json.loads(data)
         except (ValueError, RecursionError) as e:
-            self.refuse(f"expected a graph in JSON: {e}")
-
-    def refuse(self, message: str) -> NoReturn:
-        refuse(self.filename, message)
-
-    def hold(self, condition: bool, message: str) -> None:
-        if not condition:
-            self.refuse(message)
+            refuse(filename, f"expected a graph in JSON: {e}")
 
     def keys(self, found: Any, allowed: set[str], required: Sequence[str], what: str) -> Mapping[str, Any]:
         self.hold(isinstance(found, dict), f"{what} is an object")
@@ -120,7 +120,9 @@ class _Graph:
         rows = [0]
         for n, node in enumerate(nodes):
             rows.append(rows[-1] + self.outputs(n, node))
-            self.inputs(n, node, rows)
+            self.hold(isinstance(node["inputs"], list), f"the inputs of node {n} are a list")
+            for entry in node["inputs"]:
+                self.entry(entry, rows, n, f"an input of node {n}")
         if version == VERSIONS[0]:
             self.hold(top.get("node_row_ptr", rows) == rows, f"node_row_ptr is {rows} for these nodes")
             variables = [n for n, node in enumerate(nodes) if node["op"] == "null"]
@@ -156,11 +158,6 @@ class _Graph:
         self.hold(count in ("1", "2"), f"node {n} has 1 or 2 outputs, got {_short(count)}")
         return int(count)
 
-    def inputs(self, n: int, node: Mapping[str, Any], rows: Sequence[int]) -> None:
-        self.hold(isinstance(node["inputs"], list), f"the inputs of node {n} are a list")
-        for entry in node["inputs"]:
-            self.entry(entry, rows, n, f"an input of node {n}")
-
     def entry(self, found: Any, rows: Sequence[int], nodes: int, what: str) -> int:
         good = isinstance(found, list) and len(found) in (2, 3) and all(type(i) is int for i in found)
         self.hold(good, f"{what} is [node, output], got {_short(found)}")
@@ -171,11 +168,11 @@ class _Graph:
 
     def own(self, n: int, text: Any) -> Mapping[str, str]:
         try:
-            found = json.loads(text) if isinstance(text, str) and text else {}
+            found: Any = json.loads(text) if isinstance(text, str) and text else {}
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-            self.refuse(f"the op_attrs of node {n} are an object of strings, got {_short(text)}")
+        good = isinstance(found, dict) and all(isinstance(v, str) for v in found.values())
+        self.hold(good, f"the op_attrs of node {n} are an object of strings, got {_short(text)}")
         return found
 
     def variables(
@@ -215,33 +212,30 @@ def read_params(data: bytes, filename: str = "params") -> dict[str, np.ndarray]:
         at += size
         return found
 
-    def hold(condition: bool, message: str) -> None:
-        if not condition:
-            refuse(filename, message)
-
-    hold(read("QQ")[0] == LISTS_MAGIC, "the params begin as those of CVM-Runtime do not")
+    expect = partial(hold, filename)
+    expect(read("QQ")[0] == LISTS_MAGIC, "the params begin as those of CVM-Runtime do not")
     (count,) = read("Q")
     names: list[str] = []
     for _ in range(min(count, len(data))):
         (length,) = read("Q")
-        hold(length <= len(data), f"a name of {length} bytes is longer than the params")
+        expect(length <= len(data), f"a name of {length} bytes is longer than the params")
         names.append(read(f"{length}s")[0].decode("utf-8", "replace"))
-    hold(len(set(names)) == len(names), "the names of params are distinct")
+    expect(len(set(names)) == len(names), "the names of params are distinct")
     (arrays,) = read("Q")
-    hold(arrays == len(names), f"expected {len(names)} arrays, as there are names, got {arrays}")
+    expect(arrays == len(names), f"expected {len(names)} arrays, as there are names, got {arrays}")
     params: dict[str, np.ndarray] = {}
     for name in names:
         magic, _, _, _, rank, code, bits, lanes = read("QQiiiBBH")
-        hold(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
+        expect(magic == ARRAY_MAGIC, f"param {_short(name)} does not begin as an array does")
         good, got = code == 0 and lanes == 1 and bits in (8, 32), f"code {code}, {bits} bits, {lanes} lanes"
-        hold(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {got}")
-        hold(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
+        expect(good, f"param {_short(name)}: expected integers of 8 or 32 bits, got {got}")
+        expect(0 <= rank <= 6, f"param {_short(name)}: expected a rank from 0 to 6, got {rank}")
         shape, (size,) = read(f"{rank}q"), read("q")
         wanted = bits // 8
         for d in shape:
-            hold(0 <= d <= len(data), f"param {_short(name)}: a size of {d} is more than there are bytes")
+            expect(0 <= d <= len(data), f"param {_short(name)}: a size of {d} is more than there are bytes")
             wanted *= d
-        hold(size == wanted, f"param {_short(name)}: expected {wanted} bytes for its shape, got {size}")
+        expect(size == wanted, f"param {_short(name)}: expected {wanted} bytes for its shape, got {size}")
         (held,) = read(f"{size}s")
         params[name] = np.frombuffer(held, f"<i{bits // 8}").reshape(shape).astype(np.int32)
     return params
